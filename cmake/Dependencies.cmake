@@ -1,0 +1,18 @@
+# Debian packages only: nothing is fetched at configure time. The reason for each stands in
+# ARCHITECTURE.md, section "Dependencies".
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(CURL REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(simdjson REQUIRED)
+find_package(GTest REQUIRED)
+find_package(benchmark REQUIRED)
+find_package(tomlplusplus REQUIRED)
+pkg_check_modules(GRPCPP REQUIRED IMPORTED_TARGET grpc++)
+pkg_check_modules(LIBKMOD REQUIRED IMPORTED_TARGET libkmod)
+pkg_check_modules(LIBMOUNT REQUIRED IMPORTED_TARGET mount)

@@ -1,0 +1,55 @@
+# A room is a folder, a CMake target and a namespace (ARCHITECTURE.md, "Rooms").
+#
+#   pitcrew_room(kube DEPENDS base codec io EXTERNAL simdjson::simdjson)
+#
+# takes every *.cc beside the CMakeLists.txt into the static library pitcrew_kube, and every
+# tests/*_test.cc into the program kube_test (CTest label "unit"); tests/*_golden_test.cc and
+# tests/*_integration_test.cc go into programs and labels of their own.
+include(GoogleTest)
+
+function(pitcrew_room_tests name target kind pattern)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/${pattern})
+  if(kind STREQUAL "unit")
+    list(FILTER sources EXCLUDE REGEX "_(golden|integration)_test\\.cc$")
+  endif()
+  if(NOT sources)
+    return()
+  endif()
+  file(GLOB support CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/support_*.cc)
+  set(program ${name}_${kind}_test)
+  add_executable(${program} ${sources} ${support})
+  target_link_libraries(${program} PRIVATE ${target} GTest::gtest GTest::gmock GTest::gtest_main
+                                           ${ARGN})
+  target_compile_definitions(
+    ${program} PRIVATE PITCREW_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/tests/data"
+                       PITCREW_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                       PITCREW_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  set(timeout 60)
+  if(kind STREQUAL "integration")
+    set(timeout 300)
+  endif()
+  gtest_discover_tests(${program} TEST_PREFIX "${kind}/${name}/" DISCOVERY_TIMEOUT 60
+                       PROPERTIES LABELS ${kind} TIMEOUT ${timeout})
+endfunction()
+
+function(pitcrew_room name)
+  cmake_parse_arguments(ROOM "" "" "DEPENDS;EXTERNAL;TEST_DEPENDS" ${ARGN})
+  set(target pitcrew_${name})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  if(sources)
+    add_library(${target} STATIC ${sources})
+    set(scope PUBLIC)
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(${target} ${scope} ${CMAKE_SOURCE_DIR}/src)
+  list(TRANSFORM ROOM_DEPENDS PREPEND pitcrew_)
+  target_link_libraries(${target} ${scope} ${ROOM_DEPENDS} ${ROOM_EXTERNAL})
+  if(TARGET pitcrew_precompiled AND sources)
+    target_link_libraries(${target} PRIVATE pitcrew_precompiled)
+  endif()
+  pitcrew_room_tests(${name} ${target} unit "*_test.cc" ${ROOM_TEST_DEPENDS})
+  pitcrew_room_tests(${name} ${target} golden "*_golden_test.cc" ${ROOM_TEST_DEPENDS})
+  pitcrew_room_tests(${name} ${target} integration "*_integration_test.cc" ${ROOM_TEST_DEPENDS})
+endfunction()

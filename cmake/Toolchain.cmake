@@ -1,0 +1,37 @@
+# Warnings are errors; ccache and mold are used when they are there.
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast
+                    -Woverloaded-virtual -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 reports these inside its own std headers once optimisation inlines them.
+  add_compile_options(-Wno-restrict -Wno-maybe-uninitialized -Wno-dangling-pointer
+                      -Wno-stringop-overflow -Wno-array-bounds)
+endif()
+# C files (the simulated driver's ABI tables) do not know the C++ flags.
+foreach(flag -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual)
+  get_directory_property(options COMPILE_OPTIONS)
+  string(REPLACE "${flag}" "$<$<COMPILE_LANGUAGE:CXX>:${flag}>" options "${options}")
+  set_directory_properties(PROPERTIES COMPILE_OPTIONS "${options}")
+endforeach()
+
+find_program(PITCREW_CCACHE ccache)
+if(PITCREW_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=time_macros ${PITCREW_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
+endif()
+
+option(PITCREW_MOLD "Link with mold when it is installed" ON)
+find_program(PITCREW_MOLD_PROGRAM mold)
+if(PITCREW_MOLD AND PITCREW_MOLD_PROGRAM AND NOT CMAKE_INTERPROCEDURAL_OPTIMIZATION)
+  add_link_options(-fuse-ld=mold)
+endif()
+add_compile_options(-ffunction-sections -fdata-sections)
+add_link_options(-Wl,--gc-sections)
+
+set(PITCREW_SANITIZE "" CACHE STRING "Sanitizers, for example address,undefined")
+if(PITCREW_SANITIZE)
+  add_compile_options(-fsanitize=${PITCREW_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${PITCREW_SANITIZE})
+endif()

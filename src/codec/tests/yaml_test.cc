@@ -1,0 +1,46 @@
+#include "codec/yaml.h"
+
+#include <gtest/gtest.h>
+
+namespace pitcrew::codec {
+namespace {
+
+TEST(Yaml, PlainScalarsGetTheirTypesAndQuotedOnesStayText) {
+  const auto value = ParseYaml("a: 1\nb: \"1\"\nc: true\nd: 'true'\ne: 1.5\nf: ~\ng: 1.2.3\nh: 0x10\n");
+  ASSERT_TRUE(value) << value.error().message;
+  const auto expected = ParseJson(
+      R"({"a":1,"b":"1","c":true,"d":"true","e":1.5,"f":null,"g":"1.2.3","h":16})");
+  EXPECT_EQ(*value, *expected);
+}
+
+TEST(Yaml, ErrorsNameSourceLineAndColumn) {
+  const auto value = ParseYaml("a: 1\nb: [1, 2\nc: 3\n", "node.yaml");
+  ASSERT_FALSE(value);
+  EXPECT_TRUE(value.error().message.starts_with("node.yaml:3:")) << value.error().message;
+}
+
+TEST(Yaml, AKeyThatStandsTwiceIsAnError) {
+  const auto value = ParseYaml("a: 1\na: 2\n", "policy.yaml");
+  ASSERT_FALSE(value);
+  EXPECT_EQ(value.error().message, "policy.yaml:2:1: key \"a\" stands here twice");
+}
+
+TEST(Yaml, StreamDropsEmptyDocuments) {
+  const auto documents = ParseYamlStream("---\n---\na: 1\n---\nb: 2\n");
+  ASSERT_TRUE(documents);
+  EXPECT_EQ(documents->size(), 2U);
+}
+
+TEST(Yaml, WrittenTextReadsBackEqual) {
+  const Json value = {{"text", "yes"},     {"number", "12"},         {"lines", "a\nb\n"},
+                      {"odd", "a\n\tb"},   {"empty", ""},            {"list", {1, "2", nullptr}},
+                      {"none", Json::object()}, {"colon", "a: b"},   {"dash", "- x"},
+                      {"hash", "a #b"},    {"nested", {{"x", {{"y", true}}}}}};
+  const auto text = ToYamlText(value);
+  const auto back = ParseYaml(text);
+  ASSERT_TRUE(back) << back.error().message << "\n" << text;
+  EXPECT_EQ(*back, value) << text;
+}
+
+}  // namespace
+}  // namespace pitcrew::codec

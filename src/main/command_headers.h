@@ -1,0 +1,2 @@
+// The headers that declare the functions of commands.def.
+#pragma once

@@ -1,0 +1,75 @@
+// argv and wiring: picks the command by subcommand, or by the name that the program was started with.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "base/strings.h"
+#include "main/command_headers.h"
+
+namespace {
+
+struct CommandEntry {
+  std::string_view name;     // "device-plugin", or two words: "nfd worker"
+  std::string_view aliases;  // upstream's program names, separated by spaces
+  int (*run)(int argc, char** argv);
+  std::string_view help;
+};
+
+constexpr CommandEntry kCommands[] = {
+#define COMMAND(name, aliases, function, help) {name, aliases, function, help},
+#include "main/commands.def"
+#undef COMMAND
+    {"", "", nullptr, ""},
+};
+
+int PrintUsage(std::FILE* out) {
+  fmt::print(out, "Pitcrew: a GPU Operator for Kubernetes (version {})\n\nusage: pitcrew COMMAND "
+                  "[OPTIONS]\n\ncommands:\n", PITCREW_VERSION);
+  for (const auto& command : kCommands) {
+    if (command.run != nullptr) fmt::print(out, "  {:<20} {}\n", command.name, command.help);
+  }
+  fmt::print(out, "\n'pitcrew COMMAND --help' tells the options of one command.\n");
+  return out == stdout ? 0 : 2;
+}
+
+bool HasAlias(const CommandEntry& command, std::string_view program) {
+  for (const auto& alias : pitcrew::base::SplitTrimmed(command.aliases, ' ')) {
+    if (alias == program) return true;
+  }
+  return false;
+}
+
+// Runs `command` with the words of its own name taken off: argv[0] becomes "pitcrew NAME".
+int Run(const CommandEntry& command, int argc, char** argv, int words) {
+  std::string name = words == 0 ? argv[0] : fmt::format("pitcrew {}", command.name);
+  argv[words] = name.data();
+  return command.run(argc - words, argv + words);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string program = argc > 0 ? std::filesystem::path(argv[0]).filename().string() : "";
+  for (const auto& command : kCommands) {
+    if (command.run != nullptr && HasAlias(command, program)) return Run(command, argc, argv, 0);
+  }
+  if (argc < 2) return PrintUsage(stderr);
+  const std::string_view first = argv[1];
+  if (first == "--help" || first == "-h" || first == "help") return PrintUsage(stdout);
+  if (first == "--version" || first == "version") {
+    fmt::print("pitcrew {}\n", PITCREW_VERSION);
+    return 0;
+  }
+  for (const auto& command : kCommands) {
+    if (command.run == nullptr) continue;
+    const auto words = pitcrew::base::SplitTrimmed(command.name, ' ');
+    bool matches = argc > static_cast<int>(words.size());
+    for (std::size_t i = 0; matches && i < words.size(); ++i) matches = words[i] == argv[i + 1];
+    if (matches) return Run(command, argc, argv, static_cast<int>(words.size()));
+  }
+  fmt::print(stderr, "pitcrew: there is no command \"{}\"\n\n", first);
+  return PrintUsage(stderr);
+}
