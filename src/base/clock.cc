@@ -4,8 +4,8 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <ctime>
+#include <limits>
 
 #include "base/strings.h"
 
@@ -17,8 +17,9 @@ Error BadTime(std::string_view text) {
 }
 
 Error BadDuration(std::string_view text) {
-  return Invalid("InvalidDuration",
-                 fmt::format("\"{}\" is not a duration; write for example 300ms, 5s or 1h30m", text));
+  return Invalid(
+      "InvalidDuration",
+      fmt::format("\"{}\" is not a duration; write for example 300ms, 5s or 1h30m", text));
 }
 
 }  // namespace
@@ -30,9 +31,9 @@ std::string FormatRfc3339(WallClock::time_point time, int fraction_digits) {
   const std::time_t raw = seconds.count();
   std::tm parts{};
   ::gmtime_r(&raw, &parts);
-  std::string text = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", parts.tm_year + 1900,
-                                 parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min,
-                                 parts.tm_sec);
+  std::string text =
+      fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
+                  parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
   if (fraction_digits == 3) text += fmt::format(".{:03}", micros.count() / 1000);
   if (fraction_digits == 6) text += fmt::format(".{:06}", micros.count());
   return text + "Z";

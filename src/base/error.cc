@@ -7,18 +7,30 @@ namespace pitcrew::base {
 
 std::string_view ToString(Code code) {
   switch (code) {
-    case Code::kInvalid: return "Invalid";
-    case Code::kNotFound: return "NotFound";
-    case Code::kExists: return "Exists";
-    case Code::kConflict: return "Conflict";
-    case Code::kGone: return "Gone";
-    case Code::kDenied: return "Denied";
-    case Code::kUnavailable: return "Unavailable";
-    case Code::kTooMany: return "TooMany";
-    case Code::kTimeout: return "Timeout";
-    case Code::kCancelled: return "Cancelled";
-    case Code::kUnsupported: return "Unsupported";
-    case Code::kInternal: return "Internal";
+    case Code::kInvalid:
+      return "Invalid";
+    case Code::kNotFound:
+      return "NotFound";
+    case Code::kExists:
+      return "Exists";
+    case Code::kConflict:
+      return "Conflict";
+    case Code::kGone:
+      return "Gone";
+    case Code::kDenied:
+      return "Denied";
+    case Code::kUnavailable:
+      return "Unavailable";
+    case Code::kTooMany:
+      return "TooMany";
+    case Code::kTimeout:
+      return "Timeout";
+    case Code::kCancelled:
+      return "Cancelled";
+    case Code::kUnsupported:
+      return "Unsupported";
+    case Code::kInternal:
+      return "Internal";
   }
   return "Internal";
 }
@@ -50,19 +62,35 @@ Error FromErrno(int error_number, std::string_view what) {
     case ENOENT:
     case ENOTDIR:
     case ENODEV:
-    case ENXIO: error = {Code::kNotFound, "NotFound", {}}; break;
+    case ENXIO:
+      error = {Code::kNotFound, "NotFound", {}};
+      break;
     case EACCES:
     case EPERM:
-    case EROFS: error = {Code::kDenied, "PermissionDenied", {}}; break;
-    case EEXIST: error = {Code::kExists, "AlreadyExists", {}}; break;
-    case EINVAL: error = {Code::kInvalid, "InvalidArgument", {}}; break;
+    case EROFS:
+      error = {Code::kDenied, "PermissionDenied", {}};
+      break;
+    case EEXIST:
+      error = {Code::kExists, "AlreadyExists", {}};
+      break;
+    case EINVAL:
+      error = {Code::kInvalid, "InvalidArgument", {}};
+      break;
     case ENOSYS:
-    case EOPNOTSUPP: error = {Code::kUnsupported, "NotSupported", {}}; break;
-    case ETIMEDOUT: error = {Code::kTimeout, "TimedOut", {}}; break;
+    case EOPNOTSUPP:
+      error = {Code::kUnsupported, "NotSupported", {}};
+      break;
+    case ETIMEDOUT:
+      error = {Code::kTimeout, "TimedOut", {}};
+      break;
     case EAGAIN:
     case EBUSY:
-    case ECONNREFUSED: error = {Code::kUnavailable, "Unavailable", {}}; break;
-    default: error = {Code::kInternal, "SystemError", {}}; break;
+    case ECONNREFUSED:
+      error = {Code::kUnavailable, "Unavailable", {}};
+      break;
+    default:
+      error = {Code::kInternal, "SystemError", {}};
+      break;
   }
   error.message = std::string(what) + ": " + std::generic_category().message(error_number);
   return error;

@@ -9,25 +9,26 @@ namespace pitcrew::base {
 
 // What a caller can do about an error; the finer cause is Error::reason.
 enum class Code {
-  kInvalid,       // the input is wrong; retrying without a change is useless
-  kNotFound,      // there is positive evidence that the thing does not exist
-  kExists,        // the thing exists already
-  kConflict,      // somebody else changed it meanwhile; read again and retry
-  kGone,          // the version asked for is no longer kept; list again
-  kDenied,        // credentials or permissions; a person has to act
-  kUnavailable,   // the other side is not there now; retry later
-  kTooMany,       // the other side asks to slow down
-  kTimeout,       // a deadline passed
-  kCancelled,     // we were told to stop
-  kUnsupported,   // this machine, library or server cannot do it
-  kInternal,      // everything else
+  kInvalid,      // the input is wrong; retrying without a change is useless
+  kNotFound,     // there is positive evidence that the thing does not exist
+  kExists,       // the thing exists already
+  kConflict,     // somebody else changed it meanwhile; read again and retry
+  kGone,         // the version asked for is no longer kept; list again
+  kDenied,       // credentials or permissions; a person has to act
+  kUnavailable,  // the other side is not there now; retry later
+  kTooMany,      // the other side asks to slow down
+  kTimeout,      // a deadline passed
+  kCancelled,    // we were told to stop
+  kUnsupported,  // this machine, library or server cannot do it
+  kInternal,     // everything else
 };
 
 std::string_view ToString(Code code);
 
 struct Error {
   Code code = Code::kInternal;
-  // Stable CamelCase token, for example "DriverNotLoaded": the same in log, condition, Event, metric.
+  // Stable CamelCase token, for example "DriverNotLoaded": the same in log, condition, Event,
+  // metric.
   std::string reason;
   // One sentence for a person: what, where, and what to do about it.
   std::string message;

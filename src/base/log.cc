@@ -15,10 +15,14 @@ std::atomic<LogFormat> current_format{LogFormat::kText};
 
 std::string_view LevelName(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return "debug";
-    case LogLevel::kInfo: return "info";
-    case LogLevel::kWarning: return "warn";
-    case LogLevel::kError: return "error";
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warn";
+    case LogLevel::kError:
+      return "error";
   }
   return "info";
 }
@@ -27,11 +31,21 @@ void AppendQuoted(std::string& out, std::string_view text) {
   out += '"';
   for (const char c : text) {
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
       default:
         if (static_cast<unsigned char>(c) < 0x20) {
           out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
@@ -53,9 +67,8 @@ void AppendTextValue(std::string& out, std::string_view text) {
 }
 
 void Write(LogLevel level, std::string_view message, const Field* fields, std::size_t count) {
-  std::string line =
-      FormatLogLine(current_format.load(std::memory_order_relaxed), level,
-                    FormatRfc3339(WallClock::now(), 3), message, fields, count);
+  std::string line = FormatLogLine(current_format.load(std::memory_order_relaxed), level,
+                                   FormatRfc3339(WallClock::now(), 3), message, fields, count);
   line += '\n';
   // Standard error may be closed or full; a log line that cannot be written is dropped.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
@@ -126,8 +139,7 @@ void LogError(std::string_view message, const Error& error, std::initializer_lis
   WriteWithError(LogLevel::kError, message, error, fields);
 }
 
-void LogWarning(std::string_view message, const Error& error,
-                std::initializer_list<Field> fields) {
+void LogWarning(std::string_view message, const Error& error, std::initializer_list<Field> fields) {
   WriteWithError(LogLevel::kWarning, message, error, fields);
 }
 

@@ -18,7 +18,9 @@ struct Absent {
 template <class T>
 class Observed {
  public:
-  static Observed Present(T value) { return Observed(State(std::in_place_index<0>, std::move(value))); }
+  static Observed Present(T value) {
+    return Observed(State(std::in_place_index<0>, std::move(value)));
+  }
   static Observed Missing() { return Observed(State(std::in_place_index<1>)); }
   static Observed Unknown(Error error) {
     return Observed(State(std::in_place_index<2>, std::move(error)));

@@ -19,8 +19,8 @@ base::Error ToError(std::string_view source, const YAML::Mark& mark, std::string
   if (mark.is_null()) {
     return base::Invalid("InvalidYaml", fmt::format("{}: {}", source, message));
   }
-  return base::Invalid("InvalidYaml", fmt::format("{}:{}:{}: {}", source, mark.line + 1,
-                                                  mark.column + 1, message));
+  return base::Invalid(
+      "InvalidYaml", fmt::format("{}:{}:{}: {}", source, mark.line + 1, mark.column + 1, message));
 }
 
 std::optional<Json> NumberFrom(const std::string& text) {
@@ -68,11 +68,13 @@ Json PlainScalar(const std::string& text) {
 Json Convert(const YAML::Node& node) {
   switch (node.Type()) {
     case YAML::NodeType::Undefined:
-    case YAML::NodeType::Null: return {};
+    case YAML::NodeType::Null:
+      return {};
     case YAML::NodeType::Scalar:
       // yaml-cpp tags quoted scalars "!" and plain ones "?".
-      return node.Tag() == "!" || node.Tag() == "tag:yaml.org,2002:str" ? Json(node.Scalar())
-                                                                        : PlainScalar(node.Scalar());
+      return node.Tag() == "!" || node.Tag() == "tag:yaml.org,2002:str"
+                 ? Json(node.Scalar())
+                 : PlainScalar(node.Scalar());
     case YAML::NodeType::Sequence: {
       Json list = Json::array();
       for (const auto& item : node) list.push_back(Convert(item));
@@ -99,8 +101,8 @@ Json Convert(const YAML::Node& node) {
 bool NeedsQuotes(const std::string& text) {
   if (!PlainScalar(text).is_string()) return true;
   // YAML 1.1 readers take these for booleans.
-  for (const std::string_view word : {"y", "Y", "yes", "Yes", "YES", "n", "N", "no", "No", "NO", "on",
-                                      "On", "ON", "off", "Off", "OFF"}) {
+  for (const std::string_view word : {"y", "Y", "yes", "Yes", "YES", "n", "N", "no", "No", "NO",
+                                      "on", "On", "ON", "off", "Off", "OFF"}) {
     if (text == word) return true;
   }
   return text == "=" || text == "<<";
@@ -142,8 +144,12 @@ void Emit(YAML::Emitter& out, const Json& value) {
       }
       return;
     }
-    case Json::value_t::null: out << YAML::Null; return;
-    default: out << ToJsonText(value); return;
+    case Json::value_t::null:
+      out << YAML::Null;
+      return;
+    default:
+      out << ToJsonText(value);
+      return;
   }
 }
 
@@ -168,7 +174,8 @@ base::Result<Json> ParseYaml(std::string_view text, std::string_view source) {
   TRY_ASSIGN(auto documents, ParseYamlStream(text, source));
   if (documents.size() > 1) {
     return base::Fail(base::Invalid(
-        "InvalidYaml", fmt::format("{}: one document is expected, not {}", source, documents.size())));
+        "InvalidYaml",
+        fmt::format("{}: one document is expected, not {}", source, documents.size())));
   }
   return documents.empty() ? Json() : std::move(documents.front());
 }

@@ -1,5 +1,5 @@
-// YAML to and from JSON values, with YAML 1.2 core types as Kubernetes reads them (sigs.k8s.io/yaml):
-// plain true/false/null and numbers become such values, quoted text stays text.
+// YAML to and from JSON values, with YAML 1.2 core types as Kubernetes reads them
+// (sigs.k8s.io/yaml): plain true/false/null and numbers become such values, quoted text stays text.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// argv and wiring: picks the command by subcommand, or by the name that the program was started with.
+// argv and wiring: picks the command by subcommand, or by the name that the program was started
+// with.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -26,8 +27,10 @@ constexpr CommandEntry kCommands[] = {
 };
 
 int PrintUsage(std::FILE* out) {
-  fmt::print(out, "Pitcrew: a GPU Operator for Kubernetes (version {})\n\nusage: pitcrew COMMAND "
-                  "[OPTIONS]\n\ncommands:\n", PITCREW_VERSION);
+  fmt::print(out,
+             "Pitcrew: a GPU Operator for Kubernetes (version {})\n\nusage: pitcrew COMMAND "
+             "[OPTIONS]\n\ncommands:\n",
+             PITCREW_VERSION);
   for (const auto& command : kCommands) {
     if (command.run != nullptr) fmt::print(out, "  {:<20} {}\n", command.name, command.help);
   }

@@ -23,7 +23,8 @@ TEST(Clock, GoDurations) {
   EXPECT_EQ(*ParseGoDuration("1.5s"), 1500ms);
   EXPECT_EQ(*ParseGoDuration("0"), 0ns);
   EXPECT_EQ(*ParseGoDuration("-2s"), -2s);
-  for (const auto* bad : {"", "5", "s", "1x", "1h-3m", "."}) EXPECT_FALSE(ParseGoDuration(bad)) << bad;
+  for (const auto* bad : {"", "5", "s", "1x", "1h-3m", "."})
+    EXPECT_FALSE(ParseGoDuration(bad)) << bad;
 }
 
 TEST(Observed, OnlyNotFoundIsAbsence) {

@@ -6,10 +6,11 @@ namespace pitcrew::codec {
 namespace {
 
 TEST(Yaml, PlainScalarsGetTheirTypesAndQuotedOnesStayText) {
-  const auto value = ParseYaml("a: 1\nb: \"1\"\nc: true\nd: 'true'\ne: 1.5\nf: ~\ng: 1.2.3\nh: 0x10\n");
+  const auto value =
+      ParseYaml("a: 1\nb: \"1\"\nc: true\nd: 'true'\ne: 1.5\nf: ~\ng: 1.2.3\nh: 0x10\n");
   ASSERT_TRUE(value) << value.error().message;
-  const auto expected = ParseJson(
-      R"({"a":1,"b":"1","c":true,"d":"true","e":1.5,"f":null,"g":"1.2.3","h":16})");
+  const auto expected =
+      ParseJson(R"({"a":1,"b":"1","c":true,"d":"true","e":1.5,"f":null,"g":"1.2.3","h":16})");
   EXPECT_EQ(*value, *expected);
 }
 
@@ -32,10 +33,17 @@ TEST(Yaml, StreamDropsEmptyDocuments) {
 }
 
 TEST(Yaml, WrittenTextReadsBackEqual) {
-  const Json value = {{"text", "yes"},     {"number", "12"},         {"lines", "a\nb\n"},
-                      {"odd", "a\n\tb"},   {"empty", ""},            {"list", {1, "2", nullptr}},
-                      {"none", Json::object()}, {"colon", "a: b"},   {"dash", "- x"},
-                      {"hash", "a #b"},    {"nested", {{"x", {{"y", true}}}}}};
+  const Json value = {{"text", "yes"},
+                      {"number", "12"},
+                      {"lines", "a\nb\n"},
+                      {"odd", "a\n\tb"},
+                      {"empty", ""},
+                      {"list", {1, "2", nullptr}},
+                      {"none", Json::object()},
+                      {"colon", "a: b"},
+                      {"dash", "- x"},
+                      {"hash", "a #b"},
+                      {"nested", {{"x", {{"y", true}}}}}};
   const auto text = ToYamlText(value);
   const auto back = ParseYaml(text);
   ASSERT_TRUE(back) << back.error().message << "\n" << text;
