@@ -1,0 +1,129 @@
+#include "host/driver_root.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+namespace pitcrew::host {
+namespace {
+
+constexpr std::array<std::string_view, 11> kLibraryFolders = {
+    "/",
+    "/usr/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu/nvidia/current",
+    "/usr/lib/aarch64-linux-gnu/nvidia/current",
+    "/lib64",
+    "/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/lib/x86_64-linux-gnu/nvidia/current",
+    "/lib/aarch64-linux-gnu/nvidia/current",
+};
+constexpr std::array<std::string_view, 5> kProgramFolders = {"/", "/usr/bin", "/usr/sbin", "/bin",
+                                                             "/sbin"};
+constexpr std::array<std::string_view, 6> kHostSmiPaths = {
+    "/usr/bin/nvidia-smi", "/usr/sbin/nvidia-smi",        "/bin/nvidia-smi",
+    "/sbin/nvidia-smi",    "/usr/lib/wsl/lib/nvidia-smi", "/opt/bin/nvidia-smi",
+};
+
+std::string Join(std::string_view folder, std::string_view name) {
+  return folder == "/" ? fmt::format("/{}", name) : fmt::format("{}/{}", folder, name);
+}
+
+// The resolved path when it is a regular file; kNotFound when it is missing or something else.
+base::Result<std::filesystem::path> RegularFile(const Root& root, std::string_view inside,
+                                                bool executable) {
+  TRY_ASSIGN(auto path, root.Resolve(inside));
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) {
+    return base::Fail(base::FromErrno(errno, fmt::format("look at {}", path.string())));
+  }
+  const bool runs = info.st_size > 0 && (info.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) != 0;
+  if (!S_ISREG(info.st_mode) || (executable && !runs)) {
+    return base::Fail(
+        base::NotFound("NotAnExecutable", fmt::format("{} is not a usable file", path.string())));
+  }
+  return path;
+}
+
+}  // namespace
+
+std::span<const std::string_view> LibraryFolders() { return kLibraryFolders; }
+std::span<const std::string_view> ProgramFolders() { return kProgramFolders; }
+std::span<const std::string_view> HostSmiPaths() { return kHostSmiPaths; }
+
+base::Result<std::filesystem::path> FindLibrary(const Root& root, std::string_view file_name) {
+  for (const auto folder : kLibraryFolders) {
+    auto found = RegularFile(root, Join(folder, file_name), false);
+    if (found) return found;
+  }
+  return base::Fail(
+      base::NotFound("DriverLibraryNotFound",
+                     fmt::format("there is no {} below {}", file_name, root.path().string())));
+}
+
+base::Result<std::vector<std::filesystem::path>> FindLibraries(const Root& root,
+                                                               std::string_view pattern) {
+  std::vector<std::filesystem::path> found;
+  const std::string glob(pattern);
+  for (const auto folder : kLibraryFolders) {
+    const auto resolved = root.Resolve(folder);
+    if (!resolved) continue;
+    const auto names = ListFolder(*resolved);
+    if (!names) {
+      if (names.error().code == base::Code::kNotFound) continue;
+      return base::Fail(names.error());
+    }
+    for (const auto& name : *names) {
+      if (::fnmatch(glob.c_str(), name.c_str(), 0) != 0) continue;
+      auto file = RegularFile(root, Join(folder, name), false);
+      if (file && std::ranges::find(found, *file) == found.end()) found.push_back(*std::move(file));
+    }
+  }
+  return found;
+}
+
+base::Result<std::filesystem::path> FirstProgram(const Root& root,
+                                                 std::span<const std::string_view> inside_paths) {
+  for (const auto inside : inside_paths) {
+    if (RegularFile(root, inside, true)) return root.At(inside);
+  }
+  return base::Fail(base::NotFound(
+      "DriverProgramNotFound", fmt::format("no executable at {} below {}",
+                                           fmt::join(inside_paths, ", "), root.path().string())));
+}
+
+base::Result<std::filesystem::path> FindProgram(const Root& root, std::string_view file_name) {
+  std::vector<std::string> paths;
+  for (const auto folder : kProgramFolders) paths.push_back(Join(folder, file_name));
+  const std::vector<std::string_view> views(paths.begin(), paths.end());
+  return FirstProgram(root, views);
+}
+
+DriverRoot HostDriver(const std::string& host_root) {
+  return {true, host_root, std::string(kHostMount), host_root, std::string(kHostMount)};
+}
+
+base::Result<DriverRoot> ContainerDriver(const std::string& host_root,
+                                         const std::string& install_folder,
+                                         const std::filesystem::path& seen_at) {
+  TRY_ASSIGN(const bool has_devices, IsDirectory(seen_at / "dev"));
+  DriverRoot root{false, install_folder, std::string(kDriverMount), host_root,
+                  std::string(kHostMount)};
+  if (has_devices) {
+    root.device_root = install_folder;
+    root.device_root_container = kDriverMount;
+  }
+  return root;
+}
+
+std::vector<Root> DriverRootCandidates() {
+  return {Root(kHostMount), Root(kDriverMount), Root(kDriverInstallFolder), Root("/")};
+}
+
+}  // namespace pitcrew::host
