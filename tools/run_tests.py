@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Runs tests of one or more built presets and closes with one line: N passed, N failed, N skipped.
+
+Each --suite names a preset and the kinds (CTest labels) to run in it, for example
+    run_tests.py --suite release:unit,golden --suite asan:unit
+Exit status: 0 when every test passed and at least one ran, 1 otherwise, 2 for a usage error.
+"""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+KINDS = ("unit", "golden", "integration", "e2e")
+
+
+def parse_suite(text):
+    preset, _, kinds = text.partition(":")
+    chosen = [kind for kind in kinds.split(",") if kind] or list(KINDS)
+    unknown = [kind for kind in chosen if kind not in KINDS]
+    if not preset or unknown:
+        raise argparse.ArgumentTypeError(
+            f'"{text}": write PRESET:KIND[,KIND], where KIND is one of {", ".join(KINDS)}')
+    return preset, chosen
+
+
+def run_kind(preset, kind, only, jobs):
+    """Runs one label of one preset; returns (passed, failed names, skipped)."""
+    build = ROOT / "build" / preset
+    if not (build / "CTestTestfile.cmake").exists():
+        sys.exit(f"{build} is not built; run: make build PRESET={preset}")
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "report.xml"
+        command = ["ctest", "--test-dir", str(build), "-L", f"^{kind}$", "--output-on-failure",
+                   "--no-tests=ignore", "--output-junit", str(report),
+                   "-j", "1" if kind == "e2e" else str(jobs)]
+        if only:
+            command += ["-R", only]
+        subprocess.run(command, check=False)
+        if not report.exists():
+            return 0, [f"{preset}: ctest left no report for {kind}"], 0
+        passed, failed, skipped = 0, [], 0
+        for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
+            status = case.get("status")
+            if status == "run":
+                passed += 1
+            elif status in ("notrun", "disabled") and case.find("skipped") is not None \
+                    and "SKIP" in (case.find("skipped").get("message") or "").upper():
+                skipped += 1
+            else:
+                failed.append(f"{preset}: {case.get('name')}")
+        return passed, failed, skipped
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--suite", type=parse_suite, action="append", required=True)
+    parser.add_argument("--only", help="a regular expression over test names")
+    parser.add_argument("--jobs", type=int, default=2)
+    arguments = parser.parse_args()
+    rows, failures = [], []
+    total_passed = total_skipped = 0
+    for preset, kinds in arguments.suite:
+        for kind in kinds:
+            started = time.monotonic()
+            print(f"\n== {kind} tests, {preset} build", flush=True)
+            passed, failed, skipped = run_kind(preset, kind, arguments.only, arguments.jobs)
+            rows.append((preset, kind, passed, len(failed), skipped, time.monotonic() - started))
+            failures += failed
+            total_passed += passed
+            total_skipped += skipped
+    print(f"\n{'build':<10}{'kind':<14}{'passed':>7}{'failed':>8}{'skipped':>9}{'seconds':>9}")
+    for preset, kind, passed, failed, skipped, seconds in rows:
+        print(f"{preset:<10}{kind:<14}{passed:>7}{failed:>8}{skipped:>9}{seconds:>9.1f}")
+    for name in failures:
+        print(f"failed: {name}")
+    print(f"{total_passed} passed, {len(failures)} failed, {total_skipped} skipped")
+    return 0 if total_passed and not failures else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
