@@ -1,0 +1,97 @@
+// An HTTP client: HTTP/2 over TLS with all requests on one connection, HTTP/1.1 over plain TCP.
+// One thread does the I/O; callers block.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "io/stop.h"
+
+namespace pitcrew::io {
+
+struct HttpHeader {
+  std::string name;
+  std::string value;
+};
+
+// Who the server must be and who we are. Requests with equal settings share connections.
+struct TlsSettings {
+  std::string ca_pem;  // empty: the system's certificate authorities
+  bool insecure_skip_verify = false;
+  std::string client_certificate_pem;  // with client_key_pem, or neither
+  std::string client_key_pem;
+};
+
+struct HttpRequest {
+  std::string method = "GET";
+  std::string url;  // absolute, http:// or https://
+  std::vector<HttpHeader> headers;
+  std::string body;
+  std::shared_ptr<const TlsSettings> tls;    // null: the defaults
+  std::string tls_server_name;               // the name to check and to send; empty: the URL's host
+  std::string proxy_url;                     // empty: the environment's proxies
+  std::chrono::milliseconds timeout{30000};  // for the whole exchange; 0: none
+  std::chrono::milliseconds idle_timeout{0};  // longest time without a byte from the server; 0: any
+};
+
+struct HttpResponse {
+  int status = 0;
+  std::vector<HttpHeader> headers;  // names in lower case
+  std::string body;
+
+  // The first header of this (lower-case) name.
+  [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const;
+};
+
+// A body that is read while it arrives. Destroying it ends the exchange. For one thread.
+class HttpStream {
+ public:
+  virtual ~HttpStream() = default;
+  // Status and headers; the body is empty.
+  [[nodiscard]] virtual const HttpResponse& head() const = 0;
+  // The bytes that have arrived since the last call (never empty), or nothing at the proper end of
+  // the body. Blocks until there are some.
+  virtual base::Result<std::optional<std::string>> Next() = 0;
+};
+
+// Thread-safe. Errors: kCancelled "Stopped"; kTimeout "RequestTimeout" (deadline) or "IdleTimeout";
+// kUnavailable "ConnectionRefused" (nothing was sent), "NameNotResolved", "ConnectionLost" (the
+// request may have had its effect); kDenied "TlsFailed"; kInvalid "InvalidUrl".
+class HttpClient {
+ public:
+  static base::Result<std::unique_ptr<HttpClient>> Create();
+  // Every exchange must have ended; open streams are destroyed before their client.
+  virtual ~HttpClient() = default;
+
+  // The whole exchange. Any HTTP status is a success here.
+  virtual base::Result<HttpResponse> Send(HttpRequest request, const StopToken& stop) = 0;
+  // Returns once status and headers are there.
+  virtual base::Result<std::unique_ptr<HttpStream>> Open(HttpRequest request,
+                                                         const StopToken& stop) = 0;
+};
+
+// Cuts a stream of bytes into lines without their newline; empty lines are dropped.
+class LineSplitter {
+ public:
+  // Longer lines are an error of the sender: Append then returns false and the splitter is empty.
+  explicit LineSplitter(std::size_t longest_line = 64U << 20U) : longest_line_(longest_line) {}
+  [[nodiscard]] bool Append(std::string_view bytes);
+  // The next whole line, if there is one.
+  std::optional<std::string> Next();
+  // Bytes of an unfinished line.
+  [[nodiscard]] std::size_t pending() const { return buffer_.size() - begin_; }
+
+ private:
+  std::size_t longest_line_;
+  std::string buffer_;
+  std::size_t begin_ = 0;    // of the next line
+  std::size_t scanned_ = 0;  // no newline between begin_ and here
+};
+
+}  // namespace pitcrew::io

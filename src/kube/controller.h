@@ -1,0 +1,99 @@
+// Runs a reconcile function for keys that sources put into a queue. Level-triggered: the function
+// learns the key, never the reason.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "io/stop.h"
+#include "kube/informer.h"
+#include "kube/resource.h"
+#include "kube/work_queue.h"
+
+namespace pitcrew::kube {
+
+// What to do with a key after a reconcile without an error.
+struct Action {
+  std::optional<std::chrono::nanoseconds> requeue_after;
+
+  // Wait for the next change.
+  static Action Done() { return {}; }
+  // Once more after this time, or earlier when something changes.
+  static Action RequeueAfter(std::chrono::nanoseconds delay) { return {.requeue_after = delay}; }
+};
+
+struct ControllerOptions {
+  std::string name;  // in log lines
+  int workers = 1;
+  BackoffPolicy backoff;  // after errors, per key: 100 ms doubling to 3 s
+  // How long the sources may take to list everything first.
+  std::chrono::milliseconds sync_timeout = std::chrono::minutes(2);
+};
+
+class Controller {
+ public:
+  // An Error (or an exception, which is caught and logged) means: again, after a back-off. The
+  // token stops when the controller has to end.
+  using Reconcile = std::function<base::Result<Action>(const ObjectKey&, const io::StopToken&)>;
+  using EnqueueFunction = std::function<void(const ObjectKey&)>;
+
+  Controller(ControllerOptions options, Reconcile reconcile);
+  ~Controller();
+  Controller(const Controller&) = delete;
+  Controller& operator=(const Controller&) = delete;
+
+  // Every change of an object enqueues its key. The source must outlive Run, and must not have been
+  // started yet.
+  template <class View>
+  void Watch(Informer<View>& informer) {
+    Watch<View>(informer, [](const Change<View>& change, const EnqueueFunction& enqueue) {
+      enqueue(change.key);
+    });
+  }
+  // `map` calls its second argument for every key that a change concerns: none, one or many.
+  template <class View>
+  void Watch(Informer<View>& informer,
+             std::function<void(const Change<View>&, const EnqueueFunction&)> map) {
+    informer.AddHandler([this, map = std::move(map)](const Change<View>& change) {
+      const Priority priority = change.initial ? Priority::kLow : Priority::kNormal;
+      map(change, [this, priority](const ObjectKey& key) { queue_.Add(key, priority); });
+    });
+    sources_.push_back(&informer);
+  }
+
+  void Enqueue(const ObjectKey& key) { queue_.Add(key); }
+  void EnqueueAfter(const ObjectKey& key, std::chrono::nanoseconds delay) {
+    queue_.AddAfter(key, delay);
+  }
+
+  // Starts the sources, waits until all are synced, works until the stop, then waits for the
+  // reconciles under way. kTimeout when a source did not sync in time. Once only.
+  base::Status Run(const io::StopToken& stop);
+
+  struct Counts {
+    std::uint64_t succeeded = 0;
+    std::uint64_t failed = 0;
+    std::uint64_t threw = 0;
+  };
+  [[nodiscard]] Counts counts() const;
+  [[nodiscard]] const WorkQueue& queue() const { return queue_; }
+
+ private:
+  void Work(const io::StopToken& stop);
+  void ReconcileOne(const ObjectKey& key, const io::StopToken& stop);
+
+  ControllerOptions options_;
+  Reconcile reconcile_;
+  WorkQueue queue_;
+  std::vector<Source*> sources_;
+  mutable std::mutex counts_mutex_;
+  Counts counts_;
+};
+
+}  // namespace pitcrew::kube

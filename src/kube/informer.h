@@ -1,0 +1,131 @@
+// Lists and watches one kind of resource into a store, and tells handlers about every change.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/result.h"
+#include "io/stop.h"
+#include "kube/client.h"
+#include "kube/resource.h"
+#include "kube/retry.h"
+#include "kube/store.h"
+
+namespace pitcrew::kube {
+
+struct InformerOptions {
+  std::string namespace_name;  // empty: all namespaces
+  std::string label_selector;
+  std::string field_selector;
+  int page_size = 500;
+  // The server ends a watch after a random time between this and twice this.
+  std::chrono::seconds watch_timeout{290};
+  BackoffPolicy backoff{.base = std::chrono::milliseconds(200),
+                        .cap = std::chrono::milliseconds(10000),
+                        .jitter = 0.5};
+};
+
+struct InformerStatus {
+  bool synced = false;
+  bool watching = false;
+  // Why the store is not being kept up to date now; none while it is.
+  std::optional<base::Error> trouble;
+  std::uint64_t lists = 0;    // begun
+  std::uint64_t watches = 0;  // opened
+};
+
+// The type-free part of Informer.
+class Reflector {
+ public:
+  Reflector(std::shared_ptr<Client> client, const ResourceKind& kind, InformerOptions options,
+            std::shared_ptr<ObjectStore> store);
+  ~Reflector();
+  Reflector(const Reflector&) = delete;
+  Reflector& operator=(const Reflector&) = delete;
+
+  void Start();
+  void Stop();
+  base::Status WaitUntilSynced(
+      const io::StopToken& stop,
+      std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt) const;
+  [[nodiscard]] InformerStatus status() const;
+  [[nodiscard]] const ResourceKind& kind() const;
+
+ private:
+  struct Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+// What a controller needs to know of an informer.
+class Source {
+ public:
+  virtual ~Source() = default;
+  // Starts the informer's thread; a second call does nothing. Handlers must be there before.
+  virtual void Start() = 0;
+  // kTimeout at the deadline, with the trouble in the message; kCancelled on stop.
+  virtual base::Status WaitUntilSynced(
+      const io::StopToken& stop,
+      std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt) const = 0;
+  [[nodiscard]] virtual InformerStatus status() const = 0;
+};
+
+// Survives restarts of the server, dropped connections and compaction without losing or doubling a
+// change; while the server is away the store keeps what it had. Handlers run one after another on
+// the informer's own thread and must not block for long. May be shared by several controllers.
+template <class View>
+class Informer final : public Source {
+ public:
+  Informer(std::shared_ptr<Client> client, const ResourceKind& kind, Projection<View> projection,
+           InformerOptions options = {})
+      : objects_(std::make_shared<ObjectStore>(Erase(std::move(projection)))),
+        store_(objects_),
+        reflector_(std::move(client), kind, std::move(options), objects_) {}
+  ~Informer() override { Stop(); }
+
+  // Before Start only.
+  void AddHandler(std::function<void(const Change<View>&)> handler) {
+    objects_->AddHandler([handler = std::move(handler)](const ObjectStore::AnyChange& change) {
+      handler(Change<View>{.kind = change.kind,
+                           .key = change.key,
+                           .before = std::static_pointer_cast<const View>(change.before),
+                           .now = std::static_pointer_cast<const View>(change.now),
+                           .initial = change.initial});
+    });
+  }
+  // Told about every version that cannot be projected. Before Start only.
+  void AddProblemHandler(std::function<void(const ObjectKey&, const base::Error&)> handler) {
+    objects_->AddProblemHandler(std::move(handler));
+  }
+
+  void Start() override { reflector_.Start(); }
+  // Ends the watch and waits for the thread. The store stays readable.
+  void Stop() { reflector_.Stop(); }
+  base::Status WaitUntilSynced(
+      const io::StopToken& stop,
+      std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt) const override {
+    return reflector_.WaitUntilSynced(stop, deadline);
+  }
+  [[nodiscard]] InformerStatus status() const override { return reflector_.status(); }
+  [[nodiscard]] const Store<View>& store() const { return store_; }
+
+ private:
+  static ObjectStore::AnyProjection Erase(Projection<View> projection) {
+    return [projection =
+                std::move(projection)](std::string_view raw) -> base::Result<ObjectStore::AnyView> {
+      TRY_ASSIGN(auto view, projection(raw));
+      return std::make_shared<const View>(std::move(view));
+    };
+  }
+
+  std::shared_ptr<ObjectStore> objects_;
+  Store<View> store_;
+  Reflector reflector_;
+};
+
+}  // namespace pitcrew::kube
