@@ -1,0 +1,64 @@
+#include "gpu/mig_geometry.h"
+
+#include <gtest/gtest.h>
+
+namespace pitcrew::gpu {
+namespace {
+
+using Placements = std::vector<MigPlacement>;
+
+// mig-manager.md section 12.2: the A100's placements.
+const Placements kOne = {{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}};
+const Placements kOneDouble = {{0, 2}, {2, 2}, {4, 2}, {6, 2}};
+const Placements kTwo = {{0, 2}, {2, 2}, {4, 2}};
+const Placements kThree = {{0, 4}, {4, 4}};
+const Placements kFour = {{0, 4}};
+const Placements kSeven = {{0, 8}};
+
+Placements All() {
+  Placements all;
+  for (const auto* some : {&kOne, &kOneDouble, &kTwo, &kThree, &kFour, &kSeven}) {
+    all.insert(all.end(), some->begin(), some->end());
+  }
+  return all;
+}
+
+TEST(MigGeometry, OverlapIsOnSharedSlices) {
+  EXPECT_TRUE(Overlaps({0, 4}, {3, 1}));
+  EXPECT_FALSE(Overlaps({0, 4}, {4, 4}));
+  EXPECT_TRUE(Overlaps({0, 8}, {6, 1}));
+}
+
+TEST(MigGeometry, OnlyWhatOverlapsNothingIsFree) {
+  EXPECT_EQ(FreePlacements(kTwo, Placements{{4, 4}}), (Placements{{0, 2}, {2, 2}}));
+  EXPECT_TRUE(FreePlacements(kSeven, Placements{{6, 1}}).empty());
+}
+
+TEST(MigGeometry, AThreeSliceInstanceLeavesRoomForAFourSliceOne) {
+  EXPECT_EQ(ChoosePlacement(kThree, {}, All()), (MigPlacement{4, 4}));
+}
+
+TEST(MigGeometry, ASmallInstanceTakesTheSliceThatMattersLeast) {
+  EXPECT_EQ(ChoosePlacement(kOne, {}, All()), (MigPlacement{6, 1}));
+}
+
+TEST(MigGeometry, NothingFree) {
+  EXPECT_EQ(ChoosePlacement(kFour, Placements{{2, 1}}, All()), std::nullopt);
+}
+
+// mig-manager.md section 11: all-balanced (2 x 1g, 1 x 2g, 1 x 3g) fits, in any order.
+TEST(MigGeometry, ABalancedLayoutFitsInEveryOrder) {
+  std::vector<int> order = {0, 1, 2, 3};
+  do {
+    Placements occupied;
+    for (const int which : order) {
+      const Placements& possible = which <= 1 ? kOne : which == 2 ? kTwo : kThree;
+      const auto chosen = ChoosePlacement(possible, occupied, All());
+      ASSERT_TRUE(chosen);
+      occupied.push_back(*chosen);
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+}  // namespace
+}  // namespace pitcrew::gpu
