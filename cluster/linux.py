@@ -1,0 +1,68 @@
+"""The few system calls that Python 3.11 does not offer. Every failure is an OSError with what was tried."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY = 0x1
+MS_NOSUID = 0x2
+MS_NODEV = 0x4
+MS_NOEXEC = 0x8
+MS_REMOUNT = 0x20
+MS_BIND = 0x1000
+MS_REC = 0x4000
+MS_PRIVATE = 0x40000
+MS_SHARED = 0x100000
+
+_MNT_DETACH = 2
+_PR_SET_PDEATHSIG = 1
+_SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+
+
+def _check(result: int, what: str):
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def unshare(flags: int):
+    _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = ""):
+    _check(_libc.mount(source.encode(), os.fsencode(target), kind.encode() or None,
+                       ctypes.c_ulong(flags), options.encode() or None),
+           f"mount {kind or source} on {target}")
+
+
+def bind(source: str, target: str, recursive: bool = False, read_only: bool = False):
+    mount(source, target, flags=MS_BIND | (MS_REC if recursive else 0))
+    if read_only:
+        mount("none", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
+
+
+def detach(target: str):
+    _check(_libc.umount2(os.fsencode(target), _MNT_DETACH), f"unmount {target}")
+
+
+def pivot_root(new_root: str):
+    """Makes `new_root` the root of this mount namespace and lets go of the old one, with all its mounts."""
+    os.chdir(new_root)
+    number = _SYS_PIVOT_ROOT[os.uname().machine]
+    _check(_libc.syscall(ctypes.c_long(number), b".", b"."), f"pivot_root to {new_root}")
+    detach(".")
+    os.chdir("/")
+
+
+def die_with_parent(signal_number: int):
+    """This process gets the signal when the thread that started it ends."""
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal_number), 0, 0, 0), "prctl")

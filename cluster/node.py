@@ -1,0 +1,149 @@
+"""What a node consists of: the files, folders and services that its first process is given."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+
+import yaml
+
+from cluster import certificates, cgroups, control_plane, network, processes
+from cluster.description import Node
+from cluster.programs import Programs
+from cluster.state import State
+
+DESCRIPTION = "/etc/pitcrew/simulated-gpus.yaml"
+_PROGRAMS = "/opt/pitcrew/programs"
+_SIMULATION = "/opt/pitcrew/simulation"
+SIMULATE = f"{_SIMULATION}/bin/pitcrew-simulate"
+PAUSE_IMAGE = "docker.io/pitcrew/pause:1"
+
+# Configuration of containerd 2: CDI is on by default, sandbox image and restrict_oom_score_adj stand where
+# version 3 of the file has them. What the container toolkit adds comes in through the imports line.
+_CONTAINERD = """version = 3
+imports = ["/etc/containerd/conf.d/*.toml"]
+
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{pause}"
+
+[plugins."io.containerd.cri.v1.runtime"]
+  restrict_oom_score_adj = true
+
+[plugins."io.containerd.cri.v1.runtime".cni]
+  bin_dirs = ["{cni}"]
+  conf_dir = "/etc/cni/net.d"
+
+[plugins."io.containerd.cri.v1.runtime".containerd]
+  default_runtime_name = "runc"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+  SystemdCgroup = false
+"""
+
+
+def _kubelet_configuration(node: Node, cluster: str, address: str) -> str:
+    configuration = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+        "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True},
+                           "x509": {"clientCAFile": "/etc/kubernetes/ca.crt"}},
+        "authorization": {"mode": "Webhook"},
+        "address": address, "healthzPort": 0,
+        "cgroupDriver": "cgroupfs", "cgroupRoot": cgroups.path(cluster, node.name), "failCgroupV1": False,
+        "failSwapOn": False, "oomScoreAdj": 0, "makeIPTablesUtilChains": False,
+        "clusterDomain": "cluster.local", "resolvConf": "",
+        # A node on a tmpfs has little room by design; images are never collected from under a cluster.
+        "evictionHard": {"memory.available": "50Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%",
+                         "imagefs.available": "0%"},
+        "imageGCHighThresholdPercent": 100,
+        # The kubelet tells of new resources with its next status; the default of 10 s would be the
+        # longest stage of all. Only differences are written, so nothing is sent more often.
+        "nodeStatusUpdateFrequency": "1s",
+        "registerWithTaints": node.taints, "logging": {"verbosity": 1},
+    }
+    return json.dumps(configuration, indent=1) + "\n"
+
+
+def _network_configuration(index: int) -> str:
+    subnet = network.pod_network(index)
+    return json.dumps({
+        "cniVersion": "1.0.0", "name": "pods",
+        "plugins": [{
+            "type": "bridge", "bridge": "cni0", "isDefaultGateway": True, "ipMasq": False, "hairpinMode": True,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": subnet}]], "dataDir": "/run/cni"},
+        }],
+    }, indent=1) + "\n"
+
+
+def _hosts(nodes: list[Node], subnet: str) -> str:
+    lines = ["127.0.0.1 localhost", "::1 localhost"]
+    lines += [f"{network.node_address(subnet, index)} {node.name}" for index, node in enumerate(nodes)]
+    return "\n".join(lines) + "\n"
+
+
+def _files(state: State, node: Node, index: int, nodes: list[Node], subnet: str, cni: str) -> dict[str, str]:
+    # As on real machines, an identifier of the machine's own: the same for the same name.
+    machine = uuid.UUID(bytes=hashlib.sha256(f"{state.name}/{node.name}".encode()).digest()[:16])
+    files = {
+        "/etc/hostname": f"{node.name}\n",
+        "/etc/hosts": _hosts(nodes, subnet),
+        "/etc/machine-id": f"{machine.hex}\n",
+        "/etc/containerd/config.toml": _CONTAINERD.format(pause=PAUSE_IMAGE, cni=cni),
+        "/etc/cni/net.d/10-pods.conflist": _network_configuration(index),
+        "/etc/kubernetes/ca.crt": (state.certificates / "ca.crt").read_text(encoding="ascii"),
+        "/etc/kubernetes/kubelet.kubeconfig": certificates.kubeconfig(
+            state.certificates, f"node-{node.name}", state.name, control_plane.server(subnet)),
+        "/etc/kubernetes/kubelet.yaml": _kubelet_configuration(node, state.name,
+                                                               network.node_address(subnet, index)),
+    }
+    if node.gpus:
+        files[DESCRIPTION] = gpu_description(node)
+    return files
+
+
+def gpu_description(node: Node) -> str:
+    return yaml.safe_dump({"gpus": node.gpus}, sort_keys=False)
+
+
+def _commands(node: Node) -> list[list[str]]:
+    """What the hardware, and an administrator who preinstalled a driver, would have done before the boot."""
+    if not node.gpus:
+        return []
+    commands = [[SIMULATE, "pci-tree", "--description", DESCRIPTION, "--into", "/sys/bus/pci/devices"]]
+    if node.driver == "host":
+        commands.append([SIMULATE, "driver-install", "--root", "/", "--version", node.driver_version,
+                         "--description", DESCRIPTION])
+    return commands
+
+
+def specification(state: State, programs: Programs, nodes: list[Node], index: int, subnet: str) -> dict:
+    node = nodes[index]
+    base = state.folder / "nodes" / node.name
+    base.mkdir(parents=True, exist_ok=True)
+    binds = {f"{_PROGRAMS}/{folder.name}": str(folder) for folder in programs.folders("containerd", "kubelet")}
+    containerd = f"{_PROGRAMS}/{programs.folder('containerd').name}"
+    kubelet = f"{_PROGRAMS}/{programs.folder('kubelet').name}"
+    simulation = state.folder / "simulation"
+    if simulation.is_dir():
+        binds[_SIMULATION] = str(simulation)
+    labels = ",".join(f"{key}={value}" for key, value in node.labels.items())
+    return {
+        "cluster": state.name, "role": node.name, "hostname": node.name,
+        "path": f"{containerd}:{_SIMULATION}/bin:{processes.PATH}", "logs": str(state.folder / "log"),
+        "root": {"base": str(base), "binds": binds,
+                 "files": _files(state, node, index, nodes, subnet, programs.cni_folder())},
+        "sysctls": {"/proc/sys/net/ipv4/ip_forward": "1"},
+        "commands": _commands(node),
+        "services": [
+            {"name": "containerd", "argv": [f"{containerd}/containerd", "--config", "/etc/containerd/config.toml"]},
+            {"name": "kubelet", "after": "containerd",
+             "argv": [f"{kubelet}/kubelet", "--config=/etc/kubernetes/kubelet.yaml",
+                      "--kubeconfig=/etc/kubernetes/kubelet.kubeconfig", f"--hostname-override={node.name}",
+                      f"--node-ip={network.node_address(subnet, index)}",
+                      *([f"--node-labels={labels}"] if labels else [])]},
+        ],
+    }

@@ -1,0 +1,162 @@
+"""Brings a cluster up: control plane, nodes, images, until every node is Ready."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import sys
+import time
+
+from cluster import (api, cgroups, certificates, control_plane, description, down, images, leash, network, node,
+                     processes, progress)
+from cluster.description import Cluster
+from cluster.errors import ClusterError, MalformedInput
+from cluster.leash import Started
+from cluster.programs import Programs
+from cluster.state import State
+
+_TOOLS = {"ip": "iproute2", "nsenter": "util-linux", "openssl": "openssl"}
+_STARTED = 60.0  # seconds for a start that on an idle machine takes one or two
+_NODES_READY = 120.0
+
+
+def check_prerequisites():
+    if sys.platform != "linux":
+        raise ClusterError(f"the local cluster needs Linux, and this is {sys.platform}")
+    if os.geteuid() != 0:
+        raise ClusterError("the local cluster makes namespaces, mounts and control groups, which needs root; "
+                           "run the command as root (or with sudo)")
+    missing = [f"{tool} (Debian package {package})" for tool, package in _TOOLS.items() if not shutil.which(tool)]
+    if missing:
+        raise ClusterError(f"missing: {', '.join(missing)}; `make setup` installs what is missing")
+    filesystems = pathlib.Path("/proc/filesystems").read_text(encoding="ascii")
+    if "\toverlay\n" not in filesystems:
+        raise ClusterError("this kernel has no overlay file system (no `overlay` in /proc/filesystems)")
+
+
+def check_gpus(cluster: Cluster, simulation: images.Simulation | None):
+    """Lets the simulation itself read each node's GPUs before anything is made."""
+    for one in cluster.nodes:
+        if not one.gpus:
+            continue
+        if simulation is None:
+            raise ClusterError(f"node {one.name} has GPUs, but there is no pitcrew-simulate to simulate them; "
+                               "build it with `make build`")
+        problem = simulation.check(node.gpu_description(one))
+        if problem:
+            raise MalformedInput(f"{cluster.path}:{one.gpus_line}: gpus of node {one.name}: {problem}")
+
+
+def is_complete(state: State, cluster: Cluster) -> bool:
+    """Whether this very cluster is up. Raises when one of the same name but another description is."""
+    record = state.read()
+    if record is None or record.get("phase") != "up":
+        return False
+    roles = [control_plane.ROLE, *(one["name"] for one in record["description"]["nodes"])]
+    if any(processes.first_process(state.name, role) is None for role in roles):
+        return False
+    if record["description"] != cluster.plain():
+        raise ClusterError(f"cluster `{cluster.name}` is up with another description than {cluster.path}; take it "
+                           f"down first (`make down NAME={cluster.name}`), or give this one another name")
+    return True
+
+
+def _record(state: State, cluster: Cluster) -> dict:
+    with progress.step("record") as step:
+        taken = set()
+        for other in down.clusters():
+            subnet = (State(other).read() or {}).get("subnet")
+            if subnet:
+                taken.add(subnet)
+        record = {"phase": "starting", "subnet": network.choose_subnet(taken), "description": cluster.plain(),
+                  "file": str(cluster.path)}
+        state.write(record)
+        step.detail = str(state.folder)
+    return record
+
+
+def _start_control_plane(state: State, programs: Programs, subnet: str) -> Started:
+    with progress.step("control plane: namespaces") as step:
+        started = Started(state.name, control_plane.specification(state, programs, subnet), state.folder / "specs")
+        leash.wait([started], "namespaces", _STARTED)
+        network.connect_control_plane(state.name, subnet, started.pid)
+        started.network_ready()
+        leash.wait([started], "booted", _STARTED)
+        step.detail = f"nodes' network {subnet}"
+    with progress.step("control plane: etcd"):
+        leash.wait([started], "ready etcd", _STARTED)
+    with progress.step("control plane: kube-apiserver") as step:
+        leash.wait([started], "ready kube-apiserver", _STARTED)
+        step.detail = control_plane.server(subnet)
+    with progress.step("control plane: controllers"):
+        for service in ("kube-controller-manager", "kube-scheduler"):
+            leash.wait([started], f"started {service}", _STARTED)
+    return started
+
+
+def _start_nodes(state: State, cluster: Cluster, programs: Programs, subnet: str, control_pid: int) -> list[Started]:
+    with progress.step("nodes: control groups"):
+        for one in cluster.nodes:
+            cgroups.create(state.name, one.name)
+    with progress.step("nodes: namespaces") as step:
+        started = [Started(state.name, node.specification(state, programs, cluster.nodes, index, subnet),
+                           state.folder / "specs") for index in range(len(cluster.nodes))]
+        leash.wait(started, "namespaces", _STARTED)
+        network.connect_nodes(subnet, control_pid, [one.pid for one in started])
+        for one in started:
+            one.network_ready()
+        step.detail = ", ".join(one.role for one in started)
+    with progress.step("nodes: file systems and devices"):
+        leash.wait(started, "booted", _STARTED)
+    with progress.step("nodes: containerd"):
+        leash.wait(started, "ready containerd", _STARTED)
+    return started
+
+
+def _await_ready_nodes(state: State, cluster: Cluster):
+    waiting = {one.name for one in cluster.nodes}
+    client = api.Api(state.kubeconfig)
+    with progress.step("nodes: Ready") as step:
+        began = time.monotonic()
+        reasons: dict[str, str] = {}
+        for _, item in client.watch("/api/v1/nodes", _NODES_READY):
+            name = item["metadata"]["name"]
+            if api.has_condition(item, "Ready"):
+                if name in waiting:
+                    step.note(f"{name} after {time.monotonic() - began:.1f} s")
+                waiting.discard(name)
+            else:
+                reasons[name] = (api.condition(item, "Ready") or {}).get("message", "it has told no status yet")
+            if not waiting:
+                return
+        name = sorted(waiting)[0]
+        raise ClusterError(f"not Ready within {_NODES_READY:.0f} s: " + "; ".join(
+            f"{one}: {reasons.get(one, 'its kubelet has not registered it')}" for one in sorted(waiting)),
+            str(state.log(f"{name}-kubelet")))
+
+
+def bring_up(state: State, cluster: Cluster, programs: Programs, simulation: images.Simulation | None,
+             archives: list[images.Archive]):
+    """Everything up to Ready nodes. The caller holds the lock and has removed what an interruption left."""
+    record = _record(state, cluster)
+    subnet = record["subnet"]
+    state.log("init")  # makes the folder
+    with progress.step("certificates"):
+        certificates.create(state.certificates, subnet, [one.name for one in cluster.nodes])
+        control_plane.write_kubeconfigs(state, subnet)
+    if simulation is not None:
+        with progress.step("simulation") as step:
+            simulation.install(state.folder / "simulation")
+            step.detail = str(simulation.source)
+    control = _start_control_plane(state, programs, subnet)
+    nodes = _start_nodes(state, cluster, programs, subnet, control.pid)
+    with progress.step("nodes: images") as step:
+        images.import_into(state, [one.role for one in nodes], archives)
+        step.detail = ", ".join(archive.name for archive in archives)
+    _await_ready_nodes(state, cluster)
+    for one in [control, *nodes]:
+        one.keep()
+    record["phase"] = "up"
+    record["images"] = {archive.name: archive.digest for archive in archives}
+    state.write(record)
