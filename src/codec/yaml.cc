@@ -65,7 +65,16 @@ Json PlainScalar(const std::string& text) {
   return text;
 }
 
-Json Convert(const YAML::Node& node) {
+using Marks = std::map<std::string, std::pair<int, int>, std::less<>>;
+
+// `marks` may be null; `pointer` is the JSON pointer of `node`.
+Json Convert(const YAML::Node& node, Marks* marks, const std::string& pointer) {
+  if (marks != nullptr && node.IsDefined()) {
+    (*marks)[pointer] = {node.Mark().line + 1, node.Mark().column + 1};
+  }
+  const auto below = [&](std::string_view name) {
+    return marks == nullptr ? std::string() : fmt::format("{}/{}", pointer, name);
+  };
   switch (node.Type()) {
     case YAML::NodeType::Undefined:
     case YAML::NodeType::Null:
@@ -77,7 +86,9 @@ Json Convert(const YAML::Node& node) {
                  : PlainScalar(node.Scalar());
     case YAML::NodeType::Sequence: {
       Json list = Json::array();
-      for (const auto& item : node) list.push_back(Convert(item));
+      for (const auto& item : node) {
+        list.push_back(Convert(item, marks, below(std::to_string(list.size()))));
+      }
       return list;
     }
     case YAML::NodeType::Map: {
@@ -90,7 +101,7 @@ Json Convert(const YAML::Node& node) {
         if (object.contains(key)) {
           throw YamlProblem{member.first.Mark(), fmt::format("key \"{}\" stands here twice", key)};
         }
-        object[key] = Convert(member.second);
+        object[key] = Convert(member.second, marks, below(key));
       }
       return object;
     }
@@ -155,11 +166,14 @@ void Emit(YAML::Emitter& out, const Json& value) {
 
 }  // namespace
 
-base::Result<std::vector<Json>> ParseYamlStream(std::string_view text, std::string_view source) {
+namespace {
+
+base::Result<std::vector<Json>> ParseDocuments(std::string_view text, std::string_view source,
+                                               Marks* marks) {
   try {
     std::vector<Json> documents;
     for (const auto& node : YAML::LoadAll(std::string(text))) {
-      auto value = Convert(node);
+      auto value = Convert(node, marks, "");
       if (!value.is_null()) documents.push_back(std::move(value));
     }
     return documents;
@@ -170,14 +184,39 @@ base::Result<std::vector<Json>> ParseYamlStream(std::string_view text, std::stri
   }
 }
 
-base::Result<Json> ParseYaml(std::string_view text, std::string_view source) {
-  TRY_ASSIGN(auto documents, ParseYamlStream(text, source));
+base::Result<Json> OneDocument(std::string_view text, std::string_view source, Marks* marks) {
+  TRY_ASSIGN(auto documents, ParseDocuments(text, source, marks));
   if (documents.size() > 1) {
     return base::Fail(base::Invalid(
         "InvalidYaml",
         fmt::format("{}: one document is expected, not {}", source, documents.size())));
   }
   return documents.empty() ? Json() : std::move(documents.front());
+}
+
+}  // namespace
+
+base::Result<std::vector<Json>> ParseYamlStream(std::string_view text, std::string_view source) {
+  return ParseDocuments(text, source, nullptr);
+}
+
+base::Result<Json> ParseYaml(std::string_view text, std::string_view source) {
+  return OneDocument(text, source, nullptr);
+}
+
+base::Result<Json> ParseYaml(std::string_view text, std::string_view source, YamlPlaces& places) {
+  places.source_ = source;
+  return OneDocument(text, source, &places.marks_);
+}
+
+std::string YamlPlaces::Of(std::string_view pointer) const {
+  for (;;) {
+    if (const auto mark = marks_.find(pointer); mark != marks_.end()) {
+      return fmt::format("{}:{}:{}", source_, mark->second.first, mark->second.second);
+    }
+    if (pointer.empty()) return source_;
+    pointer = pointer.substr(0, pointer.rfind('/'));
+  }
 }
 
 std::string ToYamlText(const Json& value) {

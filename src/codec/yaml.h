@@ -2,8 +2,10 @@
 // (sigs.k8s.io/yaml): plain true/false/null and numbers become such values, quoted text stays text.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -14,6 +16,22 @@ namespace pitcrew::codec {
 // One document. `source` names the text in errors, which say "source:line:column: what is wrong".
 // A mapping with the same key twice is an error.
 base::Result<Json> ParseYaml(std::string_view text, std::string_view source = "YAML");
+
+// Where each value of a document stands in its text, for errors about well-formed but wrong values.
+class YamlPlaces {
+ public:
+  // "source:line:column" of the value at a JSON pointer such as "/clusters/0/name", or of its
+  // nearest parent that exists.
+  [[nodiscard]] std::string Of(std::string_view pointer) const;
+
+ private:
+  friend base::Result<Json> ParseYaml(std::string_view, std::string_view, YamlPlaces&);
+  std::string source_;
+  std::map<std::string, std::pair<int, int>, std::less<>> marks_;  // line and column, from 1
+};
+
+// ParseYaml that also fills `places`.
+base::Result<Json> ParseYaml(std::string_view text, std::string_view source, YamlPlaces& places);
 
 // A stream of documents separated by "---"; empty documents are dropped.
 base::Result<std::vector<Json>> ParseYamlStream(std::string_view text,

@@ -40,9 +40,11 @@ struct ServerVersion {
 };
 
 // Thread-safe; calls block until the answer, the deadline (kTimeout) or the stop (kCancelled).
-// All calls share one HTTP/2 connection. Errors: Code from the HTTP status (404 kNotFound, 409
-// kConflict or kExists, 410 kGone, 401 and 403 kDenied, 422 and 400 kInvalid, 429 kTooMany, 5xx
-// kUnavailable), reason from the server's Status.
+// All calls share one HTTP/2 connection. Errors: Code from the HTTP status (409 kConflict or
+// kExists, 410 kGone, 401 and 403 kDenied, 422 and 400 kInvalid, 429 kTooMany, 5xx kUnavailable),
+// reason from the server's Status. 404 is kNotFound only when the server names the object that is
+// missing, which is evidence of its absence; a kind or path that is not served (a CRD that is not
+// installed, or not yet) is kUnsupported "ResourceNotServed".
 class Client {
  public:
   static base::Result<std::shared_ptr<Client>> Create(Config config, ClientOptions options = {});

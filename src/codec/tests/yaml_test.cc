@@ -50,5 +50,14 @@ TEST(Yaml, WrittenTextReadsBackEqual) {
   EXPECT_EQ(*back, value) << text;
 }
 
+TEST(Yaml, PlacesNameTheLineOfAValueOrOfItsNearestParent) {
+  YamlPlaces places;
+  const auto value = ParseYaml("a: 1\nlist:\n- name: x\n- name: y\n", "file.yaml", places);
+  ASSERT_TRUE(value);
+  EXPECT_EQ(places.Of("/list/1/name"), "file.yaml:4:9");
+  EXPECT_EQ(places.Of("/list/1/missing"), "file.yaml:4:3");
+  EXPECT_EQ(places.Of("/none"), "file.yaml:1:1");
+}
+
 }  // namespace
 }  // namespace pitcrew::codec
