@@ -1,0 +1,120 @@
+{{- define "gpu-operator.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "gpu-operator.chart" -}}
+{{- printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Labels of every object of the chart. */}}
+{{- define "gpu-operator.labels" -}}
+app.kubernetes.io/name: {{ include "gpu-operator.name" . }}
+helm.sh/chart: {{ include "gpu-operator.chart" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- with .Chart.AppVersion }}
+app.kubernetes.io/version: {{ . | quote }}
+{{- end }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.operator.labels }}
+{{ toYaml . }}
+{{- end }}
+app.kubernetes.io/component: "gpu-operator"
+{{- end -}}
+
+{{/*
+The image of one set of values as a dictionary with repository, image and version, written into
+.into; parts that are empty are left out. With images.source=nvidia a part that still has
+Pitcrew's default becomes NVIDIA's of files/nvidia-images.yaml.
+Arguments: root, path (of the values, for the table), from (the values), into (a dictionary),
+defaultVersion (for values that have none; not when image alone is the whole reference).
+*/}}
+{{- define "gpu-operator.imageParts" -}}
+{{- $ours := dict "repository" "docker.io/pitcrew" "image" "pitcrew" "version" .root.Chart.AppVersion -}}
+{{- $theirs := dict -}}
+{{- if eq .root.Values.images.source "nvidia" -}}
+{{- $table := .root.Files.Get "files/nvidia-images.yaml" | fromYaml -}}
+{{- $theirs = default dict (get $table .path) -}}
+{{- end -}}
+{{- $from := .from -}}
+{{- $into := .into -}}
+{{- $version := .defaultVersion -}}
+{{- range $part := list "repository" "image" "version" -}}
+{{- $value := default "" (get $from $part) | toString -}}
+{{- if and (eq $part "version") (not $value) $from.repository -}}
+{{- $value = default "" $version -}}
+{{- end -}}
+{{- if and (eq $value (get $ours $part)) (hasKey $theirs $part) -}}
+{{- $value = get $theirs $part -}}
+{{- end -}}
+{{- if $value -}}
+{{- $_ := set $into $part $value -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+An image reference for the operator's own pod: repository/image:version, or @version for a digest.
+Arguments as for gpu-operator.imageParts, without into.
+*/}}
+{{- define "gpu-operator.imageReference" -}}
+{{- $parts := dict -}}
+{{- include "gpu-operator.imageParts" (merge (dict "into" $parts) .) -}}
+{{- if not $parts.image -}}
+{{- fail (printf "%s.image: must not be empty" .path) -}}
+{{- else if and (not $parts.repository) (not $parts.version) -}}
+{{- $parts.image -}}
+{{- else if or (not $parts.repository) (not $parts.version) -}}
+{{- fail (printf "%s: repository and version must be given both, or neither (then image is a whole reference)" .path) -}}
+{{- else if hasPrefix "sha256:" $parts.version -}}
+{{- printf "%s/%s@%s" $parts.repository $parts.image $parts.version -}}
+{{- else -}}
+{{- printf "%s/%s:%s" $parts.repository $parts.image $parts.version -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gpu-operator.operatorImage" -}}
+{{- $images := dict "source" "pitcrew" -}}
+{{- $root := dict "Values" (dict "images" $images) "Chart" .Chart "Files" .Files -}}
+{{- include "gpu-operator.imageReference" (dict "root" $root "path" "operator" "from" .Values.operator "defaultVersion" .Chart.AppVersion) -}}
+{{- end -}}
+
+{{/* Copies the keys whose values are neither empty nor false. Arguments: from, into, keys. */}}
+{{- define "gpu-operator.copy" -}}
+{{- $from := .from -}}
+{{- $into := .into -}}
+{{- range $key := .keys -}}
+{{- $value := get $from $key -}}
+{{- if $value -}}
+{{- $_ := set $into $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Copies the keys that have a value, be it false or empty. Arguments: from, into, keys. */}}
+{{- define "gpu-operator.copyGiven" -}}
+{{- $from := .from -}}
+{{- $into := .into -}}
+{{- range $key := .keys -}}
+{{- if and (hasKey $from $key) (not (kindIs "invalid" (get $from $key))) -}}
+{{- $_ := set $into $key (get $from $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The values that are accepted for the sake of older values files, but mean nothing. */}}
+{{- define "gpu-operator.ignoredValues" -}}
+{{- $values := .Values -}}
+{{- range $path := list "cdi.default" "dcgm.hostPort" "driver.rollingUpdate" "driver.useOpenKernelModules" "operator.defaultGPUMode" "operator.defaultRuntime" "operator.initContainer" "psp" -}}
+{{- $node := $values -}}
+{{- range $name := splitList "." $path -}}
+{{- if kindIs "map" $node -}}
+{{- $node = get $node $name -}}
+{{- else -}}
+{{- $node = "" -}}
+{{- end -}}
+{{- end -}}
+{{- if and (not (kindIs "invalid" $node)) (ne (toString $node) "") }}
+- {{ $path }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
