@@ -9,8 +9,7 @@ namespace pitcrew::api {
 
 // --- Node labels that node feature discovery writes ------------------------------------------
 inline constexpr std::string_view kNfdPrefix = "feature.node.kubernetes.io/";
-inline constexpr std::string_view kPciVendorPresent =
-    "feature.node.kubernetes.io/pci-10de.present";
+inline constexpr std::string_view kPciVendorPresent = "feature.node.kubernetes.io/pci-10de.present";
 inline constexpr std::string_view kPci3dControllerPresent =
     "feature.node.kubernetes.io/pci-0302_10de.present";
 inline constexpr std::string_view kPciVgaControllerPresent =
@@ -113,8 +112,7 @@ inline constexpr std::string_view kResourcePrefix = "nvidia.com/";
 inline constexpr std::string_view kGpuResource = "nvidia.com/gpu";
 inline constexpr std::string_view kMigResourcePrefix = "nvidia.com/mig-";
 inline constexpr std::string_view kCdiAnnotationPrefix = "cdi.k8s.io/";
-inline constexpr std::string_view kNriCdiContainerAnnotationPrefix =
-    "nvidia.cdi.k8s.io/container.";
+inline constexpr std::string_view kNriCdiContainerAnnotationPrefix = "nvidia.cdi.k8s.io/container.";
 // All GPUs of a node, for management containers.
 inline constexpr std::string_view kManagementCdiDevice = "management.nvidia.com/gpu=all";
 

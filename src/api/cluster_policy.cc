@@ -1,0 +1,360 @@
+#include "api/cluster_policy.h"
+
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <limits>
+#include <utility>
+
+#include "api/labels.h"
+
+namespace pitcrew::api {
+namespace {
+
+using codec::Json;
+using StringPairs = std::vector<std::pair<std::string, std::string>>;
+
+// A block of the spec together with its path. Absent blocks read as empty; a value of the wrong
+// kind is reported once and reads as absent.
+class Block {
+ public:
+  Block(const Json* value, std::string path, std::vector<FieldProblem>& problems)
+      : value_(value), path_(std::move(path)), problems_(&problems) {
+    if (value_ != nullptr && value_->is_null()) value_ = nullptr;
+    if (value_ != nullptr && !value_->is_object()) {
+      Report("", "must be an object");
+      value_ = nullptr;
+    }
+  }
+
+  [[nodiscard]] bool present() const { return value_ != nullptr; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  Block Child(std::string_view name) const {
+    return Block(Member(name), fmt::format("{}.{}", path_, name), *problems_);
+  }
+
+  [[nodiscard]] std::string String(std::string_view name, std::string fallback = "") const {
+    const Json* member = Member(name);
+    if (member == nullptr) return fallback;
+    if (member->is_string()) return member->get<std::string>();
+    Report(name, "must be a string");
+    return fallback;
+  }
+  [[nodiscard]] std::string Enumerated(std::string_view name, std::string fallback,
+                                       std::initializer_list<std::string_view> allowed) const {
+    if (Member(name) == nullptr) return fallback;
+    std::string text = String(name, fallback);
+    std::string choices;
+    for (const auto choice : allowed) {
+      if (text == choice) return text;
+      choices += fmt::format("{}\"{}\"", choices.empty() ? "" : ", ", choice);
+    }
+    Report(name, fmt::format("is \"{}\", must be one of {}", text, choices));
+    return fallback;
+  }
+  [[nodiscard]] std::optional<bool> Bool(std::string_view name) const {
+    const Json* member = Member(name);
+    if (member == nullptr) return std::nullopt;
+    if (member->is_boolean()) return member->get<bool>();
+    Report(name, "must be true or false");
+    return std::nullopt;
+  }
+  [[nodiscard]] bool Flag(std::string_view name, bool fallback = false) const {
+    return Bool(name).value_or(fallback);
+  }
+  [[nodiscard]] std::int32_t Int32(std::string_view name) const {
+    const Json* member = Member(name);
+    if (member == nullptr) return 0;
+    if (member->is_number_integer()) {
+      const auto number = member->get<std::int64_t>();
+      if (number >= std::numeric_limits<std::int32_t>::min() &&
+          number <= std::numeric_limits<std::int32_t>::max()) {
+        return static_cast<std::int32_t>(number);
+      }
+    }
+    Report(name, "must be a whole number of 32 bits");
+    return 0;
+  }
+  [[nodiscard]] std::vector<std::string> Strings(std::string_view name) const {
+    std::vector<std::string> texts;
+    for (const Json& item : Items(name)) {
+      if (item.is_string()) {
+        texts.push_back(item.get<std::string>());
+      } else {
+        Report(name, "must hold strings only");
+        return {};
+      }
+    }
+    return texts;
+  }
+  [[nodiscard]] StringPairs StringMap(std::string_view name) const {
+    StringPairs pairs;
+    const Block map = Child(name);
+    if (!map.present()) return pairs;
+    for (const auto& [key, value] : map.value_->items()) {
+      if (value.is_string()) {
+        pairs.emplace_back(key, value.get<std::string>());
+      } else {
+        map.Report(key, "must be a string");
+      }
+    }
+    return pairs;
+  }
+  [[nodiscard]] std::vector<EnvVar> Env(std::string_view name) const {
+    std::vector<EnvVar> variables;
+    std::size_t index = 0;
+    for (const Json& item : Items(name)) {
+      const Block entry(&item, fmt::format("{}.{}[{}]", path_, name, index++), *problems_);
+      EnvVar variable{entry.String("name"), entry.String("value")};
+      if (variable.name.empty()) {
+        if (entry.present()) entry.Report("name", "must not be empty");
+        continue;
+      }
+      variables.push_back(std::move(variable));
+    }
+    return variables;
+  }
+  [[nodiscard]] std::vector<Json> Objects(std::string_view name) const {
+    std::vector<Json> objects;
+    for (const Json& item : Items(name)) {
+      if (!item.is_object()) {
+        Report(name, "must hold objects only");
+        return {};
+      }
+      objects.push_back(item);
+    }
+    return objects;
+  }
+  [[nodiscard]] std::optional<Json> Fragment(std::string_view name) const {
+    const Block child = Child(name);
+    if (!child.present()) return std::nullopt;
+    return *child.value_;
+  }
+
+ private:
+  [[nodiscard]] const Json* Member(std::string_view name) const {
+    if (value_ == nullptr) return nullptr;
+    const auto found = value_->find(name);
+    return found == value_->end() || found->is_null() ? nullptr : &*found;
+  }
+  [[nodiscard]] const Json& Items(std::string_view name) const {
+    static const Json kNone = Json::array();
+    const Json* member = Member(name);
+    if (member == nullptr) return kNone;
+    if (member->is_array()) return *member;
+    Report(name, "must be a list");
+    return kNone;
+  }
+  void Report(std::string_view name, std::string message) const {
+    problems_->push_back(
+        {name.empty() ? path_ : fmt::format("{}.{}", path_, name), std::move(message)});
+  }
+
+  const Json* value_;
+  std::string path_;
+  std::vector<FieldProblem>* problems_;
+};
+
+ImageSpec ReadImage(const Block& block) {
+  return {.path = block.path(),
+          .repository = block.String("repository"),
+          .image = block.String("image"),
+          .version = block.String("version"),
+          .pull_policy = block.String("imagePullPolicy"),
+          .pull_secrets = block.Strings("imagePullSecrets")};
+}
+
+void ReadComponent(const Block& block, Component& component) {
+  component.path = block.path();
+  component.enabled = block.Bool("enabled");
+  component.image = ReadImage(block);
+  component.args = block.Strings("args");
+  component.env = block.Env("env");
+  component.resources = block.Fragment("resources");
+  component.host_network = block.Flag("hostNetwork");
+}
+
+DriverManager ReadDriverManager(const Block& block) {
+  return {.image = ReadImage(block), .env = block.Env("env")};
+}
+
+Probe ReadProbe(const Block& block) {
+  return {.initial_delay_seconds = block.Int32("initialDelaySeconds"),
+          .timeout_seconds = block.Int32("timeoutSeconds"),
+          .period_seconds = block.Int32("periodSeconds"),
+          .success_threshold = block.Int32("successThreshold"),
+          .failure_threshold = block.Int32("failureThreshold")};
+}
+
+void ReadGeneral(const Block& spec, ClusterPolicy& policy) {
+  const Block settings = spec.Child("operator");
+  policy.operator_settings.runtime_class = settings.String("runtimeClass", "nvidia");
+  policy.operator_settings.use_driver_toolkit = settings.Flag("use_ocp_driver_toolkit", true);
+  policy.operator_settings.metrics_service_monitor =
+      settings.Child("metrics").Fragment("serviceMonitor");
+
+  const Block daemonsets = spec.Child("daemonsets");
+  policy.daemonsets.labels = daemonsets.StringMap("labels");
+  policy.daemonsets.annotations = daemonsets.StringMap("annotations");
+  policy.daemonsets.tolerations = daemonsets.Objects("tolerations");
+  policy.daemonsets.priority_class_name = daemonsets.String("priorityClassName");
+  policy.daemonsets.pod_security_context = daemonsets.Fragment("podSecurityContext");
+  policy.daemonsets.update_strategy = daemonsets.String("updateStrategy", "RollingUpdate");
+  policy.daemonsets.max_unavailable = daemonsets.Child("rollingUpdate").String("maxUnavailable");
+
+  const Block paths = spec.Child("hostPaths");
+  policy.host_paths.root_fs = paths.String("rootFS");
+  policy.host_paths.driver_install_dir = paths.String("driverInstallDir");
+  policy.host_paths.kubelet_root_dir =
+      paths.String("kubeletRootDir", paths.present() ? "/var/lib/kubelet" : "");
+
+  const Block cdi = spec.Child("cdi");
+  policy.cdi.enabled = cdi.Flag("enabled", true);
+  policy.cdi.nri_plugin_enabled = cdi.Flag("nriPluginEnabled");
+  policy.mig_strategy = spec.Child("mig").Enumerated("strategy", "", {"none", "single", "mixed"});
+  policy.psa_enabled = spec.Child("psa").Flag("enabled");
+
+  const Block sandbox = spec.Child("sandboxWorkloads");
+  policy.sandbox.enabled = sandbox.Flag("enabled");
+  policy.sandbox.default_workload =
+      sandbox.Enumerated("defaultWorkload", sandbox.present() ? "container" : "",
+                         {"container", "vm-passthrough", "vm-vgpu"});
+  policy.sandbox.mode =
+      sandbox.Enumerated("mode", sandbox.present() ? "kubevirt" : "", {"kubevirt", "kata"});
+}
+
+void ReadDriver(const Block& block, Driver& driver) {
+  ReadComponent(block, driver);
+  driver.use_nvidia_driver_crd = block.Flag("useNvidiaDriverCRD");
+  driver.use_precompiled = block.Flag("usePrecompiled");
+  driver.kernel_module_type =
+      block.Enumerated("kernelModuleType", "auto", {"auto", "open", "proprietary"});
+  driver.manager = ReadDriverManager(block.Child("manager"));
+  driver.startup_probe = ReadProbe(block.Child("startupProbe"));
+  driver.liveness_probe = ReadProbe(block.Child("livenessProbe"));
+  driver.readiness_probe = ReadProbe(block.Child("readinessProbe"));
+  const Block rdma = block.Child("rdma");
+  driver.rdma_enabled = rdma.Flag("enabled");
+  driver.rdma_use_host_mofed = rdma.Flag("useHostMofed");
+  driver.upgrade_policy.auto_upgrade = block.Child("upgradePolicy").Flag("autoUpgrade");
+  const Block licensing = block.Child("licensingConfig");
+  driver.licensing = {.config_map_name = licensing.String("configMapName"),
+                      .secret_name = licensing.String("secretName"),
+                      .nls_enabled = licensing.Flag("nlsEnabled")};
+  driver.virtual_topology_config = block.Child("virtualTopology").String("config");
+  driver.kernel_module_config = block.Child("kernelModuleConfig").String("name");
+  driver.repo_config = block.Child("repoConfig").String("configMapName");
+  driver.cert_config = block.Child("certConfig").String("name");
+  driver.secret_env = block.String("secretEnv");
+}
+
+void ReadNodeComponents(const Block& spec, ClusterPolicy& policy) {
+  ReadComponent(spec.Child("gds"), policy.gds);
+  ReadComponent(spec.Child("gdrcopy"), policy.gdrcopy);
+
+  const Block toolkit = spec.Child("toolkit");
+  ReadComponent(toolkit, policy.toolkit);
+  policy.toolkit.install_dir = toolkit.String("installDir", "/usr/local/nvidia");
+
+  const Block plugin = spec.Child("devicePlugin");
+  ReadComponent(plugin, policy.device_plugin);
+  policy.device_plugin.config_name = plugin.Child("config").String("name");
+  policy.device_plugin.config_default = plugin.Child("config").String("default");
+  const Block mps = plugin.Child("mps");
+  policy.device_plugin.mps_root = mps.String("root", mps.present() ? "/run/nvidia/mps" : "");
+
+  ReadComponent(spec.Child("gfd"), policy.gfd);
+
+  const Block mig = spec.Child("migManager");
+  ReadComponent(mig, policy.mig_manager);
+  const Block mig_config = mig.Child("config");
+  policy.mig_manager.config_name = mig_config.String("name");
+  policy.mig_manager.config_default = mig_config.Enumerated(
+      "default", mig_config.present() ? "all-disabled" : "", {"all-disabled", ""});
+  policy.mig_manager.gpu_clients_config_name = mig.Child("gpuClientsConfig").String("name");
+
+  const Block validator = spec.Child("validator");
+  ReadComponent(validator, policy.validator);
+  policy.validator.driver_env = validator.Child("driver").Env("env");
+  policy.validator.toolkit_env = validator.Child("toolkit").Env("env");
+  policy.validator.cuda_env = validator.Child("cuda").Env("env");
+  policy.validator.plugin_env = validator.Child("plugin").Env("env");
+  policy.validator.vfio_pci_env = validator.Child("vfioPCI").Env("env");
+  policy.validator.vgpu_manager_env = validator.Child("vgpuManager").Env("env");
+  policy.validator.vgpu_devices_env = validator.Child("vgpuDevices").Env("env");
+}
+
+void ReadMonitoring(const Block& spec, ClusterPolicy& policy) {
+  ReadComponent(spec.Child("dcgm"), policy.dcgm);
+  ReadComponent(spec.Child("nodeStatusExporter"), policy.node_status_exporter);
+
+  const Block block = spec.Child("dcgmExporter");
+  DcgmExporter& exporter = policy.dcgm_exporter;
+  ReadComponent(block, exporter);
+  exporter.annotations = block.StringMap("annotations");
+  exporter.config_name = block.Child("config").String("name");
+  exporter.enable_pod_labels = block.Flag("enablePodLabels");
+  exporter.enable_pod_uid = block.Flag("enablePodUID");
+  exporter.pod_label_allowlist_regex = block.Strings("podLabelAllowlistRegex");
+  exporter.host_pid = block.Flag("hostPID");
+  exporter.hpc_job_mapping_enabled = block.Child("hpcJobMapping").Flag("enabled");
+  exporter.hpc_job_mapping_directory = block.Child("hpcJobMapping").String("directory");
+  exporter.service_type = block.Child("service").String("type");
+  exporter.service_internal_traffic_policy = block.Child("service").String("internalTrafficPolicy");
+  exporter.service_monitor = block.Fragment("serviceMonitor");
+}
+
+void ReadVirtualisation(const Block& spec, ClusterPolicy& policy) {
+  const Block manager = spec.Child("vgpuManager");
+  ReadComponent(manager, policy.vgpu_manager);
+  policy.vgpu_manager.driver_manager = ReadDriverManager(manager.Child("driverManager"));
+  policy.vgpu_manager.kernel_module_config = manager.Child("kernelModuleConfig").String("name");
+
+  const Block devices = spec.Child("vgpuDeviceManager");
+  ReadComponent(devices, policy.vgpu_device_manager);
+  const Block config = devices.Child("config");
+  policy.vgpu_device_manager.config_name = config.String("name");
+  policy.vgpu_device_manager.config_default =
+      config.String("default", config.present() ? "default" : "");
+
+  const Block vfio = spec.Child("vfioManager");
+  ReadComponent(vfio, policy.vfio_manager);
+  policy.vfio_manager.driver_manager = ReadDriverManager(vfio.Child("driverManager"));
+
+  ReadComponent(spec.Child("sandboxDevicePlugin"), policy.sandbox_device_plugin);
+  ReadComponent(spec.Child("kataSandboxDevicePlugin"), policy.kata_sandbox_device_plugin);
+  const Block confidential = spec.Child("ccManager");
+  ReadComponent(confidential, policy.cc_manager);
+  policy.cc_manager.default_mode =
+      confidential.Enumerated("defaultMode", "", {"on", "off", "devtools"});
+}
+
+}  // namespace
+
+base::Result<ClusterPolicy> ReadClusterPolicy(const Json& object) {
+  if (!object.is_object() || codec::FindString(object, {"kind"}) != kClusterPolicyKind ||
+      codec::FindString(object, {"apiVersion"}) != kNvidiaV1) {
+    return base::Fail(base::Invalid(
+        "NotAClusterPolicy",
+        fmt::format("expected apiVersion {} and kind {}, found \"{}\" and \"{}\"", kNvidiaV1,
+                    kClusterPolicyKind, codec::FindString(object, {"apiVersion"}),
+                    codec::FindString(object, {"kind"}))));
+  }
+  ClusterPolicy policy;
+  policy.name = codec::FindString(object, {"metadata", "name"});
+  policy.uid = codec::FindString(object, {"metadata", "uid"});
+  policy.creation_timestamp = codec::FindString(object, {"metadata", "creationTimestamp"});
+  const Json* generation = codec::Find(object, {"metadata", "generation"});
+  if (generation != nullptr && generation->is_number_integer()) {
+    policy.generation = generation->get<std::int64_t>();
+  }
+  const Block spec(codec::Find(object, {"spec"}), "spec", policy.problems);
+  ReadGeneral(spec, policy);
+  ReadDriver(spec.Child("driver"), policy.driver);
+  ReadNodeComponents(spec, policy);
+  ReadMonitoring(spec, policy);
+  ReadVirtualisation(spec, policy);
+  return policy;
+}
+
+}  // namespace pitcrew::api

@@ -1,0 +1,94 @@
+// What the cluster is like, as a value that rendering reads. Source: reference
+// operator-behaviour.md section 4.1 and operand-manifests.md section 1 ("Cluster facts").
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/observed.h"
+#include "base/result.h"
+#include "operator/node.h"
+
+namespace pitcrew::gpu_operator {
+
+enum class Runtime { kContainerd, kCrio, kDocker };
+// "containerd", "crio" or "docker", as the toolkit's RUNTIME names it.
+std::string_view ToString(Runtime runtime);
+// From status.nodeInfo.containerRuntimeVersion, for example "containerd://2.2.0"; kInvalid for a
+// runtime that is not known.
+base::Result<Runtime> RuntimeOf(std::string_view container_runtime_version);
+
+struct OsRelease {
+  std::string id;          // "ubuntu"
+  std::string version_id;  // "22.04"
+
+  // What driver image tags end with: "ubuntu22.04"; only the major version for ol, rocky and rhel.
+  [[nodiscard]] std::string tag() const;
+  // "rhel9.4": with the whole version, for the names of precompiled DaemonSets.
+  [[nodiscard]] std::string full() const { return id + version_id; }
+  auto operator<=>(const OsRelease&) const = default;
+};
+
+// The OpenShift driver toolkit (reference operand-manifests.md sections 1 and 6.3).
+struct DriverToolkit {
+  bool image_stream_exists = false;
+  // RHCOS version to image, from the ImageStream's tags.
+  std::map<std::string, std::string> images;
+
+  bool operator==(const DriverToolkit&) const = default;
+};
+
+// The cluster-wide proxy of OpenShift.
+struct Proxy {
+  std::string http;
+  std::string https;
+  std::string none;
+  std::string trusted_ca;
+
+  bool operator==(const Proxy&) const = default;
+};
+
+// Keys of a ConfigMap's data, sorted.
+using ConfigMapKeys = std::vector<std::string>;
+
+struct Facts {
+  // The server's gitVersion, "v1.35.4".
+  std::string kubernetes_version;
+  // "4.18"; empty when the cluster is not OpenShift.
+  std::string openshift_version;
+  bool nfd_labels = false;    // any node carries a label of node feature discovery
+  std::size_t gpu_nodes = 0;  // nodes with nvidia.com/gpu.present=true
+  // Container runtimes of the GPU nodes and how many nodes have each.
+  std::map<Runtime, std::size_t> runtimes;
+  // Operating system of the GPU node whose name comes first; an error when its labels are missing.
+  std::optional<base::Result<OsRelease>> os;
+  // Kernel version to operating system over the GPU nodes; an error when a node lacks the label or
+  // one kernel occurs with two operating systems.
+  base::Result<std::map<std::string, OsRelease>> kernels;
+  // RHCOS versions of GPU nodes (label OSTREE_VERSION), sorted.
+  std::vector<std::string> rhcos_versions;
+  DriverToolkit driver_toolkit;
+  std::optional<Proxy> proxy;
+  // ConfigMaps of the operator's namespace that the policy names. One that is not here was not read.
+  std::map<std::string, base::Observed<ConfigMapKeys>> config_maps;
+  // Secrets that the policy names.
+  std::map<std::string, base::Observed<bool>> secrets;
+
+  [[nodiscard]] bool openshift() const { return !openshift_version.empty(); }
+  // The runtime that the toolkit configures: CRI-O on OpenShift, else containerd when any GPU node
+  // has it or none has a known one.
+  [[nodiscard]] Runtime runtime() const;
+};
+
+// The part of the facts that nodes tell; the rest is left as in `base`.
+Facts FactsOfNodes(Facts base, const std::vector<const Node*>& nodes);
+
+// "4.18" from a ClusterVersion object: the first completed entry of its history.
+base::Result<std::string> OpenShiftVersionOf(const codec::Json& cluster_version);
+
+}  // namespace pitcrew::gpu_operator

@@ -1,0 +1,68 @@
+// What the operator keeps of a Node: a projection of about half a kilobyte.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "codec/json.h"
+
+namespace pitcrew::gpu_operator {
+
+// Labels of a node that the operator reads or writes, sorted by key. Keys and values are shared
+// between all nodes: a fleet has few distinct ones.
+class Labels {
+ public:
+  Labels() = default;
+
+  // Keeps `key` when the operator has a use for it, and ignores it otherwise. The last value of a
+  // key wins.
+  void Add(std::string_view key, std::string_view value);
+
+  [[nodiscard]] bool Has(std::string_view key) const;
+  // The value, or "" when there is none.
+  [[nodiscard]] std::string_view Get(std::string_view key) const;
+  [[nodiscard]] bool Is(std::string_view key, std::string_view value) const;
+  [[nodiscard]] std::vector<std::pair<std::string_view, std::string_view>> All() const;
+
+  bool operator==(const Labels& other) const { return entries_ == other.entries_; }
+
+ private:
+  struct Entry {
+    const std::string* key;
+    const std::string* value;
+
+    bool operator==(const Entry&) const = default;
+  };
+  std::vector<Entry> entries_;
+};
+
+struct Node {
+  std::string name;
+  Labels labels;
+  // The annotation nvidia.com/gpu-driver-upgrade-enabled; "" when absent.
+  std::string_view upgrade_enabled;
+  // status.nodeInfo.containerRuntimeVersion up to "://".
+  std::string_view runtime;
+  // Any label of node feature discovery: the evidence that it has looked at this node.
+  bool nfd_labels = false;
+
+  // One of the three PCI labels is exactly "true" (operator-behaviour.md section 7.3).
+  [[nodiscard]] bool has_gpu_pci_label() const;
+  [[nodiscard]] bool gpu_present() const;
+
+  bool operator==(const Node&) const = default;
+};
+
+// From a Node object.
+base::Result<Node> ReadNode(const codec::Json& object);
+
+// Reading without a whole parsed object, for the projection of a watch (see ReadNode).
+Node MakeNode(std::string_view name, std::string_view container_runtime_version);
+
+// Keeps one copy of each text for the life of the process. Only for texts of which a fleet has few.
+const std::string& Intern(std::string_view text);
+
+}  // namespace pitcrew::gpu_operator

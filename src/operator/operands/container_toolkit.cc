@@ -1,0 +1,175 @@
+// Container toolkit and its wiring to the container runtime (reference operand-manifests.md
+// section 7).
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/strings.h"
+#include "operator/daemonset.h"
+#include "operator/operands/operands.h"
+#include "operator/pod.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+constexpr std::string_view kContainer = "nvidia-container-toolkit-ctr";
+constexpr std::string_view kDefaultInstallDir = "/usr/local/nvidia";
+
+// Where a runtime keeps what the toolkit needs, and by which variables the toolkit is told.
+struct RuntimeFiles {
+  std::string_view prefix;           // of variables: CONTAINERD_CONFIG, CONTAINERD_SOCKET
+  std::string_view volume;           // of volumes: containerd-config
+  std::string_view config;           // default path of the main configuration
+  std::string_view drop_in;          // "": the runtime has none
+  std::string_view socket;           // "": the toolkit does not need it
+};
+
+RuntimeFiles FilesOf(Runtime runtime) {
+  switch (runtime) {
+    case Runtime::kContainerd:
+      return {"CONTAINERD", "containerd", "/etc/containerd/config.toml",
+              "/etc/containerd/conf.d/99-nvidia.toml", "/run/containerd/containerd.sock"};
+    case Runtime::kCrio:
+      return {"CRIO", "crio", "/etc/crio/config.toml", "/etc/crio/crio.conf.d/99-nvidia.conf", ""};
+    case Runtime::kDocker:
+      return {"DOCKER", "docker", "/etc/docker/daemon.json", "", "/var/run/docker.sock"};
+  }
+  return {};
+}
+
+Mode ModeOf(const Context& context) {
+  return context.policy.toolkit_enabled() ? Mode::kEnabled : Mode::kDisabled;
+}
+
+std::string Folder(std::string_view path) { return std::filesystem::path(path).parent_path(); }
+std::string File(std::string_view path) { return std::filesystem::path(path).filename(); }
+
+// The first of `names` that the container sets to something, else `fallback`.
+std::string FirstEnv(const Object& container, std::initializer_list<std::string> names,
+                     std::string_view fallback) {
+  for (const std::string& name : names) {
+    if (auto value = FindEnv(container, name); value && !value->empty()) return *std::move(value);
+  }
+  return std::string(fallback);
+}
+
+// RUNTIME_CONFIG_SOURCE: "file=/etc/x,command": files are read through the host's root.
+void MapConfigSource(Object& main) {
+  const auto source = FindEnv(main, "RUNTIME_CONFIG_SOURCE");
+  if (!source || source->empty()) return;
+  std::vector<std::string> pieces = base::Split(*source, ',');
+  for (std::string& piece : pieces) {
+    if (!piece.starts_with("file=")) continue;
+    const std::string path = piece.substr(5);
+    piece = "file=/host" + std::string(path.starts_with('/') ? "" : "/") + path;
+  }
+  SetEnv(main, "RUNTIME_CONFIG_SOURCE", base::Join(pieces, ","));
+}
+
+void MountFolder(Object& daemonset, Object& main, const std::string& volume, std::string_view path,
+                 const std::string& host_folder, std::string_view type) {
+  AddMount(main, {.volume = volume, .path = std::string(path)});
+  SetVolume(daemonset, HostPathVolume(volume, host_folder, type));
+}
+
+void WireNri(Object& daemonset, Object& main) {
+  const std::string socket = FirstEnv(main, {"NRI_SOCKET"}, "/var/run/nri/nri.sock");
+  SetEnv(main, "NRI_SOCKET", "/runtime/nri-sock-dir/" + File(socket));
+  MountFolder(daemonset, main, "nri-socket", "/runtime/nri-sock-dir/", Folder(socket),
+              "DirectoryOrCreate");
+}
+
+void WireConfig(Object& daemonset, Object& main, const RuntimeFiles& files) {
+  const std::string own_config = fmt::format("{}_CONFIG", files.prefix);
+  const std::string config = FirstEnv(main, {own_config, "RUNTIME_CONFIG"}, files.config);
+  SetEnv(main, "RUNTIME_CONFIG", "/runtime/config-dir/" + File(config));
+  SetEnv(main, own_config, "/runtime/config-dir/" + File(config));
+  MountFolder(daemonset, main, fmt::format("{}-config", files.volume), "/runtime/config-dir/",
+              Folder(config), "DirectoryOrCreate");
+  if (files.drop_in.empty()) return;
+  const std::string drop_in = FirstEnv(main, {"RUNTIME_DROP_IN_CONFIG"}, files.drop_in);
+  SetEnv(main, "RUNTIME_DROP_IN_CONFIG", "/runtime/config-dir.d/" + File(drop_in));
+  SetEnv(main, "RUNTIME_DROP_IN_CONFIG_HOST_PATH", drop_in);
+  MountFolder(daemonset, main, fmt::format("{}-drop-in-config", files.volume),
+              "/runtime/config-dir.d/", Folder(drop_in), "DirectoryOrCreate");
+}
+
+void WireSocket(Object& daemonset, Object& main, const RuntimeFiles& files) {
+  if (files.socket.empty()) return;
+  const std::string own_socket = fmt::format("{}_SOCKET", files.prefix);
+  const std::string socket = FirstEnv(main, {own_socket}, files.socket);
+  SetEnv(main, "RUNTIME_SOCKET", "/runtime/sock-dir/" + File(socket));
+  SetEnv(main, own_socket, "/runtime/sock-dir/" + File(socket));
+  MountFolder(daemonset, main, fmt::format("{}-socket", files.volume), "/runtime/sock-dir/",
+              Folder(socket), "");
+}
+
+void WireRuntime(Object& daemonset, Object& main, const Context& context) {
+  const Runtime runtime = context.facts.runtime();
+  SetEnv(main, "RUNTIME", ToString(runtime));
+  if (context.policy.cdi.nri_plugin_enabled) {
+    WireNri(daemonset, main);
+    return;
+  }
+  if (runtime == Runtime::kContainerd) {
+    const std::string& runtime_class = context.policy.operator_settings.runtime_class;
+    SetEnv(main, "CONTAINERD_RUNTIME_CLASS", runtime_class.empty() ? "nvidia" : runtime_class);
+  }
+  const RuntimeFiles files = FilesOf(runtime);
+  WireConfig(daemonset, main, files);
+  MapConfigSource(main);
+  WireSocket(daemonset, main, files);
+}
+
+void ApplyCdi(Object& main, const Context& context) {
+  if (context.policy.cdi.enabled) {
+    SetEnv(main, "CDI_ENABLED", "true");
+    SetEnv(main, "NVIDIA_RUNTIME_SET_AS_DEFAULT", "false");
+    SetEnv(main, "NVIDIA_CONTAINER_RUNTIME_MODE", "cdi");
+    SetEnv(main, "CRIO_CONFIG_MODE", "config");
+    if (context.policy.cdi.nri_plugin_enabled) SetEnv(main, "ENABLE_NRI_PLUGIN", "true");
+  } else if (context.facts.runtime() == Runtime::kCrio) {
+    SetEnv(main, "CRIO_CONFIG_MODE", "hook");
+  }
+}
+
+base::Status Customize(std::vector<Object>& objects, const Context& context) {
+  const api::Toolkit& toolkit = context.policy.toolkit;
+  TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
+  TRY(ApplyValidationInitContainers(*daemonset, context));
+  // The toolkit has no args of the policy: spec.toolkit.args is accepted and has no effect.
+  api::Component component = toolkit;
+  component.args.clear();
+  TRY(ApplyComponent(*daemonset, kContainer, component, "CONTAINER_TOOLKIT_IMAGE", context));
+  TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
+  ApplyCdi(*main, context);
+  if (!toolkit.install_dir.empty() && toolkit.install_dir != kDefaultInstallDir) {
+    SetEnv(*main, "ROOT", toolkit.install_dir);
+    SetHostPath(*daemonset, "toolkit-install-dir", toolkit.install_dir);
+    if (Object* mount = FindMount(*main, "toolkit-install-dir")) {
+      (*mount)["mountPath"] = toolkit.install_dir;
+    }
+  }
+  if (!context.facts.openshift() && context.facts.runtime() == Runtime::kCrio) {
+    SetHostPath(*daemonset, "crio-hooks", "/usr/share/containers/oci/hooks.d");
+  }
+  SetEnv(*main, toolkit.env);
+  WireRuntime(*daemonset, *main, context);
+  if (toolkit.host_network) UseHostNetwork(*daemonset);
+  return {};
+}
+
+}  // namespace
+
+Operand ContainerToolkit() {
+  return {.state = "state-container-toolkit",
+          .condition = "ContainerToolkitReady",
+          .title = "container toolkit",
+          .blocks = {"spec.toolkit", "spec.validator"},
+          .mode = ModeOf,
+          .customize = Customize};
+}
+
+}  // namespace pitcrew::gpu_operator

@@ -1,0 +1,66 @@
+// Device plugin (reference operand-manifests.md section 9).
+#include "operator/daemonset.h"
+#include "operator/operands/operands.h"
+#include "operator/pod.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+constexpr std::string_view kContainer = "nvidia-device-plugin";
+constexpr std::string_view kDefaultMpsRoot = "/run/nvidia/mps";
+
+Mode ModeOf(const Context& context) {
+  return context.policy.device_plugin_enabled() ? Mode::kEnabled : Mode::kDisabled;
+}
+
+void ApplyCdi(Object& main, const api::ClusterPolicy& policy) {
+  if (!policy.cdi.enabled) return;
+  SetEnv(main, "CDI_ENABLED", "true");
+  SetEnv(main, "DEVICE_LIST_STRATEGY", "cdi-annotations,cdi-cri");
+  SetEnv(main, "CDI_ANNOTATION_PREFIX", "cdi.k8s.io/");
+  if (policy.toolkit_enabled()) {
+    SetEnv(main, "NVIDIA_CDI_HOOK_PATH", policy.toolkit.install_dir + "/toolkit/nvidia-cdi-hook");
+  }
+}
+
+base::Status Customize(std::vector<Object>& objects, const Context& context) {
+  const api::ClusterPolicy& policy = context.policy;
+  TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
+  TRY(ApplyValidationInitContainers(*daemonset, context));
+  TRY(ApplyComponent(*daemonset, kContainer, policy.device_plugin, "DEVICE_PLUGIN_IMAGE", context));
+  TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
+  if (policy.gds_enabled()) {
+    SetEnv(*main, "GDS_ENABLED", "true");
+    SetEnv(*main, "MOFED_ENABLED", "true");
+  }
+  if (policy.gdrcopy_enabled()) SetEnv(*main, "GDRCOPY_ENABLED", "true");
+  TRY(ApplyPluginConfig(*daemonset, kContainer, policy.device_plugin.resources, context));
+  ApplyRuntimeClass(*daemonset, context, kContainer);
+  // Removing config-manager may have moved the containers.
+  TRY_ASSIGN(main, RequireContainer(*daemonset, kContainer));
+  ApplyMigEnv(*main, policy);
+  ApplyCdi(*main, policy);
+  if (const std::string& root = policy.device_plugin.mps_root;
+      !root.empty() && root != kDefaultMpsRoot) {
+    SetHostPath(*daemonset, "mps-root", root);
+    SetHostPath(*daemonset, "mps-shm", root + "/shm");
+    SetEnv(*main, "MPS_ROOT", root);
+  }
+  SetEnv(*main, policy.device_plugin.env);
+  if (policy.device_plugin.host_network) UseHostNetwork(*daemonset);
+  return {};
+}
+
+}  // namespace
+
+Operand DevicePlugin() {
+  return {.state = "state-device-plugin",
+          .condition = "DevicePluginReady",
+          .title = "device plugin",
+          .blocks = {"spec.devicePlugin", "spec.mig", "spec.gds", "spec.gdrcopy", "spec.toolkit",
+                     "spec.validator"},
+          .mode = ModeOf,
+          .customize = Customize};
+}
+
+}  // namespace pitcrew::gpu_operator

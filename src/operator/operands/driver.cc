@@ -1,0 +1,280 @@
+// Driver (reference operand-manifests.md section 6).
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "api/labels.h"
+#include "operator/daemonset.h"
+#include "operator/operands/driver_digest.h"
+#include "operator/operands/driver_files.h"
+#include "operator/operands/driver_variant.h"
+#include "operator/operands/operands.h"
+#include "operator/pod.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+constexpr std::string_view kManager = "k8s-driver-manager";
+constexpr std::string_view kDriver = "nvidia-driver-ctr";
+constexpr std::string_view kPeermem = "nvidia-peermem-ctr";
+constexpr std::string_view kToolkit = "openshift-driver-toolkit-ctr";
+constexpr std::string_view kKernelModuleField = "spec.driver.kernelModuleConfig.name";
+
+// For which nodes a DaemonSet is.
+struct Target {
+  OsRelease os;
+  std::optional<std::string> kernel;         // precompiled
+  std::optional<std::string> rhcos_version;  // driver toolkit
+};
+
+// A sidecar that builds one more kernel module.
+struct ModuleSidecar {
+  std::string_view container;
+  std::string_view image_variable;
+  const api::Component& component;
+};
+
+Mode ModeOf(const Context& context) {
+  if (context.policy.driver.use_nvidia_driver_crd) return Mode::kDelegated;
+  return context.policy.driver_enabled() ? Mode::kEnabled : Mode::kDisabled;
+}
+
+void SetPullPolicyIfGiven(Object& container, const api::ImageSpec& image) {
+  if (!image.pull_policy.empty()) container["imagePullPolicy"] = PullPolicy(image.pull_policy);
+}
+
+base::Result<std::string> DriverImage(const Context& context, const Target& target) {
+  const api::ImageSpec& spec = context.policy.driver.image;
+  if (target.kernel) {
+    return ResolvePrecompiledImage(spec, "DRIVER_IMAGE", context.images, *target.kernel, target.os);
+  }
+  TRY_ASSIGN(std::string image, ResolveImage(spec, "DRIVER_IMAGE", context.images));
+  return WithOsTag(std::move(image), target.os);
+}
+
+base::Status CustomizeManager(Object& daemonset, const Context& context) {
+  const api::Driver& driver = context.policy.driver;
+  TRY_ASSIGN(Object * manager, RequireContainer(daemonset, kManager));
+  TRY_ASSIGN((*manager)["image"],
+             ResolveImage(driver.manager.image, "DRIVER_MANAGER_IMAGE", context.images));
+  SetPullPolicyIfGiven(*manager, driver.manager.image);
+  SetResources(*manager, driver.resources);
+  if (driver.rdma_enabled) {
+    SetEnv(*manager, "GPU_DIRECT_RDMA_ENABLED", "true");
+    if (driver.rdma_use_host_mofed) SetEnv(*manager, "USE_HOST_MOFED", "true");
+  }
+  SetEnv(*manager, driver.manager.env);
+  AddPullSecrets(daemonset, driver.manager.image.pull_secrets);
+  return {};
+}
+
+void ApplyDriverSwitches(Object& daemonset, Object& container, const api::ClusterPolicy& policy) {
+  const api::Driver& driver = policy.driver;
+  if (!driver.kernel_module_type.empty()) {
+    SetEnv(container, "KERNEL_MODULE_TYPE", driver.kernel_module_type);
+    if (driver.kernel_module_type == "open") {
+      SetEnv(container, "OPEN_KERNEL_MODULES_ENABLED", "true");
+    }
+  }
+  // The manifest has a startup probe only; settings for a probe that is not there have no effect
+  // (upstream's operator crashes on them).
+  OverrideProbe(container, "startupProbe", driver.startup_probe);
+  OverrideProbe(container, "livenessProbe", driver.liveness_probe);
+  OverrideProbe(container, "readinessProbe", driver.readiness_probe);
+  if (policy.gdrcopy_enabled()) SetEnv(container, "GDRCOPY_ENABLED", "true");
+  if (policy.gds_enabled()) SetEnv(container, "GDS_ENABLED", "true");
+  if (driver.rdma_enabled) {
+    SetEnv(container, "GPU_DIRECT_RDMA_ENABLED", "true");
+    if (driver.rdma_use_host_mofed) {
+      SetHostPath(daemonset, "mlnx-ofed-usr-src", "/usr/src");
+      SetEnv(container, "USE_HOST_MOFED", "true");
+    }
+  }
+}
+
+// The Secret whose keys become environment; it must exist.
+base::Status ApplySecretEnv(Object& container, const Context& context) {
+  const std::string& name = context.policy.driver.secret_env;
+  if (name.empty()) return {};
+  const auto found = context.facts.secrets.find(name);
+  if (found == context.facts.secrets.end() || found->second.is_unknown()) {
+    return base::Fail(base::Unavailable(
+        "SecretUnknown", fmt::format("spec.driver.secretEnv: Secret {} could not be read", name)));
+  }
+  if (found->second.is_absent()) {
+    return base::Fail(base::Invalid(
+        "SecretMissing", fmt::format("spec.driver.secretEnv: there is no Secret {} in namespace {}",
+                                     name, context.operator_namespace)));
+  }
+  container["envFrom"].push_back({{"secretRef", {{"name", name}}}});
+  return {};
+}
+
+// Package repositories and certificates of the policy; only drivers that are compiled need them.
+base::Status MountBuildFiles(Object& daemonset, Object& container, const Context& context,
+                             const OsRelease& os) {
+  const api::Driver& driver = context.policy.driver;
+  if (!driver.repo_config.empty()) {
+    TRY_ASSIGN(const std::string folder, RepositoryFolder(os.id));
+    TRY(MountConfigMapKeys(daemonset, container, context, "spec.driver.repoConfig.configMapName",
+                           driver.repo_config, folder));
+  }
+  if (!driver.cert_config.empty()) {
+    TRY_ASSIGN(const std::string folder, CertificateFolder(os.id));
+    TRY(MountConfigMapKeys(daemonset, container, context, "spec.driver.certConfig.name",
+                           driver.cert_config, folder));
+  }
+  return ApplySecretEnv(container, context);
+}
+
+base::Status CustomizeDriver(Object& daemonset, std::vector<Object>& others, const Context& context,
+                             const Target& target) {
+  const api::Driver& driver = context.policy.driver;
+  TRY_ASSIGN(Object * container, RequireContainer(daemonset, kDriver));
+  TRY_ASSIGN((*container)["image"], DriverImage(context, target));
+  (*container)["imagePullPolicy"] = PullPolicy(driver.image.pull_policy);
+  AddPullSecrets(daemonset, driver.image.pull_secrets);
+  SetResources(*container, driver.resources);
+  SetArgs(*container, driver.args);
+  ApplyDriverSwitches(daemonset, *container, context.policy);
+  MountLicence(daemonset, *container, driver.licensing);
+  MountVirtualTopology(daemonset, *container, driver.virtual_topology_config);
+  if (!driver.kernel_module_config.empty()) {
+    TRY(MountConfigMapKeys(daemonset, *container, context, kKernelModuleField,
+                           driver.kernel_module_config, "/drivers"));
+  }
+  SetEnv(*container, driver.env);
+  if (driver.use_precompiled) {
+    if (target.os.id == "sles" || target.os.id == "sl-micro") {
+      AddMount(*container, {.volume = "lib-modules",
+                            .path = "/run/host/lib/modules",
+                            .read_only = true});
+      SetVolume(daemonset, HostPathVolume("lib-modules", "/lib/modules", "Directory"));
+    }
+    return {};
+  }
+  TRY(MountBuildFiles(daemonset, *container, context, target.os));
+  MountSubscriptions(daemonset, *container, context, target.os.id);
+  if (context.facts.openshift()) {
+    SetEnv(*container, "OPENSHIFT_VERSION", context.facts.openshift_version);
+    ApplyProxy(daemonset, others, context);
+  }
+  return {};
+}
+
+base::Status CustomizePeermem(Object& daemonset, const Context& context, const Target& target) {
+  const api::Driver& driver = context.policy.driver;
+  if (!driver.rdma_enabled) {
+    RemoveContainer(daemonset, kPeermem);
+    return {};
+  }
+  TRY_ASSIGN(Object * container, RequireContainer(daemonset, kPeermem));
+  TRY_ASSIGN((*container)["image"], DriverImage(context, target));
+  SetPullPolicyIfGiven(*container, driver.image);
+  if (driver.rdma_use_host_mofed) SetEnv(*container, "USE_HOST_MOFED", "true");
+  SetResources(*container, driver.resources);
+  if (driver.kernel_module_config.empty()) return {};
+  return MountConfigMapKeys(daemonset, *container, context, kKernelModuleField,
+                            driver.kernel_module_config, "/drivers");
+}
+
+// nvidia-fs and gdrcopy.
+base::Status CustomizeSidecar(Object& daemonset, const ModuleSidecar& sidecar,
+                              const Context& context, const Target& target) {
+  const api::Component& component = sidecar.component;
+  if (!component.enabled.value_or(false)) {
+    RemoveContainer(daemonset, sidecar.container);
+    return {};
+  }
+  if (context.policy.driver.use_precompiled) {
+    return base::Fail(base::Invalid(
+        "UnsupportedCombination",
+        fmt::format("{}.enabled: not supported together with spec.driver.usePrecompiled",
+                    component.path)));
+  }
+  TRY_ASSIGN(Object * container, RequireContainer(daemonset, sidecar.container));
+  TRY_ASSIGN(std::string image,
+             ResolveImage(component.image, sidecar.image_variable, context.images));
+  (*container)["image"] = WithOsTag(std::move(image), target.os);
+  SetPullPolicyIfGiven(*container, component.image);
+  AddPullSecrets(daemonset, component.image.pull_secrets);
+  SetEnv(*container, component.env);
+  TRY(MountBuildFiles(daemonset, *container, context, target.os));
+  SetResources(*container, context.policy.driver.resources);
+  return {};
+}
+
+base::Status CustomizeDaemonSet(Object& daemonset, std::vector<Object>& others,
+                                const Context& context, const Target& target) {
+  const api::ClusterPolicy& policy = context.policy;
+  TRY(CustomizeManager(daemonset, context));
+  TRY(CustomizeDriver(daemonset, others, context, target));
+  TRY(CustomizePeermem(daemonset, context, target));
+  TRY(CustomizeSidecar(daemonset, {"nvidia-fs-ctr", "GDS_IMAGE", policy.gds}, context, target));
+  TRY(CustomizeSidecar(daemonset, {"nvidia-gdrcopy-ctr", "GDRCOPY_IMAGE", policy.gdrcopy}, context,
+                       target));
+  if (target.rhcos_version) {
+    TRY(MakeDriverToolkitVariant(daemonset, *target.rhcos_version, context));
+  } else {
+    RemoveContainer(daemonset, kToolkit);
+  }
+  if (target.kernel) MakePrecompiledVariant(daemonset, *target.kernel, target.os);
+
+  const std::string digest = DriverConfigDigest(daemonset);
+  for (const std::string_view name : {kManager, kDriver, kToolkit}) {
+    if (Object* container = FindContainer(daemonset, name)) {
+      SetEnv(*container, "DRIVER_CONFIG_DIGEST", digest);
+    }
+  }
+  if (policy.driver.host_network) UseHostNetwork(daemonset);
+  return {};
+}
+
+base::Result<std::vector<Target>> TargetsOf(const Context& context) {
+  if (context.policy.driver.use_precompiled) {
+    TRY_ASSIGN(const auto kernels, context.facts.kernels);
+    std::vector<Target> targets;
+    for (const auto& [kernel, os] : kernels) targets.push_back({.os = os, .kernel = kernel});
+    return targets;
+  }
+  // Without GPU nodes there is no operating system, and nothing will be applied; the policy is
+  // still checked.
+  OsRelease os;
+  if (context.facts.os) {
+    TRY_ASSIGN(os, *context.facts.os);
+  }
+  if (!UsesDriverToolkit(context)) return std::vector<Target>{{.os = os}};
+  std::vector<Target> targets;
+  for (const std::string& version : context.facts.rhcos_versions) {
+    targets.push_back({.os = os, .rhcos_version = version});
+  }
+  return targets;
+}
+
+base::Status Customize(std::vector<Object>& objects, const Context& context) {
+  TRY_ASSIGN(Object * manifest, RequireDaemonSet(objects));
+  const Object base = std::move(*manifest);
+  std::erase_if(objects, [&](const Object& object) { return &object == manifest; });
+  TRY_ASSIGN(const std::vector<Target> targets, TargetsOf(context));
+  std::vector<Object> daemonsets;
+  for (const Target& target : targets) {
+    Object daemonset = base;
+    TRY(CustomizeDaemonSet(daemonset, objects, context, target));
+    daemonsets.push_back(std::move(daemonset));
+  }
+  for (Object& daemonset : daemonsets) objects.push_back(std::move(daemonset));
+  return {};
+}
+
+}  // namespace
+
+Operand DriverOperand() {
+  return {.state = "state-driver",
+          .condition = "DriverReady",
+          .title = "driver",
+          .blocks = {"spec.driver", "spec.gds", "spec.gdrcopy"},
+          .mode = ModeOf,
+          .customize = Customize};
+}
+
+}  // namespace pitcrew::gpu_operator

@@ -1,0 +1,151 @@
+#include "operator/operands/driver_digest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "operator/pod.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+// Field name to the dump of its value; only fields that are not empty are here.
+using Fields = std::map<std::string, std::string>;
+
+void AddString(Fields& fields, const std::string& name, const std::string& value) {
+  if (!value.empty()) fields[name] = "(string)" + value;
+}
+
+void AddFlag(Fields& fields, const std::string& name) { fields[name] = "(bool)true"; }
+
+void AddList(Fields& fields, const std::string& name, std::string_view type,
+             const std::vector<std::string>& items) {
+  if (!items.empty()) fields[name] = fmt::format("({})[{}]", type, base::Join(items, " "));
+}
+
+std::string Text(const Object& object, std::string_view member) {
+  return codec::FindString(object, {member});
+}
+
+std::vector<std::string> Strings(const Object& container, std::string_view member) {
+  const auto found = container.find(member);
+  return found == container.end() ? std::vector<std::string>{}
+                                  : found->get<std::vector<std::string>>();
+}
+
+// Variables with a literal value, by name.
+std::vector<std::string> DumpEnv(const Object& container) {
+  std::map<std::string, std::string> variables;
+  if (const auto env = container.find("env"); env != container.end()) {
+    for (const Object& variable : *env) {
+      if (!variable.contains("valueFrom")) variables[NameOf(variable)] = Text(variable, "value");
+    }
+  }
+  std::vector<std::string> dump;
+  for (const auto& [name, value] : variables) {
+    dump.push_back(fmt::format("{{Name:(string){} Value:(string){}}}", name, value));
+  }
+  return dump;
+}
+
+std::vector<std::string> DumpMounts(const Object& container) {
+  std::vector<const Object*> mounts;
+  if (const auto found = container.find("volumeMounts"); found != container.end()) {
+    for (const Object& mount : *found) mounts.push_back(&mount);
+  }
+  std::ranges::sort(mounts, {}, [](const Object* mount) {
+    return std::pair(NameOf(*mount), Text(*mount, "mountPath"));
+  });
+  std::vector<std::string> dump;
+  for (const Object* mount : mounts) {
+    dump.push_back(fmt::format(
+        "{{Name:(string){} MountPath:(string){} SubPath:(string){} ReadOnly:(bool){}}}",
+        NameOf(*mount), Text(*mount, "mountPath"), Text(*mount, "subPath"),
+        mount->value("readOnly", false)));
+  }
+  return dump;
+}
+
+const Object* Find(const Object& pod, std::string_view list, std::string_view name) {
+  const auto found = pod.find(list);
+  if (found == pod.end()) return nullptr;
+  for (const Object& item : *found) {
+    if (NameOf(item) == name) return &item;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> DumpVolumes(const Object& pod) {
+  std::vector<const Object*> volumes;
+  if (const auto found = pod.find("volumes"); found != pod.end()) {
+    for (const Object& volume : *found) volumes.push_back(&volume);
+  }
+  std::ranges::sort(volumes, {}, [](const Object* volume) { return NameOf(*volume); });
+  std::vector<std::string> dump;
+  for (const Object* volume : volumes) {
+    dump.push_back(fmt::format(
+        "{{Name:(string){} ConfigMapName:(string){} SecretName:(string){} HostPath:(string){}}}",
+        NameOf(*volume), codec::FindString(*volume, {"configMap", "name"}),
+        codec::FindString(*volume, {"secret", "secretName"}),
+        codec::FindString(*volume, {"hostPath", "path"})));
+  }
+  return dump;
+}
+
+void AddDriverContainer(Fields& fields, const Object& driver) {
+  AddString(fields, "DriverImage", Text(driver, "image"));
+  AddList(fields, "DriverCommand", "[]string", Strings(driver, "command"));
+  AddList(fields, "DriverArgs", "[]string", Strings(driver, "args"));
+  AddList(fields, "DriverEnv", "[]config.EnvVar", DumpEnv(driver));
+  AddList(fields, "AdditionalVolumeMounts", "[]config.VolumeMountConfig", DumpMounts(driver));
+  if (const auto sources = driver.find("envFrom"); sources != driver.end()) {
+    for (const Object& source : *sources) {
+      const std::string secret = codec::FindString(source, {"secretRef", "name"});
+      if (!secret.empty()) AddString(fields, "SecretEnvSource", secret);
+    }
+  }
+}
+
+// A container whose presence switches a feature on.
+void AddSidecar(Fields& fields, const Object& pod, std::string_view container,
+                const std::string& image_field, const std::string& flag_field,
+                const std::string& env_field) {
+  const Object* sidecar = Find(pod, "containers", container);
+  if (sidecar == nullptr) return;
+  AddString(fields, image_field, Text(*sidecar, "image"));
+  AddFlag(fields, flag_field);
+  if (!env_field.empty()) AddList(fields, env_field, "[]config.EnvVar", DumpEnv(*sidecar));
+}
+
+}  // namespace
+
+std::string DriverConfigDigest(const Object& daemonset) {
+  const Object* pod = codec::Find(daemonset, {"spec", "template", "spec"});
+  if (pod == nullptr) return "";
+  Fields fields;
+  if (const Object* manager = Find(*pod, "initContainers", "k8s-driver-manager")) {
+    AddString(fields, "DriverManagerImage", Text(*manager, "image"));
+    AddList(fields, "ManagerEnv", "[]config.EnvVar", DumpEnv(*manager));
+  }
+  if (const Object* driver = Find(*pod, "containers", "nvidia-driver-ctr")) {
+    AddDriverContainer(fields, *driver);
+  }
+  AddSidecar(fields, *pod, "nvidia-peermem-ctr", "PeermemImage", "GPUDirectRDMAEnabled", "");
+  AddSidecar(fields, *pod, "nvidia-fs-ctr", "GDSImage", "GDSEnabled", "GDSEnv");
+  AddSidecar(fields, *pod, "nvidia-gdrcopy-ctr", "GDRCopyImage", "GDRCopyEnabled", "GDRCopyEnv");
+  AddSidecar(fields, *pod, "openshift-driver-toolkit-ctr", "DTKImage", "DTKEnabled", "");
+  AddList(fields, "AdditionalVolumes", "[]config.VolumeConfig", DumpVolumes(*pod));
+  if (const Object* root = Find(*pod, "volumes", "host-root")) {
+    AddString(fields, "HostRoot", codec::FindString(*root, {"hostPath", "path"}));
+  }
+  std::string text;
+  for (const auto& [name, dump] : fields) text += name + ":" + dump;
+  return std::to_string(base::HashFnv1a32(text));
+}
+
+}  // namespace pitcrew::gpu_operator

@@ -1,0 +1,160 @@
+#include "operator/render.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "api/labels.h"
+#include "base/strings.h"
+#include "operator/daemonset.h"
+#include "operator/pod.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+// Blocks that every operand depends on.
+constexpr std::string_view kCommonBlocks[] = {"spec.operator", "spec.daemonsets", "spec.hostPaths",
+                                              "spec.cdi"};
+
+constexpr std::string_view kClusterScopedKinds[] = {
+    "ClusterRole", "ClusterRoleBinding", "RuntimeClass", "SecurityContextConstraints"};
+
+bool IsIn(std::string_view path, std::string_view block) {
+  return path == block || (path.starts_with(block) && path[block.size()] == '.');
+}
+
+base::Status CheckBlocks(const Operand& operand, const std::vector<api::FieldProblem>& problems) {
+  const auto concerns = [&](const api::FieldProblem& problem) {
+    const auto inside = [&](std::string_view block) { return IsIn(problem.path, block); };
+    return problem.path == "spec" || std::ranges::any_of(kCommonBlocks, inside) ||
+           std::ranges::any_of(operand.blocks, inside);
+  };
+  std::vector<std::string> messages;
+  for (const api::FieldProblem& problem : problems) {
+    if (concerns(problem)) messages.push_back(fmt::format("{}: {}", problem.path, problem.message));
+  }
+  if (messages.empty()) return {};
+  return base::Fail(base::Invalid("InvalidPolicy", base::Join(messages, "; ")));
+}
+
+void SetSubjectNamespace(Object& binding, const std::string& name) {
+  const auto subjects = binding.find("subjects");
+  if (subjects == binding.end()) return;
+  for (Object& subject : *subjects) {
+    if (codec::FindString(subject, {"kind"}) == "ServiceAccount" && !subject.contains("namespace")) {
+      subject["namespace"] = name;
+    }
+  }
+}
+
+// On OpenShift: the constraints are for the ServiceAccount of the same name.
+void SetConstraintUsers(Object& object, const std::string& operator_namespace) {
+  object["users"] = Object::array(
+      {fmt::format("system:serviceaccount:{}:{}", operator_namespace, NameOf(object))});
+}
+
+// Namespace, owner, inventory label and hash: the same for every object of every operand.
+void FinishObject(Object& object, const Operand& operand, const Context& context) {
+  const std::string kind = codec::FindString(object, {"kind"});
+  if (!std::ranges::contains(kClusterScopedKinds, kind) &&
+      codec::FindString(object, {"metadata", "namespace"}).empty()) {
+    object["metadata"]["namespace"] = context.operator_namespace;
+  }
+  SetSubjectNamespace(object, context.operator_namespace);
+  if (kind == "SecurityContextConstraints") SetConstraintUsers(object, context.operator_namespace);
+  object["metadata"]["ownerReferences"] = Object::array({{{"apiVersion", api::kNvidiaV1},
+                                                          {"kind", api::kClusterPolicyKind},
+                                                          {"name", context.policy.name},
+                                                          {"uid", context.policy.uid},
+                                                          {"controller", true},
+                                                          {"blockOwnerDeletion", true}}});
+  SetLabel(object, api::kStateLabel, operand.state);
+  SetAnnotation(object, api::kLastAppliedHash, HashOf(object));
+}
+
+void AddIfNamed(std::vector<std::string>& names, const std::string& name) {
+  if (!name.empty() && !std::ranges::contains(names, name)) names.push_back(name);
+}
+
+}  // namespace
+
+std::vector<api::FieldProblem> CheckPolicy(const api::ClusterPolicy& policy) {
+  std::vector<api::FieldProblem> problems = policy.problems;
+  if (policy.cdi.nri_plugin_enabled && !policy.cdi.enabled) {
+    problems.push_back({"spec.cdi.nriPluginEnabled",
+                        "the NRI Plugin cannot be enabled when CDI is disabled"});
+  }
+  if (policy.cdi.nri_plugin_enabled && !policy.toolkit_enabled()) {
+    problems.push_back({"spec.cdi.nriPluginEnabled",
+                        "the NRI Plugin cannot be enabled when the Container Toolkit is disabled"});
+  }
+  return problems;
+}
+
+std::string HashOf(const Object& object) {
+  Object copy = object;
+  if (auto metadata = copy.find("metadata"); metadata != copy.end()) {
+    if (auto annotations = metadata->find("annotations"); annotations != metadata->end()) {
+      annotations->erase(std::string(api::kLastAppliedHash));
+      if (annotations->empty()) metadata->erase("annotations");
+    }
+  }
+  return std::to_string(base::HashFnv1a32(codec::ToJsonText(copy)));
+}
+
+base::Result<std::vector<Object>> RenderObjects(const Operand& operand, const Context& context) {
+  TRY(CheckBlocks(operand, CheckPolicy(context.policy)));
+  TRY_ASSIGN(std::vector<Object> objects,
+             LoadManifests(operand.state, context.facts.openshift()));
+  const auto is_daemonset = [](const Object& object) {
+    return codec::FindString(object, {"kind"}) == "DaemonSet";
+  };
+  for (Object& object : objects) {
+    if (is_daemonset(object)) TRY(ApplyCommonConfig(object, context));
+  }
+  if (operand.customize != nullptr) TRY(operand.customize(objects, context));
+  // Only now, so that a wrong policy is reported before the first GPU node joins.
+  if (context.facts.gpu_nodes == 0) std::erase_if(objects, is_daemonset);
+  for (Object& object : objects) {
+    if (is_daemonset(object)) ApplyCommonMetadata(object, context.policy);
+    FinishObject(object, operand, context);
+  }
+  return objects;
+}
+
+std::vector<RenderedOperand> Render(const Context& context) {
+  std::vector<RenderedOperand> rendered;
+  for (const Operand& operand : Operands()) {
+    RenderedOperand entry{.operand = &operand, .objects = std::vector<Object>{}};
+    entry.mode = operand.mode == nullptr ? Mode::kEnabled : operand.mode(context);
+    const bool enabled = entry.mode == Mode::kEnabled;
+    entry.daemonsets_withheld = enabled && context.facts.gpu_nodes == 0;
+    if (enabled) entry.objects = RenderObjects(operand, context);
+    rendered.push_back(std::move(entry));
+  }
+  return rendered;
+}
+
+std::vector<std::string> ReferencedConfigMaps(const api::ClusterPolicy& policy) {
+  std::vector<std::string> names;
+  if (policy.driver_enabled() && !policy.driver.use_nvidia_driver_crd) {
+    AddIfNamed(names, policy.driver.kernel_module_config);
+    AddIfNamed(names, policy.driver.repo_config);
+    AddIfNamed(names, policy.driver.cert_config);
+  }
+  if (policy.sandbox.enabled && policy.vgpu_manager.enabled.value_or(false)) {
+    AddIfNamed(names, policy.vgpu_manager.kernel_module_config);
+  }
+  return names;
+}
+
+std::vector<std::string> ReferencedSecrets(const api::ClusterPolicy& policy) {
+  std::vector<std::string> names;
+  if (policy.driver_enabled() && !policy.driver.use_nvidia_driver_crd) {
+    AddIfNamed(names, policy.driver.secret_env);
+  }
+  return names;
+}
+
+}  // namespace pitcrew::gpu_operator

@@ -1,0 +1,40 @@
+// What should exist in the cluster, as a pure function of policy and facts.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "operator/operand.h"
+
+namespace pitcrew::gpu_operator {
+
+struct RenderedOperand {
+  const Operand* operand = nullptr;
+  Mode mode = Mode::kDisabled;
+  // DaemonSets are neither made nor changed now, and those that stand are left as they are: no node
+  // has a GPU (operator-behaviour.md section 6.1).
+  bool daemonsets_withheld = false;
+  // The objects, with the policy as their owner; empty unless the operand is enabled. An error says which
+  // field is wrong; then nothing of this operand is touched.
+  base::Result<std::vector<Object>> objects;
+};
+
+// One entry per registered operand, in order. An operand that fails does not hold up the others.
+std::vector<RenderedOperand> Render(const Context& context);
+
+// One operand, whether it is enabled or not.
+base::Result<std::vector<Object>> RenderObjects(const Operand& operand, const Context& context);
+
+// Rules between fields that no single operand owns (operand-manifests.md section 1). Problems of
+// spec.cdi concern every operand.
+std::vector<api::FieldProblem> CheckPolicy(const api::ClusterPolicy& policy);
+
+// Names of the ConfigMaps and Secrets of the operator's namespace that rendering needs to know.
+std::vector<std::string> ReferencedConfigMaps(const api::ClusterPolicy& policy);
+std::vector<std::string> ReferencedSecrets(const api::ClusterPolicy& policy);
+
+// Text of the desired state of `object`, without the annotation itself: what the annotation
+// nvidia.com/last-applied-hash holds. Opaque; compared only for equality.
+std::string HashOf(const Object& object);
+
+}  // namespace pitcrew::gpu_operator
