@@ -1,0 +1,152 @@
+#include "cdi/generate/edits.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+
+#include "base/strings.h"
+
+namespace pitcrew::cdi_generate {
+namespace {
+
+const std::vector<std::string> kMountOptions = {"ro", "nosuid", "nodev", "rbind", "rprivate"};
+const std::vector<std::string> kSocketOptions = {"nosuid", "nodev", "rbind", "rprivate", "noexec"};
+
+std::string OnHost(const std::string& root, const std::string& path) {
+  return root.empty() || root == "/"
+             ? path
+             : (root.ends_with('/') ? root.substr(0, root.size() - 1) : root) + path;
+}
+
+void AddMount(const std::string& path, const std::string& source, const Options& options,
+              cdi::ContainerEdits& edits,
+              const std::vector<std::string>& mount_options = kMountOptions) {
+  edits.mounts.push_back(
+      {OnHost(options.driver_root, source.empty() ? path : source), path, mount_options, ""});
+}
+
+std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+void AddOnce(std::vector<std::string>& list, std::string item) {
+  if (std::ranges::find(list, item) == list.end()) list.push_back(std::move(item));
+}
+
+// `lib?*.so` or `lib?*.so.*` (container-toolkit.md 6.7).
+bool IsLibraryName(const std::string& name) {
+  const auto so = name.rfind(".so");
+  if (!name.starts_with("lib") || so == std::string::npos || so <= 3) return false;
+  const auto rest = name.substr(so + 3);
+  return rest.empty() || rest.front() == '.';
+}
+
+// Up to the last ".so" and with it: libcuda.so.999.88 gives libcuda.so; empty when there is none.
+std::string PlainName(const std::string& name) {
+  const auto so = name.rfind(".so.");
+  return so == std::string::npos ? "" : name.substr(0, so + 3);
+}
+
+bool Matches(const char* pattern, const std::string& name) {
+  return ::fnmatch(pattern, name.c_str(), 0) == 0;
+}
+
+std::vector<std::string> LibraryFolders(const cdi::ContainerEdits& edits) {
+  std::vector<std::string> folders;
+  for (const auto& mount : edits.mounts) {
+    if (IsLibraryName(NameOf(mount.container_path)))
+      AddOnce(folders, FolderOf(mount.container_path));
+  }
+  return folders;
+}
+
+}  // namespace
+
+void AddNode(const Node& node, const Options& options, cdi::ContainerEdits& edits) {
+  cdi::DeviceNode out;
+  out.path = node.path;
+  if (const auto host_path = OnHost(options.dev_root, node.path); host_path != node.path) {
+    out.host_path = host_path;
+  }
+  out.major = node.major;
+  out.minor = node.minor;
+  if (node.file_mode != 0) out.file_mode = node.file_mode;
+  out.permissions = "rwm";
+  if (node.gid != 0) out.gid = node.gid;
+  edits.device_nodes.push_back(std::move(out));
+  const bool open_to_all = (node.file_mode & 06) == 06;
+  if (options.additional_gids && node.gid != 0 && node.file_mode != 0 && !open_to_all) {
+    edits.additional_gids.push_back(node.gid);
+  }
+}
+
+void AddHook(std::string_view name, const std::vector<std::string>& arguments,
+             const Options& options, cdi::ContainerEdits& edits) {
+  for (const auto& disabled : options.disabled_hooks) {
+    if (disabled == name || disabled == "all") return;
+  }
+  const std::string program = NameOf(options.hook_path);
+  cdi::Hook hook{"createContainer", options.hook_path, {program}, {"NVIDIA_CTK_DEBUG=false"}, {}};
+  if (program == "nvidia-ctk") hook.args.emplace_back("hook");
+  hook.args.emplace_back(name);
+  hook.args.insert(hook.args.end(), arguments.begin(), arguments.end());
+  edits.hooks.push_back(std::move(hook));
+}
+
+std::vector<std::string> LibraryLinks(const std::vector<Library>& libraries) {
+  std::vector<std::string> links;
+  for (const auto& library : libraries) {
+    const std::string name = NameOf(library.path);
+    const std::string folder = FolderOf(library.path);
+    if (Matches("libcuda.so.*.*", name)) AddOnce(links, "libcuda.so.1::" + folder + "/libcuda.so");
+    if (Matches("libGLX_nvidia.so.*.*", name)) {
+      AddOnce(links, name + "::" + folder + "/libGLX_indirect.so.0");
+    }
+    if (Matches("libnvidia-opticalflow.so.*.*", name)) {
+      AddOnce(links, "libnvidia-opticalflow.so.1::" + folder + "/libnvidia-opticalflow.so");
+    }
+    if (!Matches("*.*.*", name)) continue;
+    const auto installed = [&](const std::string& link) {
+      return !link.empty() && std::ranges::find(library.links, link) != library.links.end();
+    };
+    const std::string soname = library.soname.empty() ? name : library.soname;
+    if (soname != name && installed(soname)) AddOnce(links, name + "::" + folder + "/" + soname);
+    if (const auto plain = PlainName(name); installed(plain) && plain != soname) {
+      AddOnce(links, soname + "::" + folder + "/" + plain);
+    }
+  }
+  return links;
+}
+
+void AddDriver(const DriverFiles& files, const Options& options, bool graphics,
+               cdi::ContainerEdits& edits) {
+  if (graphics) {
+    for (const auto& file : files.graphics) AddMount(file.path, file.source, options, edits);
+  }
+  for (const auto& library : files.libraries) AddMount(library.path, "", options, edits);
+  for (const auto& socket : files.sockets) AddMount(socket, "", options, edits, kSocketOptions);
+  for (const auto& file : files.firmware) AddMount(file, "", options, edits);
+  for (const auto& program : files.programs) AddMount(program.path, program.source, options, edits);
+  edits.env.push_back("NVIDIA_CTK_LIBCUDA_DIR=" + base::Join(files.library_folders, ":"));
+  edits.env.emplace_back("NVIDIA_VISIBLE_DEVICES=void");
+
+  const auto add_links = [&](const std::vector<std::string>& links) {
+    std::vector<std::string> arguments;
+    for (const auto& link : links) {
+      arguments.emplace_back("--link");
+      arguments.push_back(link);
+    }
+    if (!arguments.empty()) AddHook("create-symlinks", arguments, options, edits);
+  };
+  if (graphics) add_links(files.graphics_links);
+  add_links(LibraryLinks(files.libraries));
+  AddHook("enable-cuda-compat", {"--host-driver-version=" + files.version}, options, edits);
+  std::vector<std::string> folders;
+  for (const auto& folder : LibraryFolders(edits)) {
+    folders.emplace_back("--folder");
+    folders.push_back(folder);
+  }
+  if (!folders.empty()) AddHook("update-ldcache", folders, options, edits);
+}
+
+}  // namespace pitcrew::cdi_generate

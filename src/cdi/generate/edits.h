@@ -1,0 +1,34 @@
+// Pieces of which the modes' specifications are put together.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cdi/generate/driver_files.h"
+#include "cdi/generate/generate.h"
+#include "cdi/spec.h"
+
+namespace pitcrew::cdi_generate {
+
+// Adds the node with its numbers, mode and group (container-toolkit.md 6.5, "Device node
+// conversion").
+void AddNode(const Node& node, const Options& options, cdi::ContainerEdits& edits);
+
+// Appends a createContainer hook with arguments, unless it is disabled.
+void AddHook(std::string_view name, const std::vector<std::string>& arguments,
+             const Options& options, cdi::ContainerEdits& edits);
+
+// Libraries, sockets, firmware, programs, environment and their hooks: what every mode with a
+// driver needs. `graphics` also adds the graphics files and links.
+void AddDriver(const DriverFiles& files, const Options& options, bool graphics,
+               cdi::ContainerEdits& edits);
+
+// "target::link" arguments that recreate the links of the libraries (6.7).
+std::vector<std::string> LibraryLinks(const std::vector<Library>& libraries);
+
+// Removes repetitions, moves nothing, drops from devices what the common edits have, sorts
+// (container-toolkit.md 6.11, steps 1 to 4).
+void Assemble(cdi::Spec& spec, bool merged_device);
+
+}  // namespace pitcrew::cdi_generate

@@ -1,0 +1,269 @@
+#include "cdi/generate/locate.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fnmatch.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/elf.h"
+#include "base/file.h"
+#include "base/file_descriptor.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "cdi/generate/locate_graphics.h"
+#include "host/driver_root.h"
+#include "host/kernel.h"
+
+namespace pitcrew::cdi_generate {
+namespace {
+
+constexpr std::string_view kProgramFolders[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
+                                                "/usr/bin",        "/sbin",          "/bin"};
+constexpr std::string_view kPrograms[] = {"nvidia-smi",
+                                          "nvidia-debugdump",
+                                          "nvidia-persistenced",
+                                          "nvidia-cuda-mps-control",
+                                          "nvidia-cuda-mps-server",
+                                          "nvidia-imex",
+                                          "nvidia-imex-ctl"};
+constexpr std::string_view kSockets[] = {"nvidia-persistenced/socket",
+                                         "nvidia-fabricmanager/socket"};
+
+// Names in a folder of the root, sorted; none when it is missing.
+base::Result<std::vector<std::string>> NamesIn(const host::Root& root, const std::string& inside) {
+  const auto folder = root.Resolve(inside);
+  if (!folder) return std::vector<std::string>{};
+  auto names = host::ListFolder(*folder);
+  if (!names && names.error().code == base::Code::kNotFound) return std::vector<std::string>{};
+  return names;
+}
+
+bool Matches(const std::string& pattern, const std::string& name) {
+  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+// What stands behind ".so." of a library's real name.
+std::string VersionSuffix(const std::filesystem::path& library) {
+  const std::string name = library.filename().string();
+  const auto at = name.find(".so.");
+  return at == std::string::npos ? "" : name.substr(at + 4);
+}
+
+base::Result<std::string> FindVersion(const LocateOptions& options) {
+  if (!options.version.empty()) return options.version;
+  for (const auto* pattern : {"libcuda.so.*.*", "libnvidia-ml.so.*.*"}) {
+    TRY_ASSIGN(const auto found, host::FindLibraries(options.driver_root, pattern));
+    for (const auto& library : found) {
+      if (auto version = VersionSuffix(library); !version.empty()) return version;
+    }
+  }
+  return base::Fail(
+      base::NotFound("DriverVersionUnknown",
+                     fmt::format("there is no libcuda.so.<version> or libnvidia-ml.so.<version>"
+                                 " below {}: no driver is installed there",
+                                 options.driver_root.path().string())));
+}
+
+// SONAME, and the links of the folder; a file that is no ELF library has no SONAME.
+Library Describe(const host::Root& root, const std::string& path) {
+  Library library{path, "", {}};
+  const base::FileDescriptor file(::open(root.At(path).c_str(), O_RDONLY | O_CLOEXEC));
+  const auto elf = base::ReadElfLibrary(file.get());
+  if (elf) library.soname = elf->soname;
+  const auto folder = root.At(std::filesystem::path(path).parent_path().string());
+  const std::string stem = path.substr(path.rfind('/') + 1, path.find(".so") - path.rfind('/') - 1);
+  if (const auto names = host::ListFolder(folder)) {
+    for (const auto& name : *names) {
+      std::error_code ignored;
+      if (name.starts_with(stem + ".so") && std::filesystem::is_symlink(folder / name, ignored)) {
+        library.links.push_back(name);
+      }
+    }
+  }
+  return library;
+}
+
+base::Result<std::vector<Library>> FindDriverLibraries(const LocateOptions& options,
+                                                       DriverFiles& files) {
+  const auto& root = options.driver_root;
+  TRY_ASSIGN(const auto versioned, host::FindLibraries(root, "lib*.so." + files.version));
+  for (const auto& library : versioned) {
+    TRY_ASSIGN(const auto inside, root.Strip(library.parent_path()));
+    if (std::ranges::find(files.library_folders, inside.string()) == files.library_folders.end()) {
+      files.library_folders.push_back(inside.string());
+    }
+  }
+  if (files.library_folders.empty()) {
+    return base::Fail(base::NotFound(
+        "DriverLibrariesNotFound",
+        fmt::format("there is no lib*.so.{} below {}", files.version, root.path().string())));
+  }
+  std::vector<std::filesystem::path> found;
+  for (const auto& folder : files.library_folders) {
+    for (const auto& searched : {folder, folder + "/vdpau"}) {
+      TRY_ASSIGN(const auto names, NamesIn(root, searched));
+      for (const auto& name : names) {
+        if (!Matches("*.so." + files.version, name)) continue;
+        const auto real = root.Resolve(searched + "/" + name);
+        if (real && std::filesystem::is_regular_file(*real)) found.push_back(*real);
+      }
+    }
+  }
+  TRY_ASSIGN(const auto nvvm, host::FindLibraries(root, "libnvidia-nvvm70.so.*"));
+  found.insert(found.end(), nvvm.begin(), nvvm.end());
+  std::vector<Library> libraries;
+  for (const auto& library : found) {
+    TRY_ASSIGN(const auto inside, root.Strip(library));
+    const bool known =
+        std::ranges::find(libraries, inside.string(), &Library::path) != libraries.end();
+    if (!known) libraries.push_back(Describe(root, inside.string()));
+  }
+  return libraries;
+}
+
+std::vector<std::string> FindFirmware(const LocateOptions& options, const std::string& version) {
+  std::vector<std::string> folders;
+  const auto extra = base::ReadFile(options.sys / "module/firmware_class/parameters/path");
+  if (extra && !base::Trim(*extra).empty()) folders.emplace_back(base::Trim(*extra));
+  const auto release = host::ReadKernelRelease(options.proc);
+  for (const std::string base_folder : {"/lib/firmware/updates", "/lib/firmware"}) {
+    if (release) folders.push_back(base_folder + "/" + *release);
+    folders.push_back(base_folder);
+  }
+  std::vector<std::string> found;
+  for (const auto& folder : folders) {
+    const std::string searched = folder + "/nvidia/" + version;
+    const auto names = NamesIn(options.driver_root, searched);
+    if (!names) continue;
+    for (const auto& name : *names) {
+      if (Matches("gsp*.bin", name)) found.push_back(searched + "/" + name);
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> FindSockets(const host::Root& root) {
+  std::vector<std::string> found;
+  for (const auto name : kSockets) {
+    for (const auto* folder : {"/run/", "/var/run/"}) {
+      const std::string path = folder + std::string(name);
+      const auto real = root.Resolve(path);
+      if (!real || std::filesystem::is_directory(*real)) continue;
+      found.push_back(path);
+      break;
+    }
+  }
+  return found;
+}
+
+base::Status AppendNodes(const host::Root& dev_root, const std::string& folder,
+                         std::vector<Node>& nodes) {
+  TRY_ASSIGN(const auto names, NamesIn(dev_root, folder));
+  for (const auto& name : names) {
+    const std::string path = folder + "/" + name;
+    struct stat info{};
+    if (::lstat(dev_root.At(path).c_str(), &info) != 0 || !S_ISCHR(info.st_mode)) continue;
+    nodes.push_back({path, ::gnu_dev_major(info.st_rdev), ::gnu_dev_minor(info.st_rdev),
+                     info.st_mode & 07777, info.st_gid});
+  }
+  return {};
+}
+
+std::vector<Link> FindByPathLinks(const host::Root& dev_root) {
+  std::vector<Link> links;
+  const std::string folder = "/dev/dri/by-path";
+  const auto names = NamesIn(dev_root, folder);
+  if (!names) return links;
+  for (const auto& name : *names) {
+    const auto target = host::ReadLink(dev_root.At(folder + "/" + name));
+    if (target) links.push_back({folder + "/" + name, *target});
+  }
+  return links;
+}
+
+std::map<std::string, std::vector<std::string>> FindDriNames(const std::filesystem::path& sys) {
+  std::map<std::string, std::vector<std::string>> found;
+  const auto devices = sys / "bus/pci/devices";
+  const auto addresses = host::ListFolder(devices);
+  if (!addresses) return found;
+  for (const auto& address : *addresses) {
+    if (const auto names = host::ListFolder(devices / address / "drm"); names && !names->empty()) {
+      found[address] = *names;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+const Node* DriverFiles::FindNode(const std::string& path) const {
+  const auto found = std::ranges::find(nodes, path, &Node::path);
+  return found == nodes.end() ? nullptr : &*found;
+}
+
+std::map<std::string, std::uint32_t> ParseMigMinors(std::string_view text) {
+  std::map<std::string, std::uint32_t> minors;
+  const auto is_key = [](const std::string& key) {
+    if (key == "config" || key == "monitor") return true;
+    const auto parts = base::Split(key, '/');
+    static constexpr std::string_view kPrefixes[] = {"gpu", "gi", "ci"};
+    if (parts.size() < 3 || parts.size() > 4 || parts.back() != "access") return false;
+    for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+      if (!parts[i].starts_with(kPrefixes[i])) return false;
+      if (!base::ParseUnsigned(std::string_view(parts[i]).substr(kPrefixes[i].size())))
+        return false;
+    }
+    return true;
+  };
+  for (const auto& line : base::Split(text, '\n')) {
+    const auto words = base::Split(line, ' ');
+    if (words.size() != 2 || !is_key(words[0])) continue;
+    const auto minor = base::ParseUnsigned(words[1]);
+    if (minor && *minor <= UINT32_MAX) minors[words[0]] = static_cast<std::uint32_t>(*minor);
+  }
+  return minors;
+}
+
+base::Result<std::vector<Node>> LocateNodes(const host::Root& dev_root) {
+  std::vector<Node> nodes;
+  for (const auto* folder :
+       {"/dev", "/dev/dri", "/dev/nvidia-caps", "/dev/nvidia-caps-imex-channels"}) {
+    std::vector<Node> found;
+    TRY(AppendNodes(dev_root, folder, found));
+    for (auto& node : found) {
+      const std::string_view name = std::string_view(node.path).substr(node.path.rfind('/') + 1);
+      const bool wanted = std::string_view(folder) != "/dev" || name.starts_with("nvidia");
+      if (wanted) nodes.push_back(std::move(node));
+    }
+  }
+  std::ranges::sort(nodes, {}, &Node::path);
+  return nodes;
+}
+
+base::Result<DriverFiles> Locate(const LocateOptions& options) {
+  DriverFiles files;
+  TRY_ASSIGN(files.version, FindVersion(options));
+  TRY_ASSIGN(files.libraries, FindDriverLibraries(options, files));
+  LocateGraphics(options.driver_root, files);
+  files.sockets = FindSockets(options.driver_root);
+  files.firmware = FindFirmware(options, files.version);
+  for (const auto name : kPrograms) {
+    if (auto program = LocateFirst(options.driver_root, kProgramFolders, name)) {
+      files.programs.push_back(*std::move(program));
+    }
+  }
+  TRY_ASSIGN(files.nodes, LocateNodes(options.dev_root));
+  files.by_path_links = FindByPathLinks(options.dev_root);
+  files.dri_names = FindDriNames(options.sys);
+  const auto minors = base::ReadFile(options.proc / "driver/nvidia-caps/mig-minors");
+  if (minors) files.mig_minors = ParseMigMinors(*minors);
+  if (!minors && minors.error().code != base::Code::kNotFound) return base::Fail(minors.error());
+  return files;
+}
+
+}  // namespace pitcrew::cdi_generate

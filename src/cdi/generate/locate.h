@@ -1,0 +1,34 @@
+// Finds a driver's files (container-toolkit.md 6.3, 6.5, 6.6). What is not there is left out; only
+// a folder that cannot be read is an error.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "cdi/generate/driver_files.h"
+#include "host/root.h"
+
+namespace pitcrew::cdi_generate {
+
+struct LocateOptions {
+  host::Root driver_root;  // as this process sees it
+  host::Root dev_root;     // the folder that has dev/
+  // As NVML tells it; empty: taken from the name of libcuda.so.* or libnvidia-ml.so.*.
+  std::string version;
+  std::filesystem::path sys = "/sys";
+  std::filesystem::path proc = "/proc";
+};
+
+// kNotFound "DriverVersionUnknown" or "DriverLibrariesNotFound" when the root has no driver.
+base::Result<DriverFiles> Locate(const LocateOptions& options);
+
+// Only the character devices of a device root, without a driver.
+base::Result<std::vector<Node>> LocateNodes(const host::Root& dev_root);
+
+// Lines "<capability> <minor>" of /proc/driver/nvidia-caps/mig-minors; bad lines are skipped.
+std::map<std::string, std::uint32_t> ParseMigMinors(std::string_view text);
+
+}  // namespace pitcrew::cdi_generate

@@ -1,0 +1,21 @@
+// The graphics part of a driver's files (container-toolkit.md 6.6, "Graphics mounts").
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "cdi/generate/driver_files.h"
+#include "host/root.h"
+
+namespace pitcrew::cdi_generate {
+
+// Fills graphics and graphics_links; `files` has version and library_folders already. Whatever is
+// missing is left out: most data centre drivers have no graphics.
+void LocateGraphics(const host::Root& root, DriverFiles& files);
+
+// The first of <folder>/<name> that is a file, with the real file behind its links as the source.
+std::optional<File> LocateFirst(const host::Root& root, std::span<const std::string_view> folders,
+                                std::string_view name);
+
+}  // namespace pitcrew::cdi_generate
