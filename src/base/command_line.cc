@@ -55,6 +55,8 @@ struct CommandLine::Implementation {
       : app(std::string(description), std::string(program)) {}
 
   void Add(const Flag& flag, bool is_switch, bool empty_is_unset, Read read) {
+    // klog's verbosity takes -v away from --version.
+    if (flag.names == "v") app.set_version_flag("--version", version);
     Entry entry{.option = nullptr,
                 .names = SplitTrimmed(flag.names, ','),
                 .variables = SplitTrimmed(flag.environment, ','),
@@ -96,7 +98,10 @@ struct CommandLine::Implementation {
       if (name.size() > 2 && name[0] == '-' && name[1] != '-' && Knows(name.substr(1))) {
         word = "-" + word;
       }
-      if (word.starts_with("--") && word.ends_with('=')) {
+      if (name.size() == 2 && name[0] == '-' && name[1] != '-' && equals != std::string::npos) {
+        words.push_back(name);
+        words.push_back(word.substr(equals + 1));
+      } else if (word.starts_with("--") && word.ends_with('=')) {
         words.push_back(word.substr(0, word.size() - 1));
         words.emplace_back();
       } else {
@@ -168,6 +173,11 @@ void CommandLine::Add(const Flag& flag, std::optional<double>* target) {
     TRY_ASSIGN(*target, ParseDouble(texts.back()));
     return {};
   });
+}
+
+void CommandLine::AddWords(std::string_view name, std::string_view help,
+                           std::vector<std::string>* target) {
+  implementation_->app.add_option(std::string(name), *target, std::string(help));
 }
 
 Result<bool> CommandLine::Parse(int argc, const char* const* argv, const Environment& environment) {

@@ -44,6 +44,10 @@ class CommandLine {
   void Add(const Flag& flag, std::optional<std::vector<std::int64_t>>* target);
   void Add(const Flag& flag, std::optional<double>* target);
 
+  // Words that are no flags, in order; without this they are a usage error. `name` is for the help.
+  // They may stand before, between and after the flags.
+  void AddWords(std::string_view name, std::string_view help, std::vector<std::string>* target);
+
   // False when --help or --version was asked for and printed: the program ends with 0. kInvalid
   // "BadUsage" names the flag or variable and what would be right.
   Result<bool> Parse(int argc, const char* const* argv, const Environment& environment = Process());

@@ -113,4 +113,26 @@ TEST(CommandLine, AnUnknownFlagIsAnErrorThatNamesIt) {
 }
 
 }  // namespace
+TEST(CommandLine, WordsStandBetweenFlags) {
+  CommandLine line("t", "", "t 1");
+  std::vector<std::string> words;
+  std::optional<std::string> timeout;
+  line.AddWords("FILE", "files", &words);
+  line.Add({"timeout", "", ""}, &timeout);
+  const char* argv[] = {"t", "/a", "--timeout", "5s", "/b"};
+  ASSERT_TRUE(line.Parse(5, argv));
+  EXPECT_EQ(words, (std::vector<std::string>{"/a", "/b"}));
+  EXPECT_EQ(timeout, "5s");
+}
+
+TEST(CommandLine, VerbosityTakesTheLetterFromVersion) {
+  for (const auto& given : {std::vector<const char*>{"t", "-v=4"}, {"t", "-v", "4"}}) {
+    CommandLine line("t", "", "t 1");
+    std::optional<std::int64_t> verbosity;
+    line.Add({"v", "", ""}, &verbosity);
+    ASSERT_TRUE(line.Parse(static_cast<int>(given.size()), given.data()));
+    EXPECT_EQ(verbosity, 4);
+  }
+}
+
 }  // namespace pitcrew::base
