@@ -13,17 +13,35 @@
 namespace pitcrew::node::nfd {
 namespace {
 
+kube::ControllerOptions Settings() {
+  kube::ControllerOptions options;
+  options.name = "nfd-gc";
+  return options;
+}
+
+kube::ListOptions Selecting(std::string label_selector, std::string field_selector) {
+  kube::ListOptions options;
+  options.label_selector = std::move(label_selector);
+  options.field_selector = std::move(field_selector);
+  return options;
+}
+
+kube::DeleteOptions OnlyIf(std::string uid) {
+  kube::DeleteOptions options;
+  options.uid = std::move(uid);
+  return options;
+}
+
 // One key is one node; the empty name is the pass over all objects.
 class Gc {
  public:
   Gc(std::shared_ptr<kube::Client> client, const GcConfig& config)
       : client_(std::move(client)),
         config_(config),
-        nodes_(client_, kube::kNodes, NodeProjection(), {.page_size = config.page_size}),
-        controller_({.name = "nfd-gc"},
-                    [this](const kube::ObjectKey& key, const io::StopToken& stop) {
-                      return key.name.empty() ? FullPass(stop) : Collect(key.name, stop);
-                    }) {
+        nodes_(client_, kube::kNodes, NodeProjection(), InPages(config.page_size)),
+        controller_(Settings(), [this](const kube::ObjectKey& key, const io::StopToken& stop) {
+          return key.name.empty() ? FullPass(stop) : Collect(key.name, stop);
+        }) {
     controller_.Watch<NodeView>(nodes_,
                                 [](const kube::Change<NodeView>& change, const auto& enqueue) {
                                   if (change.kind == kube::ChangeKind::kDeleted)
@@ -36,8 +54,9 @@ class Gc {
 
  private:
   base::Result<kube::Action> FullPass(const io::StopToken& stop) {
-    TRY_ASSIGN(const auto objects,
-               client_->List(kNodeFeatures, "", {.page_size = config_.page_size}, stop));
+    kube::ListOptions options;
+    options.page_size = config_.page_size;
+    TRY_ASSIGN(const auto objects, client_->List(kNodeFeatures, "", options, stop));
     std::set<std::string> gone;
     for (const auto& object : objects.items) {
       const auto node = codec::FindString(object, {"metadata", "labels", kNodeNameLabel});
@@ -56,15 +75,15 @@ class Gc {
   base::Result<kube::Action> Collect(const std::string& node, const io::StopToken& stop) {
     // The store may lag behind: a node that joined a moment ago must keep its object.
     TRY_ASSIGN(const auto alive,
-               client_->List(kube::kNodes, "", {.field_selector = "metadata.name=" + node}, stop));
+               client_->List(kube::kNodes, "", Selecting("", "metadata.name=" + node), stop));
     if (!alive.items.empty()) return kube::Action::Done();
     TRY_ASSIGN(const auto objects,
                client_->List(kNodeFeatures, "",
-                             {.label_selector = fmt::format("{}={}", kNodeNameLabel, node)}, stop));
+                             Selecting(fmt::format("{}={}", kNodeNameLabel, node), ""), stop));
     for (const auto& object : objects.items) {
       const auto deleted =
           client_->Delete(kNodeFeatures, kube::KeyOf(object),
-                          {.uid = codec::FindString(object, {"metadata", "uid"})}, stop);
+                          OnlyIf(codec::FindString(object, {"metadata", "uid"})), stop);
       if (!deleted && deleted.error().code != base::Code::kNotFound &&
           deleted.error().code != base::Code::kConflict) {
         return base::Fail(deleted.error());

@@ -69,14 +69,27 @@ class NodeIndex {
   std::set<std::string> processed_;
 };
 
+kube::ControllerOptions Settings(const MasterConfig& config) {
+  kube::ControllerOptions options;
+  options.name = "nfd-master";
+  options.workers = config.parallelism;
+  return options;
+}
+
+kube::WriteOptions AsMaster() {
+  kube::WriteOptions options;
+  options.field_manager = "nfd-master";
+  return options;
+}
+
 class Master {
  public:
   Master(std::shared_ptr<kube::Client> client, const MasterConfig& config)
       : client_(std::move(client)),
         config_(config),
-        features_(client_, kNodeFeatures, NodeFeatureProjection(), {.page_size = config.page_size}),
-        nodes_(client_, kube::kNodes, NodeProjection(), {.page_size = config.page_size}),
-        controller_({.name = "nfd-master", .workers = config.parallelism},
+        features_(client_, kNodeFeatures, NodeFeatureProjection(), InPages(config.page_size)),
+        nodes_(client_, kube::kNodes, NodeProjection(), InPages(config.page_size)),
+        controller_(Settings(config),
                     [this](const kube::ObjectKey& key, const io::StopToken& stop) {
                       return Reconcile(key, stop);
                     }) {
@@ -124,8 +137,8 @@ class Master {
     }
     const auto patch = PlanNodePatch(*node, filtered.labels, first_sight || !complete, config_);
     if (patch) {
-      auto patched = client_->Patch(kube::kNodes, key, kube::PatchType::kMerge, *patch,
-                                    {.field_manager = "nfd-master"}, stop);
+      auto patched =
+          client_->Patch(kube::kNodes, key, kube::PatchType::kMerge, *patch, AsMaster(), stop);
       if (!patched) {
         if (patched.error().code != base::Code::kNotFound) return base::Fail(patched.error());
         index_.Forget(key.name);
@@ -162,7 +175,7 @@ base::Status PruneNodes(kube::Client& client, const MasterConfig& config,
     const auto patch = PlanPrune(node, config);
     if (!patch) continue;
     const auto patched = client.Patch(kube::kNodes, kube::KeyOf(node), kube::PatchType::kMerge,
-                                      *patch, {.field_manager = "nfd-master"}, stop);
+                                      *patch, AsMaster(), stop);
     if (!patched && patched.error().code != base::Code::kNotFound) {
       return base::Fail(patched.error());
     }

@@ -74,4 +74,10 @@ kube::Projection<NodeView> NodeProjection() {
       });
 }
 
+kube::InformerOptions InPages(int page_size) {
+  kube::InformerOptions options;
+  options.page_size = page_size;
+  return options;
+}
+
 }  // namespace pitcrew::node::nfd

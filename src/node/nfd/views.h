@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "kube/informer.h"
 #include "kube/store.h"
 #include "node/nfd/node_labels.h"
 
@@ -18,5 +19,8 @@ struct NodeView {
   bool operator==(const NodeView&) const = default;
 };
 kube::Projection<NodeView> NodeProjection();
+
+// All namespaces, in pages of that many objects.
+kube::InformerOptions InPages(int page_size);
 
 }  // namespace pitcrew::node::nfd
