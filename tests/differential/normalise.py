@@ -1,0 +1,92 @@
+"""Brings an object into a form in which two equal meanings have one text."""
+
+import copy
+
+# Script texts are each operator's own wording; what is compared is that there is one, and where.
+SCRIPT_COMMANDS = (["sh", "-c"], ["/bin/sh", "-c"], ["bash", "-xc"], ["bash", "-c"])
+SERVER_FIELDS = ("managedFields", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink")
+
+
+def is_program(argument):
+    """A program's name rather than a script: [sh, -c] [nvidia-validator] means the same everywhere."""
+    return " " not in argument.strip() and "\n" not in argument.strip()
+
+
+def container(value):
+    if value.get("command") in SCRIPT_COMMANDS and value.get("args"):
+        value["args"] = [a if is_program(a) else "<script>" for a in value["args"]]
+    for hook in value.get("lifecycle", {}).values():
+        command = hook.get("exec", {}).get("command", [])
+        hook.get("exec", {})["command"] = [a if is_program(a) else "<script>" for a in command]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        command = value.get(probe, {}).get("exec", {}).get("command")
+        if command:
+            value[probe]["exec"]["command"] = [a if is_program(a) else "<script>" for a in command]
+    # Order only matters for repeated names, and sorting by name keeps theirs.
+    value.get("env", []).sort(key=lambda e: e["name"])
+    value.get("volumeMounts", []).sort(key=lambda m: (m["name"], m["mountPath"]))
+
+
+def daemonset(value):
+    pod = value["spec"]["template"]["spec"]
+    for one in pod.get("initContainers", []) + pod.get("containers", []):
+        container(one)
+    pod.get("volumes", []).sort(key=lambda v: v["name"])
+    pod.pop("serviceAccount", None)  # the server copies serviceAccountName into it
+
+
+def rules(value):
+    for rule in value.get("rules") or []:
+        for member in rule.values():
+            member.sort()
+    value.get("rules", []).sort(key=str) if value.get("rules") else None
+
+
+def normalise(value):
+    value = copy.deepcopy(value)
+    metadata = value.get("metadata", {})
+    for name in SERVER_FIELDS:
+        metadata.pop(name, None)
+    for reference in metadata.get("ownerReferences", []):
+        reference.pop("uid", None)
+    annotations = metadata.get("annotations", {})
+    annotations.pop("nvidia.com/last-applied-hash", None)
+    annotations.pop("deprecated.daemonset.template.generation", None)
+    if not annotations:
+        metadata.pop("annotations", None)
+    value.pop("status", None)
+    kind = value.get("kind")
+    if kind == "DaemonSet":
+        daemonset(value)
+    elif kind in ("Role", "ClusterRole"):
+        rules(value)
+    elif kind == "ConfigMap":
+        data = value.get("data", {})
+        value["data"] = {k: "<script>" if k.endswith(".sh") else v for k, v in data.items()}
+    elif kind == "Service":
+        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
+            value["spec"].pop(name, None)
+    return value
+
+
+def differences(ours, theirs, path=""):
+    """Paths at which two values differ, each with both values."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in sorted(set(ours) | set(theirs)):
+            yield from differences(ours.get(key), theirs.get(key), f"{path}.{key}" if path else key)
+    elif isinstance(ours, list) and isinstance(theirs, list):
+        named = all(isinstance(i, dict) and "name" in i for i in ours + theirs) and \
+            len({i["name"] for i in ours}) == len(ours) and len({i["name"] for i in theirs}) == len(theirs)
+        if named:
+            a, b = ({i["name"]: i for i in items} for items in (ours, theirs))
+            for name in sorted(set(a) | set(b)):
+                yield from differences(a.get(name), b.get(name), f"{path}[{name}]")
+            if [i["name"] for i in ours if i["name"] in b] != [i["name"] for i in theirs if i["name"] in a]:
+                yield f"{path} (order)", [i["name"] for i in ours], [i["name"] for i in theirs]
+        elif len(ours) == len(theirs):
+            for index, (a, b) in enumerate(zip(ours, theirs)):
+                yield from differences(a, b, f"{path}[{index}]")
+        else:
+            yield path, ours, theirs
+    elif ours != theirs:
+        yield path, ours, theirs
