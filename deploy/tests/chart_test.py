@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""The Helm items of clusterpolicy-api.md's conformance checklist, and what the chart promises besides."""
+
+import unittest
+
+import yaml
+
+import support
+
+NVIDIA_IMAGES = yaml.safe_load((support.CHART / "files/nvidia-images.yaml").read_text())
+
+
+def walk(spec, path=""):
+    """Every block of a spec that names an image, by its path."""
+    for name, member in spec.items():
+        if isinstance(member, dict):
+            where = f"{path}.{name}" if path else name
+            if "image" in member:
+                yield where, member
+            yield from walk(member, where)
+
+
+class Checklist(unittest.TestCase):
+    """clusterpolicy-api.md section 10."""
+
+    def test_37_default_render(self):
+        objects = support.render()
+        custom = [name for name, item in objects.items() if item["apiVersion"].startswith("nvidia.com/")]
+        self.assertEqual(custom, ["ClusterPolicy/cluster-policy"])
+        spec = objects[custom[0]]["spec"]
+        self.assertIs(spec["driver"]["useNvidiaDriverCRD"], False)
+        self.assertEqual(spec["validator"]["version"], "v26.7.0")
+        self.assertNotIn("use_ocp_driver_toolkit", spec["operator"])
+        self.assertNotIn("mps", spec["devicePlugin"])
+        self.assertEqual(spec["migManager"]["config"]["default"], "all-disabled")
+
+    def test_40_switches_of_the_sandbox_plugins(self):
+        spec = support.policy(values={"kataSandboxDevicePlugin.enabled": False, "sandboxDevicePlugin.enabled": False})
+        self.assertIs(spec["kataSandboxDevicePlugin"]["enabled"], False)
+        self.assertNotIn("enabled", spec["sandboxDevicePlugin"])
+
+
+class Images(unittest.TestCase):
+    def test_nvidia_source_leaves_no_image_of_ours_in_the_policy(self):
+        for path, block in walk(support.policy(values={"images.source": "nvidia"})):
+            self.assertNotIn("pitcrew", block.get("repository", "") + block["image"], path)
+
+    def test_pitcrew_source_uses_ours_wherever_nvidias_has_a_substitute(self):
+        blocks = dict(walk(support.policy()))
+        for path in NVIDIA_IMAGES:
+            self.assertEqual((blocks[path]["repository"], blocks[path]["image"], blocks[path]["version"]),
+                             ("docker.io/pitcrew", "pitcrew", "v26.7.0"), path)
+
+    def test_what_is_set_wins_over_the_source(self):
+        for path, image in NVIDIA_IMAGES.items():
+            spec = support.policy(values={"images.source": "nvidia", f"{path}.repository": "mirror.example"})
+            block = dict(walk(spec))[path]
+            self.assertEqual((block["repository"], block["image"]), ("mirror.example", image["image"]), path)
+
+    def test_digests_join_with_an_at_sign(self):
+        """clusterpolicy-api.md section 9: upstream's chart joins them with a colon."""
+        digest = "sha256:" + 64 * "0"
+        objects = support.render(values={"operator.version": digest, "validator.version": digest,
+                                         "driver.manager.version": digest})
+        container = objects["Deployment/gpu-operator"]["spec"]["template"]["spec"]["containers"][0]
+        env = {item["name"]: item.get("value") for item in container["env"]}
+        reference = f"docker.io/pitcrew/pitcrew@{digest}"
+        self.assertEqual((container["image"], env["VALIDATOR_IMAGE"], env["DRIVER_MANAGER_IMAGE"]), 3 * (reference,))
+
+    def test_whole_references(self):
+        reference = "mirror.example/pitcrew@sha256:" + 64 * "0"
+        for path in NVIDIA_IMAGES:
+            spec = support.policy(values={f"{path}.repository": "", f"{path}.version": "", f"{path}.image": reference})
+            block = dict(walk(spec))[path]
+            self.assertEqual({key: value for key, value in block.items() if key in ("repository", "image", "version")},
+                             {"image": reference}, path)
+
+
+class Pods(unittest.TestCase):
+    def setUp(self):
+        self.objects = support.render()
+
+    def pods(self):
+        for name, item in self.objects.items():
+            if item["kind"] in ("Deployment", "DaemonSet", "Job"):
+                yield name, item["spec"]["template"]["spec"]
+
+    def test_no_pod_of_the_chart_runs_as_root(self):
+        for name, pod in self.pods():
+            for container in pod["containers"]:
+                context = {**pod.get("securityContext", {}), **container["securityContext"]}
+                self.assertGreater(context["runAsUser"], 0, name)
+                self.assertIs(context["runAsNonRoot"], True, name)
+                self.assertIs(context["readOnlyRootFilesystem"], True, name)
+                self.assertEqual(context["capabilities"], {"drop": ["ALL"]}, name)
+
+    def test_operator_command_line(self):
+        """operator-behaviour.md section 1.1."""
+        container = self.objects["Deployment/gpu-operator"]["spec"]["template"]["spec"]["containers"][0]
+        self.assertEqual(container["command"], ["gpu-operator"])
+        self.assertEqual(container["args"], ["--leader-elect", "--zap-time-encoding=epoch", "--zap-log-level=info"])
+
+    def test_operator_survives_a_drain_for_a_driver_upgrade(self):
+        """operator-behaviour.md section 17."""
+        deployment = self.objects["Deployment/gpu-operator"]
+        for labels in (deployment["metadata"]["labels"], deployment["spec"]["template"]["metadata"]["labels"]):
+            self.assertEqual(labels["nvidia.com/gpu-driver-upgrade-drain.skip"], "true")
+
+    def test_worker_reads_the_node_where_upstreams_does(self):
+        """node-feature-discovery.md section 5.6."""
+        pod = self.objects["DaemonSet/gpu-operator-node-feature-discovery-worker"]["spec"]["template"]["spec"]
+        paths = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}
+        mounts = {paths[mount["name"]]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]
+                  if paths[mount["name"]]}
+        features = "/etc/kubernetes/node-feature-discovery/features.d/"
+        self.assertEqual(mounts, {
+            "/boot": "/host-boot", "/etc/os-release": "/host-etc/os-release", "/sys": "/host-sys",
+            "/usr/lib": "/host-usr/lib", "/lib": "/host-lib", "/proc/swaps": "/host-proc/swaps", features: features})
+        self.assertTrue(all(mount["readOnly"] for mount in pod["containers"][0]["volumeMounts"]))
+        env = {item["name"]: item["valueFrom"]["fieldRef"]["fieldPath"] for item in pod["containers"][0]["env"]}
+        self.assertEqual(env, {"NODE_NAME": "spec.nodeName", "POD_NAME": "metadata.name", "POD_UID": "metadata.uid"})
+
+    def test_worker_configuration(self):
+        """node-feature-discovery.md section 2.1."""
+        config = yaml.safe_load(self.objects["ConfigMap/gpu-operator-node-feature-discovery-worker-conf"]["data"][
+            "nfd-worker.conf"])
+        self.assertEqual(config, {"sources": {"pci": {
+            "deviceClassWhitelist": ["02", "0200", "0207", "0300", "0302"], "deviceLabelFields": ["vendor"]}}})
+
+    def test_pods_restart_for_their_configuration_only(self):
+        name = "DaemonSet/gpu-operator-node-feature-discovery-worker"
+
+        def checksum(values):
+            return support.render(values=values)[name]["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+
+        self.assertEqual(checksum({}), checksum({"toolkit.enabled": False}))
+        self.assertNotEqual(checksum({}),
+                            checksum({"node-feature-discovery.worker.config.core.sleepInterval": "10s"}))
+
+
+if __name__ == "__main__":
+    unittest.main()
