@@ -186,3 +186,12 @@ only the values count. Arguments: root, component.
 {{- $config := toYaml (index .root.Values .component).config -}}
 {{- ternary $config (printf "%s\n%s" .root.Chart.Version $config) .root.Values.checksumValuesOnly -}}
 {{- end -}}
+
+{{/* Labels and annotations of what exists only while a release is being removed. */}}
+{{- define "node-feature-discovery.pruneMeta" }}
+  labels:
+    {{- include "node-feature-discovery.labels" . | nindent 4 }}
+  annotations:
+    helm.sh/hook: post-delete
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
