@@ -22,10 +22,14 @@
 
 namespace pitcrew::kube {
 
+struct CallLimits {
+  std::chrono::milliseconds timeout = std::chrono::seconds(30);  // of each try
+  RetryPolicy retry;
+};
+
 struct ClientOptions {
   std::string user_agent = "pitcrew";
-  std::chrono::milliseconds request_timeout = std::chrono::seconds(30);
-  RetryPolicy retry;
+  CallLimits limits;
 };
 
 struct ObjectList {
@@ -81,8 +85,10 @@ class Client {
   // Whether the server serves this group, version and resource now.
   base::Result<bool> Serves(const ResourceKind& kind, const io::StopToken& stop = {});
 
-  // One request with the retry policy; the body of a 2xx answer.
+  // One request with the client's limits or other ones; the body of a 2xx answer.
   base::Result<std::string> Send(const Request& request, const io::StopToken& stop);
+  base::Result<std::string> Send(const Request& request, const CallLimits& limits,
+                                 const io::StopToken& stop);
   // Opens a watch: one try, no retry. An answer other than 2xx is an Error.
   base::Result<std::unique_ptr<io::HttpStream>> OpenStream(const Request& request,
                                                            std::chrono::milliseconds timeout,

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -48,8 +50,8 @@ class Controller {
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;
 
-  // Every change of an object enqueues its key. The source must outlive Run, and must not have been
-  // started yet.
+  // Every change of an object enqueues its key. The source must outlive Run and must not have been
+  // started yet; it may also outlive the controller.
   template <class View>
   void Watch(Informer<View>& informer) {
     Watch<View>(informer, [](const Change<View>& change, const EnqueueFunction& enqueue) {
@@ -60,16 +62,16 @@ class Controller {
   template <class View>
   void Watch(Informer<View>& informer,
              std::function<void(const Change<View>&, const EnqueueFunction&)> map) {
-    informer.AddHandler([this, map = std::move(map)](const Change<View>& change) {
+    informer.AddHandler([queue = queue_, map = std::move(map)](const Change<View>& change) {
       const Priority priority = change.initial ? Priority::kLow : Priority::kNormal;
-      map(change, [this, priority](const ObjectKey& key) { queue_.Add(key, priority); });
+      map(change, [&](const ObjectKey& key) { queue->Add(key, priority); });
     });
     sources_.push_back(&informer);
   }
 
-  void Enqueue(const ObjectKey& key) { queue_.Add(key); }
+  void Enqueue(const ObjectKey& key) { queue_->Add(key); }
   void EnqueueAfter(const ObjectKey& key, std::chrono::nanoseconds delay) {
-    queue_.AddAfter(key, delay);
+    queue_->AddAfter(key, delay);
   }
 
   // Starts the sources, waits until all are synced, works until the stop, then waits for the
@@ -82,7 +84,7 @@ class Controller {
     std::uint64_t threw = 0;
   };
   [[nodiscard]] Counts counts() const;
-  [[nodiscard]] const WorkQueue& queue() const { return queue_; }
+  [[nodiscard]] const WorkQueue& queue() const { return *queue_; }
 
  private:
   void Work(const io::StopToken& stop);
@@ -90,7 +92,7 @@ class Controller {
 
   ControllerOptions options_;
   Reconcile reconcile_;
-  WorkQueue queue_;
+  std::shared_ptr<WorkQueue> queue_;
   std::vector<Source*> sources_;
   mutable std::mutex counts_mutex_;
   Counts counts_;

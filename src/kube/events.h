@@ -58,6 +58,8 @@ class EventAggregator {
   explicit EventAggregator(Limits limits) : limits_(limits) {}
 
   Decision Decide(const Event& event, base::WallClock::time_point now);
+  // The server knew the event already, with this count: later counts go on from there.
+  void Adopt(const Event& event, int count);
 
  private:
   struct Seen {

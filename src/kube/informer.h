@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -27,7 +28,7 @@ struct InformerOptions {
   // The server ends a watch after a random time between this and twice this.
   std::chrono::seconds watch_timeout{290};
   BackoffPolicy backoff{.base = std::chrono::milliseconds(200),
-                        .cap = std::chrono::milliseconds(10000),
+                        .cap = std::chrono::milliseconds(5000),
                         .jitter = 0.5};
 };
 
@@ -83,7 +84,7 @@ class Informer final : public Source {
  public:
   Informer(std::shared_ptr<Client> client, const ResourceKind& kind, Projection<View> projection,
            InformerOptions options = {})
-      : objects_(std::make_shared<ObjectStore>(Erase(std::move(projection)))),
+      : objects_(std::make_shared<ObjectStore>(Erase(std::move(projection)), Equal())),
         store_(objects_),
         reflector_(std::move(client), kind, std::move(options), objects_) {}
   ~Informer() override { Stop(); }
@@ -121,6 +122,16 @@ class Informer final : public Source {
       TRY_ASSIGN(auto view, projection(raw));
       return std::make_shared<const View>(std::move(view));
     };
+  }
+
+  static ObjectStore::AnyEqual Equal() {
+    if constexpr (std::equality_comparable<View>) {
+      return [](const void* a, const void* b) {
+        return *static_cast<const View*>(a) == *static_cast<const View*>(b);
+      };
+    } else {
+      return nullptr;
+    }
   }
 
   std::shared_ptr<ObjectStore> objects_;

@@ -4,8 +4,10 @@
 #include <simdjson.h>
 
 #include <functional>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "codec/json.h"
@@ -49,14 +51,16 @@ Projection<View> ProjectOnDemand(
 // namespace, name, uid, resourceVersion and whether it is being deleted.
 base::Result<ObjectMeta> ReadMeta(std::string_view raw);
 
-// One page of a list, cut into its objects. The texts point into the page, each followed by
-// readable bytes as far as the page has them.
+// metadata.resourceVersion alone: bookmarks have no name.
+base::Result<std::string> ReadResourceVersion(std::string_view raw);
+
+// One page of a list, cut into its objects. The texts point into the page, which must be followed
+// by kReadablePadding readable bytes.
 struct RawPage {
   std::string resource_version;
   std::string continue_token;
+  std::vector<std::pair<ObjectMeta, std::string_view>> objects;
 };
-base::Result<RawPage> ReadPage(
-    std::string_view page,
-    const std::function<base::Status(std::string_view raw_object)>& take_object);
+base::Result<RawPage> ReadPage(std::string_view page);
 
 }  // namespace pitcrew::kube

@@ -21,7 +21,8 @@ namespace pitcrew::kube {
 
 // Makes the view of one object from its JSON text. At least 64 readable bytes follow the text
 // (simdjson's padding). Objects that come from a list may lack kind and apiVersion. Called on the
-// informer's thread. Helpers: projection.h.
+// informer's thread. Helpers: projection.h. When View has an operator==, a version whose view
+// equals the last one's is no change: heartbeats and other fields wake nobody.
 template <class View>
 using Projection = std::function<base::Result<View>(std::string_view raw_json)>;
 
@@ -55,6 +56,7 @@ class ObjectStore final : public ObjectSink {
  public:
   using AnyView = std::shared_ptr<const void>;
   using AnyProjection = std::function<base::Result<AnyView>(std::string_view raw_json)>;
+  using AnyEqual = std::function<bool(const void*, const void*)>;
   struct AnyChange {
     ChangeKind kind;
     ObjectKey key;
@@ -63,7 +65,8 @@ class ObjectStore final : public ObjectSink {
     bool initial;
   };
 
-  explicit ObjectStore(AnyProjection projection);
+  // `equal` may be null: then every version of an object is a change.
+  explicit ObjectStore(AnyProjection projection, AnyEqual equal = nullptr);
 
   void BeginList() override;
   void AddListed(const ObjectMeta& meta, std::string_view raw_json) override;
@@ -87,16 +90,22 @@ class ObjectStore final : public ObjectSink {
     AnyView view;  // the last that could be made; null when none ever could
     std::string resource_version;
     std::uint64_t uid_hash = 0;
-    std::unique_ptr<base::Error> problem;  // why the newest version has no view
+    std::shared_ptr<const base::Error> problem;  // why the newest version has no view of its own
   };
   using Entries = std::unordered_map<ObjectKey, Entry>;
+  struct Delivery {
+    std::vector<AnyChange> changes;
+    std::vector<std::pair<ObjectKey, std::shared_ptr<const base::Error>>> problems;
+  };
 
-  Entry Project(const ObjectMeta& meta, std::string_view raw_json, const Entry* known);
-  static void AppendChanges(const ObjectKey& key, Entry* before, Entry* now, bool initial,
-                            std::vector<AnyChange>& changes);
-  void Deliver(const std::vector<AnyChange>& changes) const;
+  static bool SameVersion(const Entry& entry, const ObjectMeta& meta);
+  Entry Project(const ObjectMeta& meta, std::string_view raw_json, const Entry* known) const;
+  static void Compare(const ObjectKey& key, const Entry* before, const Entry* now, bool initial,
+                      Delivery& delivery);
+  void Deliver(const Delivery& delivery) const;
 
   AnyProjection projection_;
+  AnyEqual equal_;
   std::vector<std::function<void(const AnyChange&)>> handlers_;
   std::vector<std::function<void(const ObjectKey&, const base::Error&)>> problem_handlers_;
   Entries listing_;  // the writer's alone

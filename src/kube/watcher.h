@@ -35,6 +35,7 @@ struct Listed {
 // A watch is open; everything up to this version is known.
 struct Watching {
   std::string resource_version;
+  bool fruitful = false;  // an event or bookmark has come
   bool operator==(const Watching&) const = default;
 };
 using WatchState = std::variant<Empty, Listing, Listed, Watching>;
@@ -78,7 +79,7 @@ struct WatchStep {
   // The page is the first of its list: forget what an unfinished list has brought.
   bool begin_list = false;
   bool back_off = false;        // wait before the next request
-  bool reset_back_off = false;  // the server works again
+  bool reset_back_off = false;  // the watch works: the next wait is a short one again
 };
 
 // An input that does not fit the state (a page while watching) leaves everything as it is.

@@ -45,14 +45,15 @@ class QueueState {
   [[nodiscard]] std::size_t in_work() const { return in_work_.size(); }
 
  private:
+  enum class Place { kReady, kWaiting, kHeld };  // held: until its worker is done
   struct Entry {
     Priority priority = Priority::kNormal;
     TimePoint ready_at;
     std::uint64_t order = 0;  // of arrival
-    bool ready = false;       // in ready_, else in waiting_ (or neither while in work)
+    Place place = Place::kHeld;
   };
-  void Place(const ObjectKey& key, Entry& entry, TimePoint now);
-  void Unplace(const ObjectKey& key, const Entry& entry);
+  void Settle(const ObjectKey& key, Entry& entry, TimePoint now);
+  void Unplace(const Entry& entry);
   void Promote(TimePoint now);
 
   BackoffPolicy backoff_;

@@ -1,0 +1,278 @@
+#include "kube/informer.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "base/file_descriptor.h"
+#include "base/log.h"
+#include "kube/projection.h"
+#include "kube/watcher.h"
+
+namespace pitcrew::kube {
+namespace {
+
+// How much later than the server a watch is given up.
+constexpr std::chrono::seconds kWatchMargin{10};
+
+template <class... Functions>
+struct Overload : Functions... {
+  using Functions::operator()...;
+};
+
+}  // namespace
+
+struct Reflector::Implementation {
+  Implementation(std::shared_ptr<Client> client_in, const ResourceKind& kind_in,
+                 InformerOptions options_in, std::shared_ptr<ObjectStore> store_in)
+      : client(std::move(client_in)),
+        kind(kind_in),
+        options(std::move(options_in)),
+        store(std::move(store_in)) {}
+
+  // An input with the texts that it is about.
+  struct Happening {
+    WatchInput input;
+    std::string text;  // keeps what the views below point into
+    RawPage page;
+    ObjectMeta meta;
+    std::string_view object;
+  };
+
+  void Run();
+  Happening Observe(const WatchState& state);
+  Happening ListPage(std::string_view continue_token);
+  Happening OpenWatch(const std::string& resource_version);
+  Happening NextEvent();
+  void Perform(const WatchStep& step, const Happening& happening);
+  void Report(const WatchStep& step, const WatchInput& input);
+
+  const std::shared_ptr<Client> client;
+  const ResourceKind kind;
+  const InformerOptions options;
+  const std::shared_ptr<ObjectStore> store;
+  const base::FileDescriptor synced{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+
+  // Of the thread.
+  std::unique_ptr<io::HttpStream> stream;
+  io::LineSplitter lines;
+  std::mt19937 random{std::random_device{}()};
+
+  mutable std::mutex mutex;
+  InformerStatus status;
+  bool started = false;
+
+  io::StopSource stop;
+  std::thread thread;
+};
+
+Reflector::Implementation::Happening Reflector::Implementation::ListPage(
+    std::string_view continue_token) {
+  const ListOptions list{.label_selector = options.label_selector,
+                         .field_selector = options.field_selector,
+                         .page_size = options.page_size};
+  const Request request = ListRequest(kind, options.namespace_name, list, continue_token);
+  if (continue_token.empty()) {
+    const std::scoped_lock lock(mutex);
+    ++status.lists;
+  }
+  Happening happening;
+  auto body = client->Send(request, stop.token());
+  if (!body) {
+    happening.input = ListFailed{std::move(body).error()};
+    return happening;
+  }
+  happening.text = *std::move(body);
+  happening.text.reserve(happening.text.size() + kReadablePadding);
+  auto page = ReadPage(happening.text);
+  if (!page) {
+    happening.input = ListFailed{std::move(page).error()};
+    return happening;
+  }
+  happening.page = *std::move(page);
+  happening.input = PageArrived{.resource_version = happening.page.resource_version,
+                                .continue_token = happening.page.continue_token};
+  return happening;
+}
+
+Reflector::Implementation::Happening Reflector::Implementation::OpenWatch(
+    const std::string& resource_version) {
+  // Watches of many informers must not all end at the same time.
+  const double spread = std::uniform_real_distribution<double>(1.0, 2.0)(random);
+  const auto timeout = std::chrono::seconds(
+      static_cast<std::int64_t>(static_cast<double>(options.watch_timeout.count()) * spread));
+  const WatchOptions watch{.label_selector = options.label_selector,
+                           .field_selector = options.field_selector,
+                           .resource_version = resource_version,
+                           .timeout_seconds = static_cast<int>(timeout.count())};
+  lines = io::LineSplitter();
+  Happening happening;
+  auto opened = client->OpenStream(WatchRequest(kind, options.namespace_name, watch),
+                                   timeout + kWatchMargin, stop.token());
+  if (opened) {
+    stream = *std::move(opened);
+    happening.input = WatchOpened{};
+  } else {
+    happening.input = WatchRefused{std::move(opened).error()};
+  }
+  return happening;
+}
+
+Reflector::Implementation::Happening Reflector::Implementation::NextEvent() {
+  Happening happening;
+  for (;;) {
+    if (auto line = lines.Next()) {
+      happening.text = *std::move(line);
+      break;
+    }
+    auto bytes = stream->Next();
+    if (!bytes) {
+      happening.input = WatchEnded{std::move(bytes).error()};
+      return happening;
+    }
+    if (!*bytes) {
+      happening.input = WatchEnded{};
+      return happening;
+    }
+    if (!lines.Append(**bytes)) {
+      happening.input = WatchEnded{base::Unavailable("ConnectionLost", "an endless watch event")};
+      return happening;
+    }
+  }
+  happening.text.reserve(happening.text.size() + kReadablePadding);
+  auto event = DecodeEvent(happening.text);
+  if (!event) {
+    // Its version has not been taken over, so the resumed watch brings it again.
+    happening.input = WatchEnded{std::move(event).error()};
+    return happening;
+  }
+  happening.meta = std::move(event->meta);
+  happening.object = event->object;
+  happening.input = std::move(event->event);
+  return happening;
+}
+
+Reflector::Implementation::Happening Reflector::Implementation::Observe(const WatchState& state) {
+  return std::visit(
+      Overload{[&](const Empty&) { return ListPage(""); },
+               [&](const Listing& listing) { return ListPage(listing.continue_token); },
+               [&](const Listed& listed) { return OpenWatch(listed.resource_version); },
+               [&](const Watching&) { return NextEvent(); }},
+      state);
+}
+
+void Reflector::Implementation::Perform(const WatchStep& step, const Happening& happening) {
+  if (step.begin_list) store->BeginList();
+  switch (step.action) {
+    case StoreAction::kNone:
+      return;
+    case StoreAction::kAddPage:
+    case StoreAction::kAddPageAndCommit:
+      for (const auto& [meta, raw] : happening.page.objects) store->AddListed(meta, raw);
+      if (step.action == StoreAction::kAddPageAndCommit) store->CommitList();
+      return;
+    case StoreAction::kUpsert:
+      store->Upsert(happening.meta, happening.object);
+      return;
+    case StoreAction::kRemove:
+      store->Remove(happening.meta);
+      return;
+  }
+}
+
+void Reflector::Implementation::Report(const WatchStep& step, const WatchInput& input) {
+  std::optional<base::Error> trouble;
+  if (const auto* failed = std::get_if<ListFailed>(&input)) trouble = failed->error;
+  if (const auto* refused = std::get_if<WatchRefused>(&input)) trouble = refused->error;
+  if (const auto* ended = std::get_if<WatchEnded>(&input)) trouble = ended->error;
+  if (const auto* event = std::get_if<WatchEventArrived>(&input);
+      event != nullptr && event->type == WatchEventArrived::Type::kError) {
+    trouble = event->error;
+  }
+  if (stop.token().stopped()) return;
+  const bool committed = step.action == StoreAction::kAddPageAndCommit;
+  const bool opened = std::holds_alternative<WatchOpened>(input);
+  if (trouble) {
+    base::LogDebug("watch interrupted",
+                   {{"resource", kind.plural}, {"error", trouble->ToString()}});
+  }
+  const std::scoped_lock lock(mutex);
+  status.watching = std::holds_alternative<Watching>(step.next);
+  if (opened) {
+    ++status.watches;
+    status.trouble.reset();
+  }
+  if (trouble) status.trouble = std::move(trouble);
+  if (committed && !std::exchange(status.synced, true)) {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(synced.get(), &one, sizeof one);
+  }
+}
+
+void Reflector::Implementation::Run() {
+  WatchState state = Empty{};
+  int failures = 0;
+  while (!stop.token().stopped()) {
+    const Happening happening = Observe(state);
+    WatchStep step = Advance(state, happening.input);
+    Perform(step, happening);
+    Report(step, happening.input);
+    state = std::move(step.next);
+    if (!std::holds_alternative<Watching>(state)) stream.reset();
+    if (step.reset_back_off) failures = 0;
+    if (!step.back_off) continue;
+    const double share = std::uniform_real_distribution<double>(0.0, 1.0)(random);
+    if (stop.token().WaitFor(options.backoff.Delay(++failures, share))) break;
+  }
+  stream.reset();
+  const std::scoped_lock lock(mutex);
+  status.watching = false;
+}
+
+Reflector::Reflector(std::shared_ptr<Client> client, const ResourceKind& kind,
+                     InformerOptions options, std::shared_ptr<ObjectStore> store)
+    : implementation_(std::make_unique<Implementation>(std::move(client), kind, std::move(options),
+                                                       std::move(store))) {}
+
+Reflector::~Reflector() { Stop(); }
+
+void Reflector::Start() {
+  Implementation& self = *implementation_;
+  const std::scoped_lock lock(self.mutex);
+  if (std::exchange(self.started, true)) return;
+  self.thread = std::thread([&self] { self.Run(); });
+}
+
+void Reflector::Stop() {
+  Implementation& self = *implementation_;
+  self.stop.Stop();
+  if (self.thread.joinable()) self.thread.join();
+}
+
+base::Status Reflector::WaitUntilSynced(
+    const io::StopToken& stop,
+    std::optional<std::chrono::steady_clock::time_point> deadline) const {
+  const Implementation& self = *implementation_;
+  const auto ready = io::WaitReadable({self.synced.get()}, stop, deadline);
+  if (ready) return {};
+  if (ready.error().code != base::Code::kTimeout) return base::Fail(ready.error());
+  const auto now = status();
+  return base::Fail(base::Error{
+      .code = base::Code::kTimeout,
+      .reason = "NotSynced",
+      .message = fmt::format("{} have not been listed in time{}{}", self.kind.plural,
+                             now.trouble ? ": " : "", now.trouble ? now.trouble->message : "")});
+}
+
+InformerStatus Reflector::status() const {
+  const std::scoped_lock lock(implementation_->mutex);
+  return implementation_->status;
+}
+
+const ResourceKind& Reflector::kind() const { return implementation_->kind; }
+
+}  // namespace pitcrew::kube

@@ -1,0 +1,249 @@
+#include "kube/leader.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "base/log.h"
+
+namespace pitcrew::kube {
+
+using base::SteadyClock;
+using base::WallClock;
+using codec::Json;
+
+namespace {
+
+std::optional<WallClock::time_point> ReadTime(const Json& lease, std::string_view name) {
+  const auto text = codec::FindString(lease, {"spec", name});
+  if (text.empty()) return std::nullopt;
+  const auto time = base::ParseRfc3339(text);
+  return time ? std::optional(*time) : std::nullopt;
+}
+
+// One contender for one lease; of one thread at a time.
+class Elector {
+ public:
+  Elector(Client& client, const LeaderOptions& options) : client_(client), options_(options) {}
+
+  // True when the lease is ours after this try.
+  base::Result<bool> TryAcquireOrRenew(std::chrono::milliseconds timeout,
+                                       const io::StopToken& stop) {
+    TRY(Observe(timeout, stop));
+    const auto record = NextLeaseRecord(options_, observed_, WallClock::now(), SteadyClock::now());
+    if (!record) return false;
+    TRY(Write(*record, timeout, stop));
+    return true;
+  }
+
+  // Tells the others that nobody holds the lease, if it is still ours.
+  base::Status Release() {
+    if (!observed_ || observed_->record.holder != options_.identity) return {};
+    LeaseRecord record = observed_->record;
+    record.holder.clear();
+    record.duration = std::chrono::seconds(1);
+    record.acquired = record.renewed = WallClock::now();
+    return Write(record, options_.retry_period, {});
+  }
+
+  [[nodiscard]] std::string holder() const { return observed_ ? observed_->record.holder : ""; }
+
+ private:
+  base::Result<Json> Send(const Request& request, std::chrono::milliseconds timeout,
+                          const io::StopToken& stop) {
+    CallLimits once{.timeout = timeout, .retry = {}};
+    once.retry.attempts = 1;
+    TRY_ASSIGN(const auto body, client_.Send(request, once, stop));
+    return codec::ParseJson(body, "lease");
+  }
+
+  base::Status Observe(std::chrono::milliseconds timeout, const io::StopToken& stop) {
+    auto lease = Send(GetRequest(kLeases, options_.lease), timeout, stop);
+    if (!lease && lease.error().code == base::Code::kNotFound) {
+      observed_.reset();
+      lease_ = nullptr;
+      return {};
+    }
+    if (!lease) return base::Fail(std::move(lease).error());
+    Remember(*std::move(lease));
+    return {};
+  }
+
+  void Remember(Json lease) {
+    const LeaseRecord record = ReadLease(lease);
+    lease_ = std::move(lease);
+    if (!observed_ || observed_->record != record) {
+      observed_ = ObservedLease{.record = record, .seen_at = SteadyClock::now()};
+    }
+  }
+
+  base::Status Write(const LeaseRecord& record, std::chrono::milliseconds timeout,
+                     const io::StopToken& stop) {
+    Json lease = lease_;
+    const bool fresh = lease.is_null();
+    if (fresh) {
+      lease = {{"metadata",
+                {{"namespace", options_.lease.namespace_name}, {"name", options_.lease.name}}}};
+    }
+    WriteLease(lease, record);
+    // With the resource version in it, so that of two contenders one gets a conflict.
+    TRY_ASSIGN(const Request request,
+               fresh ? CreateRequest(kLeases, lease, {}) : UpdateRequest(kLeases, lease, {}));
+    TRY_ASSIGN(Json written, Send(request, timeout, stop));
+    Remember(std::move(written));
+    return {};
+  }
+
+  Client& client_;
+  const LeaderOptions& options_;
+  Json lease_;  // as the server gave it; null when there is none
+  std::optional<ObservedLease> observed_;
+};
+
+// Renews until `done` (then true) or until renew_deadline has passed without success (then false).
+bool KeepRenewing(Elector& elector, const LeaderOptions& options, const io::StopToken& done) {
+  auto last_success = SteadyClock::now();
+  while (!done.WaitFor(options.retry_period)) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        last_success + options.renew_deadline - SteadyClock::now());
+    if (left.count() <= 0) return false;
+    const auto sent_at = SteadyClock::now();
+    const auto renewed = elector.TryAcquireOrRenew(left, done);
+    if (renewed && *renewed) {
+      last_success = sent_at;
+    } else if (renewed) {
+      return false;  // somebody else holds it
+    } else if (!done.stopped()) {
+      base::LogWarning("lease could not be renewed", renewed.error(),
+                       {{"lease", options.lease.ToString()}});
+    }
+  }
+  return true;
+}
+
+base::Status WaitForLeadership(Elector& elector, const LeaderOptions& options,
+                               const io::StopToken& stop) {
+  std::mt19937 random{std::random_device{}()};
+  std::string known_holder;
+  for (;;) {
+    const auto acquired = elector.TryAcquireOrRenew(options.renew_deadline, stop);
+    if (acquired && *acquired) return {};
+    if (!acquired && !stop.stopped()) {
+      base::LogWarning("lease could not be acquired", acquired.error(),
+                       {{"lease", options.lease.ToString()}});
+    }
+    if (const auto holder = elector.holder(); holder != known_holder) {
+      known_holder = holder;
+      base::LogInfo("waiting for leadership",
+                    {{"lease", options.lease.ToString()}, {"leader", holder}});
+    }
+    // client-go's JitterUntil with a factor of 1.2.
+    const double share = std::uniform_real_distribution<double>(1.0, 2.2)(random);
+    if (stop.WaitFor(
+            std::chrono::duration_cast<std::chrono::nanoseconds>(options.retry_period * share))) {
+      return base::Fail({base::Code::kCancelled, "Stopped", "stopped while waiting to lead"});
+    }
+  }
+}
+
+}  // namespace
+
+LeaseRecord ReadLease(const Json& lease) {
+  const auto integer = [&](std::string_view name) {
+    const Json* value = codec::Find(lease, {"spec", name});
+    return value != nullptr && value->is_number_integer() ? value->get<int>() : 0;
+  };
+  return {.holder = codec::FindString(lease, {"spec", "holderIdentity"}),
+          .duration = std::chrono::seconds(integer("leaseDurationSeconds")),
+          .acquired = ReadTime(lease, "acquireTime"),
+          .renewed = ReadTime(lease, "renewTime"),
+          .transitions = integer("leaseTransitions")};
+}
+
+void WriteLease(Json& lease, const LeaseRecord& record) {
+  Json& spec = lease["spec"];
+  spec["holderIdentity"] = record.holder;
+  spec["leaseDurationSeconds"] = record.duration.count();
+  spec["leaseTransitions"] = record.transitions;
+  if (record.acquired) spec["acquireTime"] = base::FormatRfc3339(*record.acquired, 6);
+  if (record.renewed) spec["renewTime"] = base::FormatRfc3339(*record.renewed, 6);
+}
+
+std::optional<LeaseRecord> NextLeaseRecord(const LeaderOptions& options,
+                                           const std::optional<ObservedLease>& existing,
+                                           WallClock::time_point wall_now,
+                                           SteadyClock::time_point now) {
+  LeaseRecord mine{.holder = options.identity,
+                   .duration = std::chrono::ceil<std::chrono::seconds>(options.lease_duration),
+                   .acquired = wall_now,
+                   .renewed = wall_now,
+                   .transitions = 0};
+  if (!existing) return mine;
+  const LeaseRecord& held = existing->record;
+  if (held.holder == options.identity) {
+    mine.acquired = held.acquired;
+    mine.transitions = held.transitions;
+    return mine;
+  }
+  const bool alive = !held.holder.empty() && now < existing->seen_at + held.duration;
+  if (alive) return std::nullopt;
+  mine.transitions = held.transitions + 1;
+  return mine;
+}
+
+base::Status RunWhileLeader(Client& client, const LeaderOptions& options,
+                            const std::function<base::Status(const io::StopToken&)>& lead,
+                            const io::StopToken& stop) {
+  Elector elector(client, options);
+  TRY(WaitForLeadership(elector, options, stop));
+  base::LogInfo("leading", {{"lease", options.lease.ToString()}, {"identity", options.identity}});
+  const io::StopSource work;      // stops `lead`
+  const io::StopSource renewing;  // stops the renewal
+  std::atomic<bool> lost{false};
+  std::thread renewer([&] {
+    lost = !KeepRenewing(elector, options, renewing.token());
+    if (lost) work.Stop();
+  });
+  std::thread stopper([&] {
+    // Ends with either token; `work` is what both lead to.
+    static_cast<void>(io::WaitReadable({stop.fd()}, work.token()));
+    work.Stop();
+  });
+  auto result = lead(work.token());
+  renewing.Stop();
+  work.Stop();
+  renewer.join();
+  stopper.join();
+  if (lost) {
+    return base::Fail(base::Unavailable(
+        "LeadershipLost",
+        fmt::format("lease {} could not be renewed in time", options.lease.ToString())));
+  }
+  if (options.release_on_stop) {
+    if (const auto released = elector.Release(); !released) {
+      base::LogWarning("lease could not be released", released.error(),
+                       {{"lease", options.lease.ToString()}});
+    }
+  }
+  return result;
+}
+
+std::string MakeLeaderIdentity() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  std::random_device random;
+  std::array<std::uint32_t, 4> words{};
+  for (auto& word : words) word = random();
+  // Version 4, variant 1 (RFC 4122).
+  words[1] = (words[1] & 0xFFFF0FFFU) | 0x00004000U;
+  words[2] = (words[2] & 0x3FFFFFFFU) | 0x80000000U;
+  return fmt::format("{}_{:08x}-{:04x}-{:04x}-{:04x}-{:04x}{:08x}", host.data(), words[0],
+                     words[1] >> 16U, words[1] & 0xFFFFU, words[2] >> 16U, words[2] & 0xFFFFU,
+                     words[3]);
+}
+
+}  // namespace pitcrew::kube
