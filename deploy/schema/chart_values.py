@@ -116,8 +116,10 @@ def _operator():
         "metrics": obj("Metrics of the operator.", {
             "serviceMonitor": fragments.service_monitor("Changes to the operator's ServiceMonitor."),
         }),
-        "cleanupCRD": boolean("Remove the CRDs, and with them the ClusterPolicy, on uninstall."),
-        "upgradeCRD": boolean("Bring the CRDs up to date before an upgrade."),
+        "cleanupCRD": boolean("Must stay false: after an uninstall, remove the CRDs with `kubectl "
+                              "delete crd clusterpolicies.nvidia.com`."),
+        "upgradeCRD": boolean("Say on an upgrade how the CRDs are brought up to date, which Helm "
+                              "leaves alone."),
         "defaultGPUMode": no_effect(),
         "defaultRuntime": no_effect(),
         "initContainer": no_effect(),
@@ -401,7 +403,7 @@ def closed(schema):
     result = walk(schema)
     close(result)
     result["properties"]["global"].pop("additionalProperties", None)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": result.pop(
+    return {"$schema": "http://json-schema.org/draft-07/schema#", "title": result.pop(
         "description"), **result}
 
 
