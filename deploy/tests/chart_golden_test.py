@@ -10,6 +10,7 @@
 PITCREW_UPDATE_GOLDEN=1 writes expected.yaml anew.
 """
 
+import functools
 import os
 import unittest
 
@@ -31,13 +32,13 @@ def difference(before, after):
     return patch
 
 
+@functools.cache
+def default_release():
+    return support.render("-f", support.DATA / "default/values.yaml")
+
+
 class Golden(unittest.TestCase):
     maxDiff = None
-    default = None
-
-    @classmethod
-    def setUpClass(cls):
-        cls.default = support.render("-f", support.DATA / "default/values.yaml")
 
     def check(self, folder):
         values = ("-f", folder / "values.yaml")
@@ -50,7 +51,7 @@ class Golden(unittest.TestCase):
             return
         rendered = support.render(*values)
         if folder.name != "default":
-            rendered = difference(self.default, rendered)
+            rendered = difference(default_release(), rendered)
         expected = folder / "expected.yaml"
         if os.environ.get("PITCREW_UPDATE_GOLDEN"):
             expected.write_text(yaml.safe_dump(rendered, width=100), encoding="utf-8")
