@@ -55,15 +55,18 @@ def specification(state: State, programs: Programs, subnet: str) -> dict:
         "services": [
             {"name": "etcd", "argv": _etcd(state, programs)},
             {"name": "kube-apiserver", "argv": _apiserver(state, programs, subnet), "after": "etcd"},
-            # One instance of each: an election would only delay the start.
+            # One instance of each: an election would only delay the start, and so would the default limit of
+            # 20 requests a second, which the controllers spend on making their own clients.
             {"name": "kube-controller-manager", "after": "kube-apiserver",
              "argv": [programs.path("kube-controller-manager"),
                       f"--kubeconfig={folder}/controller-manager.kubeconfig",
                       f"--service-account-private-key-file={state.certificates}/service-accounts.key",
                       f"--root-ca-file={state.certificates}/ca.crt", "--use-service-account-credentials=true",
+                      "--kube-api-qps=200", "--kube-api-burst=400",
                       "--leader-elect=false", "--bind-address=127.0.0.1", "--profiling=false"]},
             {"name": "kube-scheduler", "after": "kube-apiserver",
              "argv": [programs.path("kube-scheduler"), f"--kubeconfig={folder}/scheduler.kubeconfig",
-                      "--leader-elect=false", "--bind-address=127.0.0.1", "--profiling=false"]},
+                      "--leader-elect=false", "--kube-api-qps=200", "--kube-api-burst=400",
+                      "--bind-address=127.0.0.1", "--profiling=false"]},
         ],
     }

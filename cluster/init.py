@@ -93,7 +93,7 @@ class Init:
             try:
                 self.leash.send(json.dumps({"event": event, **fields}).encode())
             except OSError:
-                self.hear()  # the tool has gone: either `keep` is the last that it said, or it was interrupted
+                raise SystemExit(1) from None  # the tool has ended before the start was complete
 
     def await_network(self):
         if self.leash.recv(64) != b"network":
@@ -151,7 +151,10 @@ class Init:
 
     def hear(self):
         """What the tool says over the leash."""
-        message = self.leash.recv(64)
+        try:
+            message = self.leash.recv(64)
+        except ConnectionError:
+            message = b""
         if message == b"keep":
             self.leash.close()
             self.leash = None
@@ -196,6 +199,7 @@ class Init:
 def main() -> int:
     spec = json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
     leash = socket.socket(fileno=int(sys.argv[2]))
+    leash.set_inheritable(False)  # a service that held it would hide this process's end from the tool
     init = Init(spec, leash)
     linux.unshare(linux.CLONE_NEWNET | linux.CLONE_NEWNS | linux.CLONE_NEWPID | linux.CLONE_NEWUTS
                   | linux.CLONE_NEWIPC)

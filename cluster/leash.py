@@ -13,6 +13,7 @@ import time
 from cluster import processes
 from cluster.errors import ClusterError
 
+_HEARD = 30.0  # seconds
 _SOURCE = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -66,7 +67,11 @@ class Started:
         self._socket.send(b"network")
 
     def keep(self):
+        """Lets it go on without the tool. It closes its end when it has heard; what it told until then is read."""
+        self._socket.settimeout(_HEARD)
         self._socket.send(b"keep")
+        while self._socket.recv(65536):
+            pass
         self._socket.close()
 
 

@@ -136,6 +136,16 @@ def _await_ready_nodes(state: State, cluster: Cluster):
             str(state.log(f"{name}-kubelet")))
 
 
+def _await_service_account(state: State):
+    """Without it no pod can be created; the controllers make it a moment after their start."""
+    with progress.step("default service account"):
+        found = api.Api(state.kubeconfig).wait("/api/v1/namespaces/default/serviceaccounts", "default", _STARTED,
+                                               lambda _: True)
+        if found is None:
+            raise ClusterError(f"the controllers have not made it within {_STARTED:.0f} s",
+                               str(state.log("control-plane-kube-controller-manager")))
+
+
 def bring_up(state: State, cluster: Cluster, programs: Programs, simulation: images.Simulation | None,
              archives: list[images.Archive]):
     """Everything up to Ready nodes. The caller holds the lock and has removed what an interruption left."""
@@ -155,6 +165,7 @@ def bring_up(state: State, cluster: Cluster, programs: Programs, simulation: ima
         images.import_into(state, [one.role for one in nodes], archives)
         step.detail = ", ".join(archive.name for archive in archives)
     _await_ready_nodes(state, cluster)
+    _await_service_account(state)
     for one in [control, *nodes]:
         one.keep()
     record["phase"] = "up"
