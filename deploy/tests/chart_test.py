@@ -34,6 +34,17 @@ class Checklist(unittest.TestCase):
         self.assertNotIn("mps", spec["devicePlugin"])
         self.assertEqual(spec["migManager"]["config"]["default"], "all-disabled")
 
+    def test_39_combinations_that_cannot_work(self):
+        """The golden cases refused-* hold the messages; this is the table of the checklist."""
+        for values in ({"gpuCluster.deployCR": True},
+                       {"clusterPolicy.deployCR": False, "gpuCluster.deployCR": True},
+                       {"cdi.enabled": False, "cdi.nriPluginEnabled": True},
+                       {"toolkit.enabled": False, "cdi.nriPluginEnabled": True},
+                       {"devicePlugin.config.create": True, "devicePlugin.config.name": "x"},
+                       {"devicePlugin.config.create": True, "devicePlugin.config.data.x": "y"}):
+            with self.subTest(values), self.assertRaises(support.HelmError):
+                support.render(values=values)
+
     def test_40_switches_of_the_sandbox_plugins(self):
         spec = support.policy(values={"kataSandboxDevicePlugin.enabled": False, "sandboxDevicePlugin.enabled": False})
         self.assertIs(spec["kataSandboxDevicePlugin"]["enabled"], False)
