@@ -6,43 +6,62 @@ import argparse
 import pathlib
 import sys
 
-from cluster import description, down, enter, images, progress, up
+from cluster import description, down, enter, images, main_job, progress, showcase, status, up
 from cluster.errors import ClusterError
 from cluster.programs import Programs
 from cluster.state import State
 
 
-def _up(arguments: argparse.Namespace) -> int:
+def _prepare(arguments: argparse.Namespace) -> tuple[description.Cluster, images.Simulation | None, Programs]:
+    """All that can go wrong before anything is made."""
     wanted = description.load(arguments.file)
-    build = arguments.build.absolute()
-    simulation = images.Simulation.find(build)
+    simulation = images.Simulation.find(arguments.build)
+    up.check_gpus(wanted, simulation)
     progress.heading(f"Cluster `{wanted.name}` from {wanted.path}")
-    with progress.step("prerequisites"):
+    with progress.step("prerequisites") as step:
         up.check_prerequisites()
-    with progress.step("description") as step:
-        up.check_gpus(wanted, simulation)
-        gpus = sum(entry.get("count", 1) for node in wanted.nodes for entry in node.gpus)
-        step.detail = f"{len(wanted.nodes)} nodes, {gpus} simulated GPUs"
+        gpus = sum(int(entry.get("count", 1)) for node in wanted.nodes for entry in node.gpus)
+        step.detail = f"root, tools, overlay; {len(wanted.nodes)} nodes, {gpus} simulated GPUs wanted"
     programs = Programs()
     with progress.step("programs") as step:
         programs.locate(step)
+    return wanted, simulation, programs
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    arguments.build = arguments.build.absolute()
+    wanted, simulation, programs = _prepare(arguments)
     state = State(wanted.name)
     with state.lock():
+        archives = images.archives(arguments.build / "images")
         if up.is_complete(state, wanted):
-            print(f"  it is up already ({state.folder})")
+            print("  it is up already")
+            history = up.renew_images(state, wanted, archives)
         else:
             if down.traces(wanted.name):
-                progress.heading("An earlier start was interrupted; taking its remains away first")
+                progress.heading("An earlier start was interrupted, or its processes have ended: its remains first")
                 down.remove(wanted.name)
                 progress.heading(f"Cluster `{wanted.name}`")
-            archives = images.archives(build / "images")
-            up.bring_up(state, wanted, programs, simulation, archives)
-    print(f"\nexport KUBECONFIG={state.kubeconfig}\nexport PATH={programs.folder('kubectl')}:$PATH\n")
+            history = up.bring_up(state, wanted, programs, simulation, archives)
+        if not arguments.bare:
+            main_job.run(state, programs, arguments.values, history)
+        showcase.show_next(state, str(programs.folder("kubectl")))
+    return 0
+
+
+def _programs(_: argparse.Namespace) -> int:
+    with progress.step("programs") as step:
+        Programs().locate(step)
     return 0
 
 
 def _down(arguments: argparse.Namespace) -> int:
     down.down(arguments.name)
+    return 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    status.show(arguments.name)
     return 0
 
 
@@ -59,10 +78,18 @@ def _parser() -> argparse.ArgumentParser:
                      help="the cluster file (default: %(default)s)")
     one.add_argument("--build", type=pathlib.Path, default=images.ROOT / "build/release",
                      help="the build folder whose programs and images are used (default: %(default)s)")
+    one.add_argument("--values", type=pathlib.Path, action="append", default=[],
+                     help="a Helm values file for the operator's chart; may be given several times")
+    one.add_argument("--bare", action="store_true", help="only the cluster: without the operator and the samples")
     one.set_defaults(run=_up)
+    one = commands.add_parser("programs", help="find the Kubernetes programs, or build them")
+    one.set_defaults(run=_programs)
     one = commands.add_parser("down", help="take a cluster down and leave nothing")
     one.add_argument("name", nargs="?", default="local", help="the cluster's name (default: %(default)s)")
     one.set_defaults(run=_down)
+    one = commands.add_parser("status", help="show nodes, processes and GPUs")
+    one.add_argument("name", nargs="?", default="local", help="the cluster's name (default: %(default)s)")
+    one.set_defaults(run=_status)
     one = commands.add_parser("exec", help="run a command on a node, as its root")
     one.add_argument("--name", default="local", help="the cluster's name (default: %(default)s)")
     one.add_argument("node", help="the node's name, or control-plane")

@@ -123,6 +123,15 @@ class Api:
                 return item
         return None
 
+    def wait_gone(self, path: str, name: str, seconds: float):
+        """Waits until there is no object of that name."""
+        if self.find(f"{path}/{name}") is None:
+            return
+        for kind, _ in self.watch(path, seconds, f"metadata.name={name}"):
+            if kind == "DELETED" or self.find(f"{path}/{name}") is None:
+                return
+        raise ClusterError(f"{path}/{name} is still there after {seconds:.0f} s")
+
 
 def condition(item: dict, kind: str) -> dict | None:
     for entry in item.get("status", {}).get("conditions", []):

@@ -15,7 +15,7 @@ import yaml
 from cluster.errors import MalformedInput
 
 KUBERNETES_VERSION = "1.35"
-DEFAULT_FILE = pathlib.Path(__file__).parent / "default.yaml"
+DEFAULT_FILE = pathlib.Path(__file__).parent / "clusters" / "default.yaml"
 DEFAULT_DRIVER_VERSION = "580.95.05"
 MAX_NODES = 200
 
@@ -194,7 +194,7 @@ def parse(text: str, path: pathlib.Path) -> Cluster:
     except yaml.YAMLError as error:
         raise MalformedInput(f"{path}:1: not valid YAML: {error}") from error
     if root is None:
-        raise MalformedInput(f"{path}:1: the file is empty; {DEFAULT_FILE.name} beside the tool is an example")
+        raise MalformedInput(f"{path}:1: the file is empty; {DEFAULT_FILE} is an example")
     keys = reader.mapping(root, "the cluster file", ("name", "kubernetes", "nodes"))
     name = "local"
     if "name" in keys:

@@ -119,7 +119,8 @@ class Programs:
             candidates = [place / program for program in component.packages]
             if all(os.access(path, os.X_OK) for path in candidates) and all(
                     _tells_version(str(path), component) for path in candidates if not path.name.endswith("-v2")):
-                self._adopt(component, place.absolute(), str(place))
+                place = place.absolute()
+                self._adopt(component, place, "cache" if place == built_folder(component) else str(place))
                 return True
         folder = built_folder(component)
         if all(os.access(folder / program, os.X_OK) for program in component.packages):

@@ -8,13 +8,14 @@ import shutil
 import sys
 import time
 
-from cluster import (api, cgroups, certificates, control_plane, description, down, images, leash, network, node,
-                     processes, progress)
+from cluster import (api, cgroups, certificates, control_plane, down, images, leash, network, node, processes,
+                     progress)
 from cluster.description import Cluster
 from cluster.errors import ClusterError, MalformedInput
 from cluster.leash import Started
 from cluster.programs import Programs
 from cluster.state import State
+from cluster.timeline import Timeline
 
 _TOOLS = {"ip": "iproute2", "nsenter": "util-linux", "openssl": "openssl"}
 _STARTED = 60.0  # seconds for a start that on an idle machine takes one or two
@@ -72,6 +73,7 @@ def _record(state: State, cluster: Cluster) -> dict:
         record = {"phase": "starting", "subnet": network.choose_subnet(taken), "description": cluster.plain(),
                   "file": str(cluster.path)}
         state.write(record)
+        (state.folder / "log").mkdir(exist_ok=True)
         step.detail = str(state.folder)
     return record
 
@@ -147,11 +149,12 @@ def _await_service_account(state: State):
 
 
 def bring_up(state: State, cluster: Cluster, programs: Programs, simulation: images.Simulation | None,
-             archives: list[images.Archive]):
+             archives: list[images.Archive]) -> Timeline:
     """Everything up to Ready nodes. The caller holds the lock and has removed what an interruption left."""
+    if not any(archive.path.stem == "pause" for archive in archives):
+        raise ClusterError("the sandbox image is not built, without which no pod starts; `make image` builds it")
     record = _record(state, cluster)
     subnet = record["subnet"]
-    state.log("init")  # makes the folder
     with progress.step("certificates"):
         certificates.create(state.certificates, subnet, [one.name for one in cluster.nodes])
         control_plane.write_kubeconfigs(state, subnet)
@@ -160,10 +163,9 @@ def bring_up(state: State, cluster: Cluster, programs: Programs, simulation: ima
             simulation.install(state.folder / "simulation")
             step.detail = str(simulation.source)
     control = _start_control_plane(state, programs, subnet)
+    history = Timeline(api.Api(state.kubeconfig))
     nodes = _start_nodes(state, cluster, programs, subnet, control.pid)
-    with progress.step("nodes: images") as step:
-        images.import_into(state, [one.role for one in nodes], archives)
-        step.detail = ", ".join(archive.name for archive in archives)
+    _import(state, [one.role for one in nodes], archives)
     _await_ready_nodes(state, cluster)
     _await_service_account(state)
     for one in [control, *nodes]:
@@ -171,3 +173,23 @@ def bring_up(state: State, cluster: Cluster, programs: Programs, simulation: ima
     record["phase"] = "up"
     record["images"] = {archive.name: archive.digest for archive in archives}
     state.write(record)
+    return history
+
+
+def _import(state: State, nodes: list[str], archives: list[images.Archive]):
+    with progress.step("nodes: images") as step:
+        images.import_into(state, nodes, archives)
+        step.detail = ", ".join(archive.name.removeprefix("docker.io/pitcrew/") for archive in archives)
+
+
+def renew_images(state: State, cluster: Cluster, archives: list[images.Archive]) -> Timeline:
+    """For a cluster that is up: images that were built anew since go onto its nodes."""
+    history = Timeline(api.Api(state.kubeconfig))
+    record = state.read()
+    changed = [archive for archive in archives if record["images"].get(archive.name) != archive.digest]
+    if changed:
+        _import(state, [one.name for one in cluster.nodes], changed)
+        record["images"] |= {archive.name: archive.digest for archive in changed}
+        record["restart"] = True  # pods still run the images of before
+        state.write(record)
+    return history

@@ -1,0 +1,83 @@
+# The commands of the house. `make` alone lists them; CONTRIBUTING.md says more.
+PRESET ?= release
+JOBS ?= $(shell nproc)
+NAME ?=
+CLUSTER ?=
+VALUES ?=
+build := build/$(PRESET)
+python := PYTHONDONTWRITEBYTECODE=1 python3
+cluster := $(python) -m cluster
+kinds := unit,golden,integration
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build image programs up down cluster-status test test-unit test-golden \
+        test-integration test-e2e test-one asan bench lint format clean
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-20s %s\n", $$1, $$2}'
+	@echo "Variables: PRESET=dev|release|asan|tsan, CLUSTER=file, VALUES=file, NAME=..., JOBS=n"
+
+setup: ## install what is missing (root on Debian 12), or name it
+	@tools/setup.sh
+
+build: setup ## build everything of one preset (PRESET=release)
+	@cmake --preset $(PRESET) --log-level=WARNING
+	@cmake --build --preset $(PRESET) -j $(JOBS)
+
+image: build ## build the container images and print their sizes
+	@$(python) deploy/image/build.py --build $(build) --into $(build)/images deploy/image/recipes/*.yaml
+
+programs: setup ## find or build the Kubernetes programs (once; into $PITCREW_CACHE)
+	@$(cluster) programs
+
+up: image ## bring a cluster up and run a pod that uses a GPU (CLUSTER=file, VALUES=Helm values)
+	@$(cluster) up --build $(build) $(addprefix --values ,$(VALUES)) $(CLUSTER)
+
+down: ## take the cluster down and leave nothing (NAME=cluster)
+	@$(cluster) down $(NAME)
+
+cluster-status: ## show the cluster's nodes, processes and GPUs (NAME=cluster)
+	@$(cluster) status $(NAME)
+
+test: build programs ## all tests: every kind, and all but e2e again under address and undefined sanitizers
+	@$(MAKE) --no-print-directory build PRESET=asan
+	@$(MAKE) --no-print-directory image
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite $(PRESET):$(kinds) --suite asan:$(kinds) --suite $(PRESET):e2e
+
+test-unit: build ## unit tests
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite $(PRESET):unit
+
+test-golden: build ## golden tests
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite $(PRESET):golden
+
+test-integration: build programs ## integration tests, with real programs on loopback
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite $(PRESET):integration
+
+test-e2e: image programs ## end-to-end tests, with a whole cluster
+	@$(python) tools/run_tests.py --suite $(PRESET):e2e
+
+test-one: image programs ## the tests whose name matches (NAME=regular expression)
+	@test -n "$(NAME)" || { echo "make test-one NAME='regular expression'" >&2; exit 2; }
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite $(PRESET): --only '$(NAME)'
+
+asan: ## unit, golden and integration tests under address and undefined sanitizers
+	@$(MAKE) --no-print-directory build programs PRESET=asan
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite asan:$(kinds)
+
+bench: image programs ## the measures of docs/performance.md
+	@for bench in tests/bench/*.py; do echo "== $$bench"; $(python) $$bench --build $(build) || exit 1; done
+
+sources = $(shell git ls-files --cached --others --exclude-standard '*.cc' '*.h' '*.c')
+lint: ## clang-format (check), clang-tidy and the room table
+	@tools/setup.sh lint
+	@clang-format-19 --dry-run --Werror $(sources)
+	@cmake --preset dev --log-level=WARNING && cmake --build --preset dev -j $(JOBS)
+	@run-clang-tidy-19 -quiet -p build/dev -j $(JOBS) 'src/.*|simulation/.*'
+	@$(python) tools/check_rooms.py
+
+format: ## rewrite all sources with clang-format
+	@tools/setup.sh lint
+	@clang-format-19 -i $(sources)
+
+clean: ## remove the build folders (the cache and a running cluster stay)
+	@rm -rf build/dev build/release build/asan build/tsan

