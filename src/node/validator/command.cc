@@ -1,0 +1,105 @@
+#include "node/validator/command.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <set>
+
+#include "base/clock.h"
+#include "base/command_line.h"
+#include "base/log.h"
+#include "host/root.h"
+#include "io/file_watcher.h"
+#include "node/validator/components.h"
+#include "node/validator/options.h"
+
+namespace pitcrew::node::validator {
+namespace {
+
+constexpr int kFailure = 1;
+constexpr int kUsage = 2;
+
+int Fail(std::string_view message, const base::Error& error, int code) {
+  base::LogError(message, error);
+  return code;
+}
+
+base::Status Validate(const Options& options, const io::StopToken& stop) {
+  TRY(StatusFolder(options.output_folder).Prepare(options.cleanup_all));
+  Cluster cluster(options.kubeconfig);
+  if (options.component == "driver") return ValidateDriver(options, cluster, stop);
+  if (options.component == "toolkit") return ValidateToolkit(options, stop);
+  if (options.component == "cuda") return ValidateCuda(options, cluster, stop);
+  if (options.component == "plugin") return ValidatePlugin(options, cluster, stop);
+  return ValidateModule(options, options.component, stop);
+}
+
+base::Status WaitForAll(const std::vector<std::string>& files, const io::StopToken& stop,
+                        std::optional<base::SteadyClock::time_point> deadline) {
+  std::set<std::filesystem::path> folders;
+  for (const auto& file : files) folders.insert(std::filesystem::absolute(file).parent_path());
+  std::string missing;
+  const auto waited = io::WaitForFiles(
+      {folders.begin(), folders.end()},
+      [&]() -> base::Result<bool> {
+        for (const auto& file : files) {
+          TRY_ASSIGN(const bool there, host::Exists(file));
+          if (there) continue;
+          if (missing != file) base::LogInfo("Waiting", {{"file", file}});
+          missing = file;
+          return false;
+        }
+        return true;
+      },
+      stop, deadline);
+  if (!waited && waited.error().code == base::Code::kTimeout) {
+    return base::Fail(base::Error{base::Code::kTimeout, "FileMissing",
+                                  fmt::format("{} did not appear in time", missing)});
+  }
+  return waited;
+}
+
+}  // namespace
+
+int Command(int argc, char** argv) {
+  const auto options = ReadOptions(argc, argv);
+  if (!options) return Fail("Wrong usage", options.error(), kUsage);
+  if (!*options) return 0;
+  io::StopSource source;
+  if (const auto set = source.StopOnSignals({SIGTERM, SIGINT, SIGHUP, SIGQUIT}); !set) {
+    return Fail("Signals cannot be received", set.error(), kFailure);
+  }
+  const auto valid = Validate(**options, source.token());
+  if (valid) return 0;
+  return Fail(fmt::format("The component {} is not valid", (*options)->component), valid.error(),
+              kFailure);
+}
+
+int WaitCommand(int argc, char** argv) {
+  std::vector<std::string> files;
+  std::optional<std::string> timeout;
+  base::CommandLine line("wait", "Waits until files exist.",
+                         std::string("wait ") + PITCREW_VERSION);
+  line.AddWords("FILE", "files to wait for", &files);
+  line.Add({"timeout", "", "give up after this time, for example 5m"}, &timeout);
+  const auto go_on = line.Parse(argc, argv);
+  if (!go_on) return Fail("Wrong usage", go_on.error(), kUsage);
+  if (!*go_on) return 0;
+  if (files.empty()) {
+    return Fail("Wrong usage", base::Invalid("BadUsage", "name at least one file"), kUsage);
+  }
+  std::optional<base::SteadyClock::time_point> deadline;
+  if (timeout) {
+    const auto duration = base::ParseGoDuration(*timeout);
+    if (!duration) return Fail("Wrong usage", duration.error(), kUsage);
+    deadline = base::SteadyClock::now() + *duration;
+  }
+  io::StopSource source;
+  if (const auto set = source.StopOnSignals({SIGTERM, SIGINT}); !set) {
+    return Fail("Signals cannot be received", set.error(), kFailure);
+  }
+  const auto waited = WaitForAll(files, source.token(), deadline);
+  return waited ? 0 : Fail("The wait ended", waited.error(), kFailure);
+}
+
+}  // namespace pitcrew::node::validator

@@ -1,0 +1,43 @@
+// The components that nvidia-validator proves. Each returns when its status file stands, or an
+// error that says what is wrong; with wait, only wrong configuration and the stop end it early.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "io/stop.h"
+#include "kube/client.h"
+#include "node/validator/options.h"
+#include "node/validator/status_folder.h"
+
+namespace pitcrew::node::validator {
+
+// Connects to the API server when first asked: a node with a host driver is proven without it.
+class Cluster {
+ public:
+  explicit Cluster(std::string kubeconfig) : kubeconfig_(std::move(kubeconfig)) {}
+  base::Result<std::shared_ptr<kube::Client>> client();
+
+ private:
+  std::string kubeconfig_;
+  std::shared_ptr<kube::Client> client_;
+};
+
+base::Status ValidateDriver(const Options& options, Cluster& cluster, const io::StopToken& stop);
+base::Status ValidateToolkit(const Options& options, const io::StopToken& stop);
+base::Status ValidateCuda(const Options& options, Cluster& cluster, const io::StopToken& stop);
+base::Status ValidatePlugin(const Options& options, Cluster& cluster, const io::StopToken& stop);
+// nvidia-fs, gdrcopy, nvidia-peermem: is the kernel module loaded (validator.md 4)?
+base::Status ValidateModule(const Options& options, const std::string& component,
+                            const io::StopToken& stop);
+
+// Tries again after every change of what is given, and at the latest after options.retry_interval,
+// until `attempt` succeeds; without wait, once. kInvalid and kCancelled end it.
+base::Status Repeat(const Options& options, const std::vector<std::filesystem::path>& folders,
+                    const io::StopToken& stop, const std::function<base::Status()>& attempt);
+
+}  // namespace pitcrew::node::validator

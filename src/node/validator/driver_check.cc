@@ -1,0 +1,121 @@
+#include "node/validator/driver_check.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+
+#include "base/log.h"
+#include "host/process.h"
+#include "nvml/nvml.h"
+
+namespace pitcrew::node::validator {
+namespace {
+
+// nvidia-smi on a machine with many GPUs and no persistence mode needs most of a minute.
+constexpr std::chrono::minutes kSmiTimeout{3};
+constexpr std::string_view kWslSmi = "/usr/lib/wsl/lib/nvidia-smi";
+
+bool IsWsl(const host::Root& root) {
+  struct stat info{};
+  return ::lstat(root.At(kWslSmi).c_str(), &info) == 0 && info.st_size != 0;
+}
+
+// NVML's answer. kNotFound when the library cannot be loaded here.
+base::Status AskNvml(const Options& options, const host::Root& root) {
+  TRY_ASSIGN(const auto library, nvml::Library::Open({root.path()}));
+  if (options.skip_gpu_initialisation) return {};
+  TRY_ASSIGN(const auto inventory, library->ReadInventory());
+  if (inventory.devices.empty()) {
+    return base::Fail(base::Unavailable("NoGpus", "the driver is loaded and does not see any GPU"));
+  }
+  // One bad GPU does not make the driver invalid for the others; its health is the plugin's matter.
+  for (const auto& device : inventory.devices) {
+    if (device.fault) {
+      base::LogWarning("A GPU cannot be read", *device.fault, {{"index", device.index}});
+    }
+  }
+  return {};
+}
+
+base::Status AskProgram(const Options& options, const host::Root& root,
+                        const std::filesystem::path& library, const std::filesystem::path& program,
+                        bool chroot, const io::StopToken& stop) {
+  host::ProgramRun run;
+  run.program = program.string();
+  if (options.skip_gpu_initialisation) run.arguments = {"--version"};
+  if (chroot) {
+    TRY_ASSIGN(const auto inside, root.Strip(program));
+    run.program = inside.string();
+    run.root = root.path();
+  } else {
+    const char* others = std::getenv("LD_PRELOAD");
+    run.environment["LD_PRELOAD"] = others == nullptr || *others == '\0'
+                                        ? library.string()
+                                        : fmt::format("{}:{}", library.string(), others);
+  }
+  run.deadline = std::chrono::steady_clock::now() + kSmiTimeout;
+  run.stop_fd = stop.fd();
+  TRY_ASSIGN(const auto end, host::RunProgram(run));
+  if (end.exit_status == 0) return {};
+  return base::Fail(base::Unavailable(
+      "NvidiaSmiFailed",
+      fmt::format("{} ended with exit status {}", program.string(), end.exit_status)));
+}
+
+}  // namespace
+
+base::Status ProveDriver(const Options& options, const host::Root& root,
+                         const std::filesystem::path& library, const std::filesystem::path& program,
+                         bool chroot, const io::StopToken& stop) {
+  const auto answer =
+      library.empty() ? base::Fail(base::NotFound("LibraryNotFound", "there is no NVML library"))
+                      : AskNvml(options, root);
+  if (answer) return {};
+  base::LogInfo("NVML does not answer from here; nvidia-smi is asked",
+                {{"root", root.path().string()}, {"reason", answer.error().ToString()}});
+  const auto asked = AskProgram(options, root, library, program, chroot, stop);
+  if (asked) return {};
+  if (asked.error().code == base::Code::kCancelled) return asked;
+  return base::Fail(asked.error().Within(answer.error().ToString()));
+}
+
+base::Result<FoundDriver> CheckHostDriver(const Options& options, const io::StopToken& stop) {
+  const host::Root root(options.host_seen_at);
+  FoundDriver driver{host::HostDriver(options.host_root), root.At("/dev"), false};
+  if (IsWsl(root)) {
+    driver.wsl = true;
+    return driver;
+  }
+  const auto program = host::FirstProgram(root, host::HostSmiPaths());
+  if (!program) {
+    return base::Fail(
+        base::NotFound("NoHostDriver",
+                       fmt::format("failed to find an executable 'nvidia-smi' on the host below {}",
+                                   root.path().string())));
+  }
+  const auto library = host::FindLibrary(root, host::kNvmlLibrary);
+  const auto proven =
+      ProveDriver(options, root, library.value_or(std::filesystem::path()), *program, true, stop);
+  if (proven) return driver;
+  if (proven.error().code == base::Code::kCancelled) return base::Fail(proven.error());
+  return base::Fail(base::NotFound(
+      "HostDriverNotWorking", fmt::format("a driver is installed on the host and does not work: {}",
+                                          proven.error().message)));
+}
+
+base::Result<FoundDriver> CheckContainerDriver(const Options& options, const io::StopToken& stop) {
+  const host::Root root(options.driver_seen_at);
+  TRY_ASSIGN(const auto library, host::FindLibrary(root, host::kNvmlLibrary));
+  TRY_ASSIGN(const auto program, host::FindProgram(root, host::kSmiProgram));
+  TRY(ProveDriver(options, root, library, program, false, stop));
+  FoundDriver driver;
+  TRY_ASSIGN(driver.root, host::ContainerDriver(options.host_root, options.driver_install_folder,
+                                                options.driver_seen_at));
+  driver.devices_seen_at = driver.root.device_root == options.driver_install_folder
+                               ? root.At("/dev")
+                               : host::Root(options.host_seen_at).At("/dev");
+  return driver;
+}
+
+}  // namespace pitcrew::node::validator

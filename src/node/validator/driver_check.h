@@ -1,0 +1,34 @@
+// Is there a driver that works, and where are its files (validator.md 3.1 to 3.3)?
+#pragma once
+
+#include <optional>
+
+#include "base/result.h"
+#include "host/driver_root.h"
+#include "io/stop.h"
+#include "node/validator/options.h"
+
+namespace pitcrew::node::validator {
+
+struct FoundDriver {
+  host::DriverRoot root;
+  std::filesystem::path devices_seen_at;  // the device root's dev folder as this process sees it
+  bool wsl = false;                       // Windows subsystem: no links in /dev/char
+};
+
+// A driver that is installed on the host itself. kNotFound: none there, or it does not work (its
+// kernel modules are not loaded): then a container has to bring it.
+base::Result<FoundDriver> CheckHostDriver(const Options& options, const io::StopToken& stop);
+
+// A driver whose root a container has mounted at driver_install_folder. Errors say what is missing
+// yet.
+base::Result<FoundDriver> CheckContainerDriver(const Options& options, const io::StopToken& stop);
+
+// Asks NVML, in this process, whether the driver below `root` works and sees its GPUs; the
+// libraries' own program is asked only when NVML cannot be used from here. `chroot` runs it in that
+// root.
+base::Status ProveDriver(const Options& options, const host::Root& root,
+                         const std::filesystem::path& library, const std::filesystem::path& program,
+                         bool chroot, const io::StopToken& stop);
+
+}  // namespace pitcrew::node::validator

@@ -1,0 +1,49 @@
+// What the validator was asked to do (validator.md 1.1).
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/command_line.h"
+#include "base/result.h"
+
+namespace pitcrew::node::validator {
+
+struct Options {
+  std::string component;
+  std::string node_name;
+  std::string namespace_name;
+  std::string kubeconfig;
+  bool with_wait = false;
+  bool with_workload = true;
+  bool cleanup_all = false;
+  std::filesystem::path output_folder = "/run/nvidia/validations";
+  std::chrono::seconds retry_interval{5};  // the longest pause between two tries of a wait
+  bool no_device_links = false;
+  std::string host_root = "/";  // path on the host; seen at host_seen_at
+  std::string driver_install_folder = "/run/nvidia/driver";  // path on the host
+  std::filesystem::path driver_seen_at = "/run/nvidia/driver";
+  bool skip_gpu_initialisation = false;
+
+  // Workload pods.
+  std::string image;
+  std::string image_pull_policy;
+  std::vector<std::string> image_pull_secrets;
+  std::string runtime_class;
+
+  // Where this process sees things; other values are for tests.
+  std::filesystem::path host_seen_at = "/host";
+  std::filesystem::path device_links_folder = "/host-dev-char";
+  std::filesystem::path proc = "/proc";
+};
+
+// Nothing when --help or --version was answered. kInvalid for wrong flags and for a component that
+// lacks what it needs.
+base::Result<std::optional<Options>> ReadOptions(
+    int argc, char** argv,
+    const base::CommandLine::Environment& environment = base::CommandLine::Process());
+
+}  // namespace pitcrew::node::validator

@@ -1,0 +1,46 @@
+// The status files with which the components of a node tell each other how far it is (validator.md
+// 2).
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "host/driver_root.h"
+
+namespace pitcrew::node::validator {
+
+inline constexpr const char* kDriverReady = "driver-ready";
+inline constexpr const char* kToolkitReady = "toolkit-ready";
+inline constexpr const char* kCudaReady = "cuda-ready";
+inline constexpr const char* kPluginReady = "plugin-ready";
+// Written by the driver's startup probe.
+inline constexpr const char* kDriverContainerReady = ".driver-ctr-ready";
+
+class StatusFolder {
+ public:
+  explicit StatusFolder(std::filesystem::path path) : path_(std::move(path)) {}
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  // Makes the folder; with `empty` its content is removed first.
+  [[nodiscard]] base::Status Prepare(bool empty) const;
+  // Replaces the file at once: a reader sees the old content or the new. Mode 0600 when there is
+  // content, 0644 for an empty file.
+  [[nodiscard]] base::Status Write(std::string_view name, std::string_view content = "") const;
+  // A file that is not there is removed already.
+  [[nodiscard]] base::Status Remove(std::string_view name) const;
+  [[nodiscard]] base::Result<bool> Has(std::string_view name) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+// The five lines of driver-ready (3.5).
+std::string DriverReadyContent(const host::DriverRoot& driver);
+
+// The flags of .driver-ctr-ready: a YAML mapping to booleans; nothing in it is an empty map.
+base::Result<std::map<std::string, bool>> ParseDriverContainerReady(std::string_view text);
+
+}  // namespace pitcrew::node::validator
