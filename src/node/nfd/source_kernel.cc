@@ -68,12 +68,15 @@ Attributes ParseKernelVersion(std::string_view release) {
 
 base::Result<Discovery> DiscoverKernel(const HostPaths& paths) {
   TRY_ASSIGN(const auto release, host::ReadKernelRelease(paths.proc));
-  TRY_ASSIGN(const auto modules, host::ReadLoadedModules(paths.proc));
+  const auto modules = host::ReadLoadedModules(paths.proc);
+  // A kernel without loadable modules has no such file, though it told its release.
+  if (!modules && modules.error().code != base::Code::kNotFound) return base::Fail(modules.error());
   Discovery found;
   const auto version = ParseKernelVersion(release);
   found.features.attributes["kernel.version"] = version;
   for (const auto& [name, value] : version) found.labels["version." + name] = value;
-  found.features.flags["kernel.loadedmodule"] = {modules.begin(), modules.end()};
+  auto& loaded = found.features.flags["kernel.loadedmodule"];
+  if (modules) loaded.insert(modules->begin(), modules->end());
   const auto selinux = ReadSelinux(paths);
   if (selinux) {
     found.features.attributes["kernel.selinux"] = *selinux;
