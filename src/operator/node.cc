@@ -6,9 +6,12 @@
 #include <unordered_set>
 
 #include "api/labels.h"
+#include "kube/projection.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
+
+namespace ondemand = simdjson::ondemand;
 
 struct TextHash {
   using is_transparent = void;
@@ -42,6 +45,46 @@ constexpr std::string_view kKeptLabels[] = {
 bool IsKept(std::string_view key) {
   return key.starts_with(api::kDeployPrefix) ||
          std::ranges::find(kKeptLabels, key) != std::end(kKeptLabels);
+}
+
+base::Error NodeWithoutName() { return base::Invalid("NodeWithoutName", "a Node has no name"); }
+
+void SetRuntime(Node& node, std::string_view container_runtime_version) {
+  node.runtime = Intern(container_runtime_version.substr(0, container_runtime_version.find("://")));
+}
+
+void AddLabel(Node& node, std::string_view key, std::string_view value) {
+  node.nfd_labels = node.nfd_labels || key.starts_with(api::kNfdPrefix);
+  node.labels.Add(key, value);
+}
+
+simdjson::error_code ReadMetadata(ondemand::value value, Node& node) {
+  ondemand::object metadata;
+  if (const auto error = value.get_object().get(metadata)) return error;
+  for (auto field : metadata) {
+    std::string_view key;
+    std::string_view text;
+    if (const auto error = field.unescaped_key().get(key)) return error;
+    if (key == "name") {
+      if (const auto error = field.value().get_string().get(text)) return error;
+      node.name = std::string(text);
+    } else if (key == "labels" || key == "annotations") {
+      const bool labels = key == "labels";
+      ondemand::object entries;
+      if (const auto error = field.value().get_object().get(entries)) return error;
+      for (auto entry : entries) {
+        std::string_view name;
+        if (const auto error = entry.unescaped_key().get(name)) return error;
+        if (const auto error = entry.value().get_string().get(text)) return error;
+        if (labels) {
+          AddLabel(node, name, text);
+        } else if (name == api::kUpgradeEnabledAnnotation) {
+          node.upgrade_enabled = Intern(text);
+        }
+      }
+    }
+  }
+  return simdjson::SUCCESS;
 }
 
 }  // namespace
@@ -96,29 +139,44 @@ bool Node::has_gpu_pci_label() const {
 
 bool Node::gpu_present() const { return labels.Is(api::kGpuPresent, "true"); }
 
-Node MakeNode(std::string_view name, std::string_view container_runtime_version) {
-  Node node;
-  node.name = std::string(name);
-  node.runtime =
-      Intern(container_runtime_version.substr(0, container_runtime_version.find("://")));
-  return node;
-}
-
 base::Result<Node> ReadNode(const codec::Json& object) {
-  const std::string name = codec::FindString(object, {"metadata", "name"});
-  if (name.empty()) return base::Fail(base::Invalid("NodeWithoutName", "a Node has no name"));
-  Node node =
-      MakeNode(name, codec::FindString(object, {"status", "nodeInfo", "containerRuntimeVersion"}));
+  Node node;
+  node.name = codec::FindString(object, {"metadata", "name"});
+  if (node.name.empty()) return base::Fail(NodeWithoutName());
+  SetRuntime(node, codec::FindString(object, {"status", "nodeInfo", "containerRuntimeVersion"}));
   if (const auto* labels = codec::Find(object, {"metadata", "labels"});
       labels != nullptr && labels->is_object()) {
     for (const auto& [key, value] : labels->items()) {
-      if (!value.is_string()) continue;
-      node.nfd_labels = node.nfd_labels || key.starts_with(api::kNfdPrefix);
-      node.labels.Add(key, value.get_ref<const std::string&>());
+      if (value.is_string()) AddLabel(node, key, value.get_ref<const std::string&>());
     }
   }
-  node.upgrade_enabled = Intern(codec::FindString(
-      object, {"metadata", "annotations", std::string_view(api::kUpgradeEnabledAnnotation)}));
+  node.upgrade_enabled = Intern(
+      codec::FindString(object, {"metadata", "annotations", api::kUpgradeEnabledAnnotation}));
+  return node;
+}
+
+base::Result<Node> ReadNodeText(std::string_view raw) {
+  Node node;
+  TRY(kube::ReadOnDemand(raw, [&](ondemand::object& object) -> simdjson::error_code {
+    for (auto field : object) {
+      std::string_view key;
+      if (const auto error = field.unescaped_key().get(key)) return error;
+      if (key == "metadata") {
+        if (const auto error = ReadMetadata(field.value(), node)) return error;
+      } else if (key == "status") {
+        ondemand::object status;
+        if (const auto error = field.value().get_object().get(status)) return error;
+        std::string_view version;
+        // A node that has not reported yet has no nodeInfo.
+        if (status["nodeInfo"]["containerRuntimeVersion"].get_string().get(version) ==
+            simdjson::SUCCESS) {
+          SetRuntime(node, version);
+        }
+      }
+    }
+    return simdjson::SUCCESS;
+  }));
+  if (node.name.empty()) return base::Fail(NodeWithoutName());
   return node;
 }
 

@@ -59,8 +59,9 @@ struct Node {
 // From a Node object.
 base::Result<Node> ReadNode(const codec::Json& object);
 
-// Reading without a whole parsed object, for the projection of a watch (see ReadNode).
-Node MakeNode(std::string_view name, std::string_view container_runtime_version);
+// The same from its text, touching only the fields above: the projection of the node watch.
+// At least kube::kReadablePadding bytes follow `raw`.
+base::Result<Node> ReadNodeText(std::string_view raw);
 
 // Keeps one copy of each text for the life of the process. Only for texts of which a fleet has few.
 const std::string& Intern(std::string_view text);

@@ -57,7 +57,7 @@ void SetConstraintUsers(Object& object, const std::string& operator_namespace) {
 // Namespace, owner, inventory label and hash: the same for every object of every operand.
 void FinishObject(Object& object, const Operand& operand, const Context& context) {
   const std::string kind = codec::FindString(object, {"kind"});
-  if (!std::ranges::contains(kClusterScopedKinds, kind) &&
+  if (std::ranges::find(kClusterScopedKinds, kind) == std::end(kClusterScopedKinds) &&
       codec::FindString(object, {"metadata", "namespace"}).empty()) {
     object["metadata"]["namespace"] = context.operator_namespace;
   }
@@ -74,7 +74,7 @@ void FinishObject(Object& object, const Operand& operand, const Context& context
 }
 
 void AddIfNamed(std::vector<std::string>& names, const std::string& name) {
-  if (!name.empty() && !std::ranges::contains(names, name)) names.push_back(name);
+  if (!name.empty() && std::ranges::find(names, name) == names.end()) names.push_back(name);
 }
 
 }  // namespace

@@ -22,9 +22,9 @@ constexpr std::string_view kKernelModuleField = "spec.driver.kernelModuleConfig.
 
 // For which nodes a DaemonSet is.
 struct Target {
-  OsRelease os;
-  std::optional<std::string> kernel;         // precompiled
-  std::optional<std::string> rhcos_version;  // driver toolkit
+  OsRelease os = {};
+  std::optional<std::string> kernel = {};         // precompiled
+  std::optional<std::string> rhcos_version = {};  // driver toolkit
 };
 
 // A sidecar that builds one more kernel module.

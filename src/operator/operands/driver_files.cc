@@ -16,12 +16,12 @@ struct Subscription {
 };
 
 // In the order of the mount paths, which gives the volumes their numbers.
-constexpr Subscription kRedHat[] = {
+constexpr Subscription kRedHatSubscriptions[] = {
     {"/run/secrets/etc-pki-entitlement", "/etc/pki/entitlement", "Directory"},
     {"/run/secrets/redhat.repo", "/etc/yum.repos.d/redhat.repo", "File"},
     {"/run/secrets/rhsm", "/etc/rhsm", "Directory"},
 };
-constexpr Subscription kSuse[] = {
+constexpr Subscription kSuseSubscriptions[] = {
     {"/etc/SUSEConnect", "/etc/SUSEConnect", "FileOrCreate"},
     {"/etc/zypp/credentials.d", "/etc/zypp/credentials.d", "Directory"},
 };
@@ -153,8 +153,8 @@ void MountSubscriptions(Object& daemonset, Object& container, const Context& con
   const bool red_hat = os_id == "rhel" && !context.facts.openshift() &&
                        context.facts.runtime() != Runtime::kCrio &&
                        context.policy.driver.repo_config.empty();
-  if (red_hat) mount(kRedHat);
-  if (IsSuse(os_id)) mount(kSuse);
+  if (red_hat) mount(kRedHatSubscriptions);
+  if (IsSuse(os_id)) mount(kSuseSubscriptions);
 }
 
 void ApplyProxy(Object& daemonset, std::vector<Object>& objects, const Context& context) {

@@ -1,0 +1,61 @@
+// What the labels and annotations of one node should be: a pure function of the node and the policy
+// (reference operator-behaviour.md sections 7.3, 7.4 and 7.7).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "api/cluster_policy.h"
+#include "operator/node.h"
+
+namespace pitcrew::gpu_operator {
+
+// The part of a policy that node labels depend on.
+struct NodePolicy {
+  bool sandbox_enabled = false;
+  // container, vm-passthrough or vm-vgpu, for nodes without a valid label of their own.
+  std::string default_workload = "container";
+  std::string sandbox_mode;  // kubevirt or kata
+  bool mig_manager_enabled = true;
+  bool mig_default_all_disabled = false;
+  bool driver_auto_upgrade = false;  // driver enabled, autoUpgrade, no sandbox workloads
+  bool nvidia_driver_crd = false;    // owners and the annotation follow NVIDIADriver objects
+
+  bool operator==(const NodePolicy&) const = default;
+};
+NodePolicy NodePolicyOf(const api::ClusterPolicy& policy);
+
+// Keys to set (a value) and to remove (none).
+using Changes = std::map<std::string, std::optional<std::string>, std::less<>>;
+
+struct NodeDecision {
+  Changes labels;
+  Changes annotations;
+  // The changes say that the node has no GPU any more: the caller passes them through the guard.
+  bool removes_gpu = false;
+
+  [[nodiscard]] bool empty() const { return labels.empty() && annotations.empty(); }
+};
+
+// A node that carried a GPU and lost its PCI label: with other labels of node feature discovery that
+// is evidence; without any, discovery has not looked (or its labels were wiped) and nothing changes.
+NodeDecision DecideNode(const Node& node, const NodePolicy& policy);
+
+// container unless sandbox workloads are on; then the node's own valid label, else the default.
+std::string WorkloadOf(const Node& node, const NodePolicy& policy);
+bool IsMigCapable(const Labels& labels);
+
+// Was a GPU node, and discovery says that it has none now.
+bool LosesGpu(const Node& node);
+
+// Too many nodes lose their GPU together for it to be true: more than two, and more than a tenth of
+// the fleet. A person can say that it is true (kAllowMassRemoval).
+bool IsMassRemoval(std::size_t gpu_nodes, std::size_t losing);
+
+// Annotation on the ClusterPolicy, "true".
+inline constexpr std::string_view kAllowMassRemoval =
+    "nvidia.com/gpu-operator.allow-mass-removal";
+
+}  // namespace pitcrew::gpu_operator

@@ -1,0 +1,144 @@
+// Digests of upstream's own tests (operand-manifests.md checklist 32 to 38).
+#include "operator/operands/driver_digest.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/pod.h"
+#include "support_render.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+using codec::Json;
+
+// I and M of the checklist; "nothing else unless said".
+Json DriverPod() {
+  return {{"metadata", {{"name", "nvidia-driver-daemonset"}}},
+          {"spec",
+           {{"template",
+             {{"spec",
+               {{"initContainers",
+                 {{{"name", "k8s-driver-manager"},
+                   {"image", "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.8.0"}}}},
+                {"containers",
+                 {{{"name", "nvidia-driver-ctr"},
+                   {"image", "nvcr.io/nvidia/driver:570.172.08-ubuntu20.04"}}}}}}}}}}};
+}
+
+Json& Driver(Json& daemonset) { return *FindContainer(daemonset, "nvidia-driver-ctr"); }
+Json& Manager(Json& daemonset) { return *FindContainer(daemonset, "k8s-driver-manager"); }
+
+// operand-manifests.md #32 [TestTransformDriverWithResources, TestTransformDriver]
+TEST(DriverDigest, EnvironmentAndSecret) {
+  Json daemonset = DriverPod();
+  SetEnv(Driver(daemonset), "GDRCOPY_ENABLED", "true");
+  SetEnv(Driver(daemonset), "GDS_ENABLED", "true");
+  EXPECT_EQ(DriverConfigDigest(daemonset), "1378192953");
+  Driver(daemonset)["envFrom"] = {{{"secretRef", {{"name", "test-env-secret"}}}}};
+  EXPECT_EQ(DriverConfigDigest(daemonset), "4204546510");
+}
+
+// #33 [TestTransformDriverWithLicensingConfig]
+TEST(DriverDigest, Licence) {
+  Json daemonset = DriverPod();
+  AddMount(Driver(daemonset), {.volume = "licensing-config",
+                               .path = "/drivers/gridd.conf",
+                               .read_only = true,
+                               .sub_path = "gridd.conf"});
+  SetVolume(daemonset, {{"name", "licensing-config"}, {"secret", {{"secretName", "test-secret"}}}});
+  EXPECT_EQ(DriverConfigDigest(daemonset), "1164839178");
+  SetVolume(daemonset, ConfigMapVolume("licensing-config", "test-configmap", {}));
+  EXPECT_EQ(DriverConfigDigest(daemonset), "3123249180");
+}
+
+// #34 [TestTransformDriverRDMA, TestTransformDriverVGPUTopologyConfig]
+TEST(DriverDigest, RdmaAndTopology) {
+  Json daemonset = DriverPod();
+  for (Json* container : {&Driver(daemonset), &Manager(daemonset)}) {
+    SetEnv(*container, "GPU_DIRECT_RDMA_ENABLED", "true");
+    SetEnv(*container, "USE_HOST_MOFED", "true");
+  }
+  EXPECT_EQ(DriverConfigDigest(daemonset), "785503300");
+
+  daemonset = DriverPod();
+  AddMount(Driver(daemonset), {.volume = "topology-config",
+                               .path = "/etc/nvidia/nvidia-topologyd.conf",
+                               .read_only = true,
+                               .sub_path = "nvidia-topologyd.conf"});
+  SetVolume(daemonset, ConfigMapVolume("topology-config", "sample-topology-config", {}));
+  EXPECT_EQ(DriverConfigDigest(daemonset), "1340033241");
+}
+
+// #35 [TestTransformDriverWithAdditionalConfig]
+TEST(DriverDigest, EmptyConfigMaps) {
+  Json daemonset = DriverPod();
+  Driver(daemonset)["image"] = "nvcr.io/nvidia/driver:580.126.16-ubuntu24.04";
+  SetVolume(daemonset, ConfigMapVolume("test-cert", "test-cert", {}));
+  EXPECT_EQ(DriverConfigDigest(daemonset), "963428473");
+  PodSpec(daemonset)["volumes"] = Json::array({ConfigMapVolume("test-repo-config",
+                                                               "test-repo-config", {})});
+  EXPECT_EQ(DriverConfigDigest(daemonset), "2050622367");
+}
+
+// #37 [TestDriverConfigDigest]
+TEST(DriverDigest, DependsOnWhatTheDriverDoesOnly) {
+  const std::string before = DriverConfigDigest(DriverPod());
+  const auto digest_after = [](const std::function<void(Json&)>& change) {
+    Json daemonset = DriverPod();
+    change(daemonset);
+    return DriverConfigDigest(daemonset);
+  };
+  const std::pair<const char*, std::function<void(Json&)>> kUnchanged[] = {
+      {"resources", [](Json& d) { Driver(d)["resources"] = {{"limits", {{"cpu", "1"}}}}; }},
+      {"probe", [](Json& d) { Driver(d)["startupProbe"] = {{"periodSeconds", 3}}; }},
+      {"tolerations", [](Json& d) { PodSpec(d)["tolerations"] = {{{"key", "a"}}}; }},
+      {"node selector", [](Json& d) { SetNodeSelector(d, "a", "b"); }},
+      {"security", [](Json& d) { Driver(d)["securityContext"] = {{"privileged", true}}; }},
+      {"pull policy", [](Json& d) { Driver(d)["imagePullPolicy"] = "Always"; }},
+      {"annotation", [](Json& d) { SetPodAnnotation(d, "a", "b"); }},
+      {"field env",
+       [](Json& d) {
+         Driver(d)["env"] = {{{"name", "NODE_NAME"},
+                              {"valueFrom", {{"fieldRef", {{"fieldPath", "spec.nodeName"}}}}}}};
+       }},
+      {"other container",
+       [](Json& d) { PodSpec(d)["containers"].push_back({{"name", "x"}, {"image", "y"}}); }},
+  };
+  for (const auto& [name, change] : kUnchanged) {
+    EXPECT_EQ(digest_after(change), before) << name;
+  }
+  const std::pair<const char*, std::function<void(Json&)>> kChanged[] = {
+      {"image", [](Json& d) { Driver(d)["image"] = "other"; }},
+      {"manager image", [](Json& d) { Manager(d)["image"] = "other"; }},
+      {"env", [](Json& d) { SetEnv(Driver(d), "A", "b"); }},
+      {"manager env", [](Json& d) { SetEnv(Manager(d), "A", "b"); }},
+      {"args", [](Json& d) { SetArgs(Driver(d), {"a"}); }},
+      {"command", [](Json& d) { Driver(d)["command"] = {"a"}; }},
+      {"sidecar",
+       [](Json& d) { PodSpec(d)["containers"].push_back({{"name", "nvidia-fs-ctr"}}); }},
+      {"volume", [](Json& d) { SetVolume(d, HostPathVolume("a", "/a")); }},
+      {"mount", [](Json& d) { AddMount(Driver(d), {.volume = "a", .path = "/a"}); }},
+      {"host root", [](Json& d) { SetVolume(d, HostPathVolume("host-root", "/custom")); }},
+      {"secret env", [](Json& d) { Driver(d)["envFrom"] = {{{"secretRef", {{"name", "s"}}}}}; }},
+  };
+  for (const auto& [name, change] : kChanged) EXPECT_NE(digest_after(change), before) << name;
+}
+
+// #38: the whole driver DaemonSet with the chart's defaults on ubuntu22.04.
+TEST(DriverDigest, UpstreamManifestWithChartDefaults) {
+  const Json daemonset = testing::RenderDaemonSet("state-driver", R"(
+driver:
+  repository: nvcr.io/nvidia
+  image: driver
+  version: "595.91.07"
+  manager: {repository: nvcr.io/nvidia/cloud-native, image: k8s-driver-manager, version: v0.12.0}
+hostPaths: {rootFS: /, driverInstallDir: /run/nvidia/driver}
+)");
+  const auto env = testing::EnvOf(testing::ContainerOf(daemonset, "nvidia-driver-ctr"));
+  EXPECT_EQ(env.back(), "DRIVER_CONFIG_DIGEST=3379408550");
+  const auto manager = testing::EnvOf(testing::ContainerOf(daemonset, "k8s-driver-manager"));
+  EXPECT_EQ(manager.back(), "DRIVER_CONFIG_DIGEST=3379408550");
+}
+
+}  // namespace
+}  // namespace pitcrew::gpu_operator

@@ -1,0 +1,304 @@
+#include "operator/node_labels.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/labels.h"
+#include "kube/projection.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+using LabelMap = std::map<std::string, std::string>;
+
+Node MakeNode(const LabelMap& labels, const LabelMap& annotations = {}) {
+  codec::Json object = {{"metadata", {{"name", "n"}, {"labels", labels}}}};
+  object["metadata"]["annotations"] = annotations;
+  return *ReadNode(object);
+}
+
+LabelMap GpuNode(LabelMap more = {}) {
+  more.emplace("feature.node.kubernetes.io/pci-10de.present", "true");
+  more.emplace("nvidia.com/gpu.present", "true");
+  return more;
+}
+
+std::string Deploy(const std::string& name) { return "nvidia.com/gpu.deploy." + name; }
+
+// The short names of deploy labels that a decision sets or removes.
+std::vector<std::string> Deployed(const NodeDecision& decision, bool set) {
+  std::vector<std::string> names;
+  for (const auto& [key, value] : decision.labels) {
+    if (key.starts_with(api::kDeployPrefix) && value.has_value() == set) {
+      names.push_back(key.substr(api::kDeployPrefix.size()));
+    }
+  }
+  return names;
+}
+
+constexpr const char* kContainerSet[] = {
+    "driver", "gpu-feature-discovery", "container-toolkit", "device-plugin",      "dcgm",
+    "client", "dcgm-exporter",         "node-status-exporter", "operator-validator"};
+
+NodePolicy Sandbox(const std::string& workload, const std::string& mode = "kubevirt") {
+  NodePolicy policy;
+  policy.sandbox_enabled = true;
+  policy.default_workload = workload;
+  policy.sandbox_mode = mode;
+  return policy;
+}
+
+// operator-behaviour.md #28 [TestReconcileCommonGPULabel]; other labels of node feature discovery
+// stand on every node here, which is the evidence that it has looked.
+TEST(NodeLabels, GpuPresent) {
+  struct Row {
+    bool pci;
+    const char* before;  // null: absent
+    const char* written;  // null: nothing
+  };
+  constexpr Row kRows[] = {
+      {true, nullptr, "true"}, {true, "false", "true"},  {true, "other", "true"},
+      {true, "true", nullptr}, {false, "true", "false"}, {false, nullptr, nullptr},
+      {false, "false", nullptr}, {false, "other", nullptr}};
+  for (const Row& row : kRows) {
+    LabelMap labels = {{"feature.node.kubernetes.io/kernel-version.full", "6.1.0"}};
+    if (row.pci) labels["feature.node.kubernetes.io/pci-0302_10de.present"] = "true";
+    if (row.before != nullptr) labels["nvidia.com/gpu.present"] = row.before;
+    const NodeDecision decision = DecideNode(MakeNode(labels), {});
+    const auto written = decision.labels.find("nvidia.com/gpu.present");
+    SCOPED_TRACE(::testing::Message() << "pci " << row.pci << " before "
+                                      << (row.before == nullptr ? "absent" : row.before));
+    if (row.written == nullptr) {
+      EXPECT_EQ(written, decision.labels.end());
+    } else {
+      ASSERT_NE(written, decision.labels.end());
+      EXPECT_EQ(written->second, row.written);
+    }
+    EXPECT_EQ(decision.removes_gpu, row.written != nullptr && std::string("false") == row.written);
+  }
+}
+
+// Pain 4: wiped labels of node feature discovery are no evidence that a GPU has gone.
+TEST(NodeLabels, WithoutAnyDiscoveryLabelNothingIsRemoved) {
+  const Node node = MakeNode({{"nvidia.com/gpu.present", "true"}, {Deploy("driver"), "true"}});
+  const NodeDecision decision = DecideNode(node, {});
+  EXPECT_FALSE(decision.removes_gpu);
+  EXPECT_FALSE(decision.labels.contains("nvidia.com/gpu.present"));
+  EXPECT_THAT(Deployed(decision, false), IsEmpty());
+}
+
+TEST(NodeLabels, ManyNodesLosingTheirGpuTogetherIsNotBelieved) {
+  EXPECT_FALSE(IsMassRemoval(2, 2));
+  EXPECT_FALSE(IsMassRemoval(100, 10));
+  EXPECT_TRUE(IsMassRemoval(100, 11));
+  EXPECT_TRUE(IsMassRemoval(3, 3));
+}
+
+// #17 [TestHasGPULabels]: three keys, value exactly true.
+TEST(NodeLabels, GpuPciLabels) {
+  for (const char* key : {"pci-10de.present", "pci-0302_10de.present", "pci-0300_10de.present"}) {
+    const std::string label = std::string("feature.node.kubernetes.io/") + key;
+    EXPECT_TRUE(MakeNode({{label, "true"}}).has_gpu_pci_label()) << key;
+    EXPECT_FALSE(MakeNode({{label, "True"}}).has_gpu_pci_label()) << key;
+  }
+  EXPECT_FALSE(
+      MakeNode({{"feature.node.kubernetes.io/pci-1af4.present", "true"}}).has_gpu_pci_label());
+}
+
+// #29 [TestUpdateGPUStateLabels]: a node that is no GPU node loses its deploy labels, no others.
+TEST(NodeLabels, WithoutGpuDeployLabelsGo) {
+  const Node node = MakeNode({{Deploy("driver"), "true"},
+                              {Deploy("mig-manager"), "true"},
+                              {Deploy("vgpu-manager"), "paused-for-driver-upgrade"},
+                              {Deploy("nvsm"), "true"},
+                              {"nvidia.com/mig.config", "all-1g.5gb"}});
+  const NodeDecision decision = DecideNode(node, {});
+  EXPECT_THAT(Deployed(decision, false),
+              UnorderedElementsAre("driver", "mig-manager", "vgpu-manager"));
+  EXPECT_EQ(decision.labels.size(), 3U);
+}
+
+// #29: nine labels; empty values are overwritten; other values are kept.
+TEST(NodeLabels, ContainerWorkload) {
+  const NodeDecision fresh = DecideNode(MakeNode(GpuNode()), {});
+  EXPECT_THAT(Deployed(fresh, true), ::testing::UnorderedElementsAreArray(kContainerSet));
+  EXPECT_EQ(fresh.labels.size(), 9U);
+
+  const NodeDecision kept = DecideNode(MakeNode(GpuNode({{Deploy("driver"), ""},
+                                                         {Deploy("device-plugin"), "false"},
+                                                         {Deploy("container-toolkit"),
+                                                          "paused-for-driver-upgrade"}})),
+                                       {});
+  EXPECT_EQ(kept.labels.at(Deploy("driver")), "true");
+  EXPECT_FALSE(kept.labels.contains(Deploy("device-plugin")));
+  EXPECT_FALSE(kept.labels.contains(Deploy("container-toolkit")));
+}
+
+// #33: the first pass over a new GPU node writes gpu.present and the deploy labels together.
+TEST(NodeLabels, NewGpuNodeGetsEverythingInOnePatch) {
+  const NodeDecision decision =
+      DecideNode(MakeNode({{"feature.node.kubernetes.io/pci-10de.present", "true"}}), {});
+  EXPECT_EQ(decision.labels.at("nvidia.com/gpu.present"), "true");
+  EXPECT_EQ(decision.labels.size(), 10U);
+}
+
+TEST(NodeLabels, NothingIsWrittenWhenNothingDiffers) {
+  Node node = MakeNode(GpuNode({{"nvidia.com/mig.capable", "true"}}));
+  NodePolicy policy;
+  policy.mig_default_all_disabled = true;
+  policy.driver_auto_upgrade = true;
+  LabelMap labels = GpuNode({{"nvidia.com/mig.capable", "true"}});
+  const NodeDecision first = DecideNode(node, policy);
+  for (const auto& [key, value] : first.labels) labels[key] = *value;
+  EXPECT_TRUE(DecideNode(MakeNode(labels, {{"nvidia.com/gpu-driver-upgrade-enabled", "true"}}),
+                         policy)
+                  .empty());
+}
+
+// #29: operands=false removes all of them, and mig.config is set all the same (section 7.4).
+TEST(NodeLabels, OperandsDisabledOnANode) {
+  NodePolicy policy;
+  policy.mig_default_all_disabled = true;
+  const NodeDecision decision =
+      DecideNode(MakeNode(GpuNode({{"nvidia.com/gpu.deploy.operands", "false"},
+                                   {Deploy("driver"), "true"},
+                                   {"nvidia.com/mig.capable", "true"}})),
+                 policy);
+  EXPECT_THAT(Deployed(decision, true), IsEmpty());
+  EXPECT_THAT(Deployed(decision, false), ElementsAre("driver"));
+  EXPECT_EQ(decision.labels.at("nvidia.com/mig.config"), "all-disabled");
+}
+
+// #29: sets of the virtual machine workloads.
+TEST(NodeLabels, VirtualMachineWorkloads) {
+  EXPECT_THAT(Deployed(DecideNode(MakeNode(GpuNode()), Sandbox("vm-passthrough")), true),
+              UnorderedElementsAre("client", "sandbox-validator", "cc-manager", "vfio-manager",
+                                   "kata-manager", "sandbox-device-plugin"));
+  EXPECT_THAT(Deployed(DecideNode(MakeNode(GpuNode()), Sandbox("vm-passthrough", "kata")), true),
+              UnorderedElementsAre("client", "sandbox-validator", "cc-manager", "vfio-manager",
+                                   "kata-manager", "kata-sandbox-device-plugin"));
+  EXPECT_THAT(Deployed(DecideNode(MakeNode(GpuNode()), Sandbox("vm-vgpu", "kata")), true),
+              UnorderedElementsAre("client", "sandbox-validator", "cc-manager", "vgpu-manager",
+                                   "vgpu-device-manager", "sandbox-device-plugin"));
+}
+
+// #29: a switch from container to passthrough swaps the sets.
+TEST(NodeLabels, SwitchOfWorkloadSwapsLabels) {
+  LabelMap labels = GpuNode({{"nvidia.com/gpu.workload.config", "vm-passthrough"},
+                             {Deploy("mig-manager"), "true"}});
+  for (const char* name : kContainerSet) labels[Deploy(name)] = "true";
+  const NodeDecision decision = DecideNode(MakeNode(labels), Sandbox("container"));
+  EXPECT_THAT(Deployed(decision, false),
+              UnorderedElementsAre("driver", "gpu-feature-discovery", "container-toolkit",
+                                   "device-plugin", "dcgm", "dcgm-exporter",
+                                   "node-status-exporter", "operator-validator", "mig-manager"));
+  EXPECT_THAT(Deployed(decision, true),
+              UnorderedElementsAre("sandbox-validator", "cc-manager", "vfio-manager",
+                                   "kata-manager", "sandbox-device-plugin"));
+}
+
+TEST(NodeLabels, WorkloadOfANode) {
+  const Node labelled = MakeNode({{"nvidia.com/gpu.workload.config", "vm-vgpu"}});
+  const Node invalid = MakeNode({{"nvidia.com/gpu.workload.config", "vm"}});
+  EXPECT_EQ(WorkloadOf(labelled, {}), "container");
+  EXPECT_EQ(WorkloadOf(labelled, Sandbox("container")), "vm-vgpu");
+  EXPECT_EQ(WorkloadOf(invalid, Sandbox("vm-passthrough")), "vm-passthrough");
+}
+
+// #18 [TestHasMIGCapableGPU]
+TEST(NodeLabels, MigCapable) {
+  const auto capable = [](const LabelMap& labels) { return IsMigCapable(MakeNode(labels).labels); };
+  EXPECT_TRUE(capable({{"nvidia.com/mig.capable", "true"}}));
+  EXPECT_FALSE(capable({{"nvidia.com/mig.capable", "false"},
+                        {"nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3"}}));
+  for (const char* product : {"NVIDIA-A100-SXM4-40GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-A30",
+                              "NVIDIA-H200", "NVIDIA-B200"}) {
+    EXPECT_TRUE(capable({{"nvidia.com/gpu.product", product}})) << product;
+  }
+  for (const char* product : {"Tesla-T4", "NVIDIA-RTX-A3000", "NVIDIA-L40S"}) {
+    EXPECT_FALSE(capable({{"nvidia.com/gpu.product", product}})) << product;
+  }
+  EXPECT_FALSE(capable({{"nvidia.com/vgpu.host-driver-version", "1"},
+                        {"nvidia.com/mig.capable", "true"}}));
+  EXPECT_FALSE(capable({}));
+}
+
+// #29: a MIG-capable node gets mig-manager and mig.config; an existing mig.config is kept.
+TEST(NodeLabels, MigManagerAndConfig) {
+  NodePolicy policy;
+  policy.mig_default_all_disabled = true;
+  const NodeDecision decision =
+      DecideNode(MakeNode(GpuNode({{"nvidia.com/mig.capable", "true"}})), policy);
+  EXPECT_EQ(decision.labels.at(Deploy("mig-manager")), "true");
+  EXPECT_EQ(decision.labels.at("nvidia.com/mig.config"), "all-disabled");
+
+  const NodeDecision kept = DecideNode(
+      MakeNode(GpuNode({{"nvidia.com/mig.capable", "true"}, {"nvidia.com/mig.config", "all-1g.5gb"},
+                        {Deploy("mig-manager"), ""}})),
+      policy);
+  EXPECT_FALSE(kept.labels.contains("nvidia.com/mig.config"));
+  EXPECT_FALSE(kept.labels.contains(Deploy("mig-manager")));  // empty counts as present
+
+  policy.mig_manager_enabled = false;
+  EXPECT_FALSE(DecideNode(MakeNode(GpuNode({{"nvidia.com/mig.capable", "true"}})), policy)
+                   .labels.contains("nvidia.com/mig.config"));
+}
+
+// #36 [TestSetDriverAutoUpgradeAnnotation]
+TEST(NodeLabels, AutoUpgradeAnnotation) {
+  constexpr const char* kKey = "nvidia.com/gpu-driver-upgrade-enabled";
+  NodePolicy on;
+  on.driver_auto_upgrade = true;
+  EXPECT_EQ(DecideNode(MakeNode(GpuNode()), on).annotations.at(kKey), "true");
+  EXPECT_EQ(DecideNode(MakeNode(GpuNode(), {{kKey, "false"}}), on).annotations.at(kKey), "true");
+  EXPECT_THAT(DecideNode(MakeNode(GpuNode(), {{kKey, "true"}}), on).annotations, IsEmpty());
+  EXPECT_EQ(DecideNode(MakeNode(GpuNode(), {{kKey, "true"}}), {}).annotations.at(kKey),
+            std::nullopt);
+  EXPECT_THAT(DecideNode(MakeNode(GpuNode()), {}).annotations, IsEmpty());
+}
+
+TEST(NodeLabels, PolicySettings) {
+  const auto policy = api::ReadClusterPolicy(
+      {{"apiVersion", "nvidia.com/v1"},
+       {"kind", "ClusterPolicy"},
+       {"metadata", {{"name", "p"}}},
+       {"spec",
+        {{"driver", {{"upgradePolicy", {{"autoUpgrade", true}}}}},
+         {"migManager", {{"config", codec::Json::object()}}},
+         {"sandboxWorkloads", {{"enabled", false}, {"defaultWorkload", "vm-vgpu"}}}}}});
+  const NodePolicy nodes = NodePolicyOf(*policy);
+  EXPECT_TRUE(nodes.driver_auto_upgrade);
+  EXPECT_TRUE(nodes.mig_default_all_disabled);
+  EXPECT_EQ(nodes.default_workload, "container");
+}
+
+// The projection of the watch and the reader of whole objects agree.
+TEST(NodeReading, TextAndValueGiveTheSameNode) {
+  const codec::Json object = {
+      {"apiVersion", "v1"},
+      {"kind", "Node"},
+      {"metadata",
+       {{"name", "gpu-1"},
+        {"labels",
+         GpuNode({{"kubernetes.io/hostname", "gpu-1"}, {Deploy("driver"), "true"}})},
+        {"annotations",
+         {{"nvidia.com/gpu-driver-upgrade-enabled", "true"}, {"other", "a \"quoted\" one"}}}}},
+      {"status", {{"nodeInfo", {{"containerRuntimeVersion", "containerd://2.2.0"}}}}}};
+  std::string text = object.dump();
+  const std::size_t length = text.size();
+  text.resize(length + kube::kReadablePadding);
+  const auto from_text = ReadNodeText(std::string_view(text).substr(0, length));
+  const auto from_value = ReadNode(object);
+  ASSERT_TRUE(from_text) << from_text.error().ToString();
+  ASSERT_TRUE(from_value);
+  EXPECT_EQ(*from_text, *from_value);
+  EXPECT_EQ(from_text->runtime, "containerd");
+  EXPECT_TRUE(from_text->nfd_labels);
+  EXPECT_EQ(from_text->labels.All().size(), 3U);
+}
+
+}  // namespace
+}  // namespace pitcrew::gpu_operator
