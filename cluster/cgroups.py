@@ -19,13 +19,11 @@ def _unified() -> bool:
 
 
 def _hierarchies() -> list[pathlib.Path]:
+    """Where groups of a node can be. Beside the controllers of version 1 there may be an empty version 2, in
+    which runtimes make their groups too."""
     if _unified():
         return [_ROOT]
-    found = []
-    for entry in sorted(_ROOT.iterdir()):
-        if entry.is_symlink() or not (entry / "cgroup.procs").exists() or entry.name == "unified":
-            continue
-        found.append(entry)
+    found = [entry for entry in sorted(_ROOT.iterdir()) if not entry.is_symlink() and (entry / "cgroup.procs").exists()]
     if not found:
         raise ClusterError(f"no control groups under {_ROOT}: neither version 2 nor controllers of version 1 "
                            "are mounted there")

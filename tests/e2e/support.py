@@ -1,0 +1,73 @@
+"""What the end-to-end tests share: running the tool under a state folder of their own, and looking for traces."""
+
+import atexit
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+# Before the tool's modules look: a person's own clusters are elsewhere.
+STATE = pathlib.Path(tempfile.mkdtemp(prefix="pitcrew-e2e-"))
+os.environ["PITCREW_STATE"] = str(STATE)
+atexit.register(shutil.rmtree, STATE, ignore_errors=True)
+
+BUILD = pathlib.Path(os.environ.get("PITCREW_BUILD", ROOT / "build/release"))
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "cluster", *map(str, arguments)]
+
+
+def run(*arguments, timeout=600):
+    """Runs the tool; its output, standard error included, is in `stdout`."""
+    return subprocess.run(command(*arguments), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=timeout, check=False)
+
+
+def up(file, *arguments, timeout=600):
+    return run("up", "--build", BUILD, *arguments, file, timeout=timeout)
+
+
+class Machine:
+    """What of the machine a cluster could leave changed, as sets that can be compared."""
+
+    def __init__(self, cluster):
+        mounts = pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+        self.mounts = {line.split()[4] for line in mounts}
+        self.interfaces = {name for name in os.listdir("/sys/class/net")
+                           if not name.startswith("pitcrew-") or name == f"pitcrew-{cluster}"}
+        self.routes = {line for line in subprocess.run(["ip", "route"], capture_output=True, text=True,
+                                                       check=True).stdout.splitlines() if "pitcrew-" not in line
+                       or f"pitcrew-{cluster} " in line}
+        self.control_groups = {str(path) for path in pathlib.Path("/sys/fs/cgroup").glob(f"**/pitcrew-{cluster}")}
+        self.processes = _processes_with(f"PITCREW_CLUSTER_PROCESS={cluster}".encode())
+        self.named_namespaces = set(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else set()
+        self.state = set(os.listdir(STATE)) if STATE.is_dir() else set()
+        self.forwarding = pathlib.Path("/proc/sys/net/ipv4/ip_forward").read_text(encoding="ascii")
+
+    def differences(self, other):
+        return {name: (sorted(mine - theirs), sorted(theirs - mine)) if isinstance(mine, set) else (mine, theirs)
+                for name, mine in vars(self).items() if mine != (theirs := getattr(other, name))}
+
+
+def _processes_with(marker):
+    """Also those whose parents have ended: looked for by what they carry, and by the folder they work on."""
+    found = set()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            environment = pathlib.Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
+            words = pathlib.Path(f"/proc/{entry}/cmdline").read_bytes()
+            state = pathlib.Path(f"/proc/{entry}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        ended = state.rpartition(")")[2].split()[0] in ("Z", "X")
+        if not ended and (marker in environment or (str(STATE).encode() + b"/") in words):
+            found.add(f"{entry} {words.replace(bytes(1), b' ').decode(errors='replace')[:80]}")
+    return found
