@@ -1,0 +1,30 @@
+// Takes an old driver off a node before a driver container starts (driver-lifecycle.md 4.3).
+#pragma once
+
+#include <memory>
+
+#include "base/result.h"
+#include "io/stop.h"
+#include "kube/client.h"
+#include "node/driver_manager/options.h"
+
+namespace pitcrew::node::driver_manager {
+
+// What was seen on the node decides what is done.
+struct NodeState {
+  bool driver_loaded = false;    // kernel module nvidia
+  bool driver_kept = false;      // loaded, and made from the very configuration that is wanted
+  bool upgrade_managed = false;  // the operator's upgrade controller evicts, not we
+};
+// kUnknown module states are errors: nothing is unloaded on a guess.
+base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& node);
+
+// On success the node is ready for a driver container. On failure the operands run again as far as
+// this program had paused them.
+base::Status UninstallDriver(const Options& options, const std::shared_ptr<kube::Client>& client,
+                             const io::StopToken& stop);
+
+// Annotation with which this program remembers that it was the one that cordoned the node.
+inline constexpr std::string_view kCordonedAnnotation = "nvidia.com/gpu-driver-manager.cordoned";
+
+}  // namespace pitcrew::node::driver_manager

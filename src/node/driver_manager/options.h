@@ -1,0 +1,43 @@
+// What the driver manager was told (driver-lifecycle.md 4.2).
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/command_line.h"
+#include "base/result.h"
+
+namespace pitcrew::node::driver_manager {
+
+struct Options {
+  std::string command;  // uninstall_driver or preflight_check
+  std::string node_name;
+  std::string namespace_name = "gpu-operator";
+  std::string kubeconfig;
+  bool drain_force = false;                   // also pods that no controller will make again
+  bool drain_delete_empty_dir = false;        // also pods with emptyDir volumes
+  std::chrono::nanoseconds drain_timeout{0};  // 0: no limit
+  bool auto_drain = true;
+  bool evict_gpu_pods = true;
+  std::string custom_pause_label;  // NODE_LABEL_FOR_GPU_POD_EVICTION
+  bool gpu_direct_rdma = false;
+  bool host_mofed = false;
+  bool force_reinstall = false;
+  std::string config_digest;  // DRIVER_CONFIG_DIGEST
+
+  // Where this process sees things; other values are for tests.
+  std::filesystem::path host_root = "/host";
+  std::filesystem::path sys = "/sys";
+  std::filesystem::path proc = "/proc";
+  std::filesystem::path run_folder = "/run/nvidia";
+  std::filesystem::path mofed_ready = "/run/mellanox/drivers/.driver-ready";
+};
+
+// Nothing when --help or --version was answered. kInvalid for wrong usage.
+base::Result<std::optional<Options>> ReadOptions(
+    int argc, char** argv,
+    const base::CommandLine::Environment& environment = base::CommandLine::Process());
+
+}  // namespace pitcrew::node::driver_manager
