@@ -46,18 +46,14 @@ TEST(MigGeometry, NothingFree) {
   EXPECT_EQ(ChoosePlacement(kFour, Placements{{2, 1}}, All()), std::nullopt);
 }
 
-// mig-manager.md section 11: all-balanced (2 x 1g, 1 x 2g, 1 x 3g) fits, in any order.
-TEST(MigGeometry, ABalancedLayoutFitsInEveryOrder) {
-  std::vector<int> order = {0, 1, 2, 3};
-  do {
-    Placements occupied;
-    for (const int which : order) {
-      const Placements& possible = which <= 1 ? kOne : which == 2 ? kTwo : kThree;
-      const auto chosen = ChoosePlacement(possible, occupied, All());
-      ASSERT_TRUE(chosen);
-      occupied.push_back(*chosen);
-    }
-  } while (std::next_permutation(order.begin(), order.end()));
+// mig-manager.md section 5.4: mig-parted creates the largest first; all-balanced (3g, 2g, 2 x 1g) fits.
+TEST(MigGeometry, ABalancedLayoutFitsLargestFirst) {
+  Placements occupied;
+  for (const Placements* possible : {&kThree, &kTwo, &kOne, &kOne}) {
+    const auto chosen = ChoosePlacement(*possible, occupied, All());
+    ASSERT_TRUE(chosen);
+    occupied.push_back(*chosen);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,329 @@
+#include "simulation/description/description.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "base/file.h"
+#include "base/strings.h"
+#include "gpu/mig_profile.h"
+#include "gpu/pci_address.h"
+#include "simulation/description/mapping.h"
+#include "simulation/description/profiles.h"
+#include "simulation/state/identity.h"
+#include "simulation/state/mig.h"
+#include "simulation/state/state_file.h"
+
+namespace pitcrew::simulation {
+namespace {
+
+// CUDA versions of driver branches, newest first.
+struct Branch {
+  unsigned major;
+  std::uint32_t cuda;
+};
+constexpr std::array kBranches = {Branch{590, 13010}, Branch{580, 13000}, Branch{575, 12090},
+                                  Branch{570, 12080}, Branch{565, 12070}, Branch{560, 12060},
+                                  Branch{555, 12050}, Branch{550, 12040}, Branch{545, 12030},
+                                  Branch{535, 12020}, Branch{530, 12010}, Branch{525, 12000},
+                                  Branch{515, 11070}, Branch{470, 11040}, Branch{450, 11000}};
+
+// PCI buses of the GPUs of an eight-GPU server; further GPUs sit on the buses behind them.
+constexpr std::array<std::uint32_t, 8> kBuses = {0x1b, 0x43, 0x52, 0x61, 0x9d, 0xc3, 0xd1, 0xdf};
+
+template <std::size_t N>
+void Copy(char (&field)[N], const std::string& text) {
+  std::snprintf(field, N, "%s", text.c_str());
+}
+
+struct Entry {
+  Mapping mapping;
+  std::uint32_t first;
+  std::uint32_t count;
+};
+
+// What a GPU gets from its place on the node unless the description says otherwise.
+void Place(NodeState& node, std::uint32_t index, std::uint32_t total) {
+  GpuState& gpu = node.gpus[index];
+  const std::string own = std::string(node.node_name) + "/gpu/" + std::to_string(index);
+  Copy(gpu.uuid, "GPU-" + NamedUuid(own));
+  Copy(gpu.serial, NamedSerial(own));
+  gpu.minor_number = index;
+  gpu.pci_bus = kBuses[index % kBuses.size()] + index / static_cast<std::uint32_t>(kBuses.size());
+  gpu.numa_node = total > 1 && index >= (total + 1) / 2 ? 1 : 0;
+  gpu.energy_since = node.created;
+}
+
+void ReadLinks(Mapping& entry, GpuState& gpu) {
+  if (!entry.Has("nvlink")) return;
+  Mapping nvlink = entry.Inner("nvlink", "nvlink");
+  constexpr std::string_view kPeers[] = {"none", "switch", "direct"};
+  gpu.link_peers = static_cast<LinkPeers>(
+      nvlink.Word("peers", kPeers, static_cast<std::size_t>(gpu.link_peers)));
+  gpu.link_count =
+      static_cast<std::uint32_t>(nvlink.Unsigned("links", 0, kMaxNvLinks, gpu.link_count));
+  nvlink.RefuseOthers();
+}
+
+void ReadFabric(Mapping& entry, GpuState& gpu) {
+  if (!entry.Has("fabric")) return;
+  Mapping fabric = entry.Inner("fabric", "fabric");
+  constexpr std::string_view kStates[] = {"not-supported", "not-started", "in-progress",
+                                          "completed"};
+  std::string cluster = fabric.Text("cluster");
+  std::erase(cluster, '-');
+  bool good = cluster.size() == 32;
+  for (std::size_t i = 0; good && i < 16; ++i) {
+    unsigned byte = 0;
+    good = std::sscanf(cluster.substr(2 * i, 2).c_str(), "%2x", &byte) == 1;
+    gpu.fabric_cluster[i] = static_cast<std::uint8_t>(byte);
+  }
+  if (!good) fabric.Fail("cluster", "\"cluster\" must be a UUID");
+  gpu.fabric_clique = static_cast<std::uint32_t>(fabric.Unsigned("clique", 0, 0xffffffff));
+  gpu.fabric_state = static_cast<std::uint32_t>(fabric.Word("state", kStates, 3));
+  fabric.RefuseOthers();
+}
+
+// Settings of a single GPU, allowed only where the entry describes exactly one.
+void ReadSingle(Mapping& entry, std::uint32_t count, GpuState& gpu) {
+  constexpr std::array<std::string_view, 4> kSingle = {"uuid", "serial", "pci", "minor"};
+  for (const auto key : kSingle) {
+    if (entry.Has(key) && count != 1) {
+      entry.Fail(key, "\"" + std::string(key) +
+                          "\" belongs to one GPU; give this GPU an entry of its own with count 1");
+    }
+  }
+  const std::string uuid = entry.Text("uuid", gpu.uuid);
+  if (!uuid.starts_with("GPU-") || uuid.size() >= sizeof(gpu.uuid)) {
+    entry.Fail("uuid", "\"uuid\" must look like GPU-5c3a9e32-7f0e-5d6d-8b57-5a4f0e3c2f11");
+  }
+  Copy(gpu.uuid, uuid);
+  Copy(gpu.serial, entry.Text("serial", gpu.serial));
+  gpu.minor_number = static_cast<std::uint32_t>(entry.Unsigned("minor", 0, 254, gpu.minor_number));
+  if (const std::string pci = entry.Text("pci", ""); !pci.empty()) {
+    const auto address = gpu::PciAddress::Parse(pci);
+    if (!address) {
+      entry.Fail("pci", address.error().message);
+    } else {
+      gpu.pci_domain = address->domain;
+      gpu.pci_bus = address->bus;
+      gpu.pci_device = address->device;
+      gpu.pci_function = address->function;
+    }
+  }
+}
+
+void ReadGpu(Mapping& entry, std::uint32_t count, GpuState& gpu, std::int64_t created) {
+  ReadSingle(entry, count, gpu);
+  Copy(gpu.name, entry.Text("name", gpu.name));
+  gpu.memory_total =
+      entry.Unsigned("memory_mib", gpu.memory_reserved >> 20, 1 << 24, gpu.memory_total >> 20)
+      << 20;
+  gpu.numa_node = static_cast<std::int32_t>(entry.Signed("numa", -1, 1023, gpu.numa_node));
+  gpu.pcie_switch = static_cast<std::uint32_t>(entry.Unsigned("pcie_switch", 0, 255, 0));
+  gpu.load = static_cast<std::uint32_t>(entry.Unsigned("load", 0, 100, 0));
+  gpu.energy_since = created;
+  const bool ecc = entry.Boolean("ecc", gpu.ecc_current != 0);
+  if (ecc && gpu.ecc_supported == 0) entry.Fail("ecc", "this GPU model has no ECC");
+  gpu.ecc_current = gpu.ecc_pending = ecc ? 1 : 0;
+  ReadLinks(entry, gpu);
+  ReadFabric(entry, gpu);
+}
+
+// The GPU's profile and compute profile of that name.
+std::optional<std::pair<const GpuProfile*, const ComputeProfile*>> FindNamed(
+    const GpuState& gpu, const std::string& name) {
+  for (const auto& profile : std::span(gpu.profiles, gpu.profile_count)) {
+    for (const auto& compute : std::span(profile.compute_profiles, profile.compute_profile_count)) {
+      const auto found =
+          gpu::NameMigProfile(profile.index, compute.index, profile.memory_mib, gpu.memory_total);
+      if (found && found->Name() == name) return std::pair{&profile, &compute};
+    }
+  }
+  return std::nullopt;
+}
+
+std::string NamesOf(const GpuState& gpu) {
+  std::string names;
+  for (const auto& profile : std::span(gpu.profiles, gpu.profile_count)) {
+    for (const auto& compute : std::span(profile.compute_profiles, profile.compute_profile_count)) {
+      if (compute.slices != profile.slices) continue;
+      const auto name =
+          gpu::NameMigProfile(profile.index, compute.index, profile.memory_mib, gpu.memory_total);
+      if (name) names += (names.empty() ? "" : ", ") + name->Name();
+    }
+  }
+  return names;
+}
+
+struct WantedInstance {
+  const GpuProfile* profile;
+  const ComputeProfile* compute;
+  std::uint64_t count;
+  YAML::Mark mark;
+};
+
+void CreateInstances(Mapping& mig, NodeState& node, GpuState& gpu,
+                     std::vector<WantedInstance> wanted) {
+  // Largest first, which fits whatever fits at all.
+  std::ranges::stable_sort(wanted, std::greater{}, [](const WantedInstance& w) {
+    return std::tuple(w.profile->slices, w.profile->placement_size);
+  });
+  for (const auto& one : wanted) {
+    for (std::uint64_t i = 0; i < one.count; ++i) {
+      std::uint64_t instance = 0;
+      std::uint64_t compute = 0;
+      if (CreateGpuInstance(node, gpu, one.profile->id, std::nullopt, instance) != 0 ||
+          CreateComputeInstance(node, gpu, instance, one.compute->id, std::nullopt, compute) != 0) {
+        mig.source().Fail(one.mark, "these MIG devices do not fit together on one GPU");
+        return;
+      }
+    }
+  }
+}
+
+void ReadMig(Mapping& entry, NodeState& node, GpuState& gpu) {
+  if (!entry.Has("mig")) return;
+  Mapping mig = entry.Inner("mig", "mig");
+  const bool enabled = mig.Boolean("enabled");
+  if (enabled && gpu.mig_capable == 0) {
+    mig.Fail("enabled", std::string("a ") + gpu.name + " has no MIG");
+    return;
+  }
+  gpu.mig_current = gpu.mig_pending = enabled ? 1 : 0;
+  Mapping devices = mig.Inner("devices", "the MIG devices");
+  std::vector<WantedInstance> wanted;
+  for (const auto& member : devices.Members()) {
+    const auto found = FindNamed(gpu, member.key);
+    const auto count = ParseNumber(member.value);
+    if (!enabled) {
+      devices.source().Fail(member.value.Mark(), "MIG devices need \"enabled: true\"");
+    } else if (!found) {
+      devices.source().Fail(member.value.Mark(), "this GPU has no MIG profile \"" + member.key +
+                                                     "\"; it has " + NamesOf(gpu));
+    } else if (!count || *count > kMaxGpuInstances) {
+      devices.source().Fail(member.value.Mark(), "the count of \"" + member.key +
+                                                     "\" must be a whole number from 0 to 8");
+    } else {
+      wanted.push_back({found->first, found->second, *count, member.value.Mark()});
+    }
+  }
+  mig.RefuseOthers();
+  if (!mig.source().error) CreateInstances(mig, node, gpu, std::move(wanted));
+}
+
+void ReadDriver(Mapping& root, const DescriptionOptions& options, NodeState& node) {
+  Mapping driver = root.Inner("driver", "the driver");
+  std::string version = driver.Text("version", kDefaultDriverVersion);
+  if (!options.driver_version.empty()) version = options.driver_version;
+  const auto cuda = CudaVersionOf(version);
+  if (!cuda) driver.Fail("version", cuda.error().message);
+  Copy(node.driver_version, version);
+  node.cuda_version = cuda.value_or(0);
+  if (const std::string text = driver.Text("cuda", ""); !text.empty()) {
+    unsigned major = 0;
+    unsigned minor = 0;
+    if (std::sscanf(text.c_str(), "%u.%u", &major, &minor) != 2) {
+      driver.Fail("cuda", "\"cuda\" must look like \"13.0\"");
+    }
+    if (options.driver_version.empty()) node.cuda_version = 1000 * major + 10 * minor;
+  }
+  driver.RefuseOthers();
+}
+
+// Positions and models of all GPUs, before their own settings: a place depends on the total.
+std::vector<Entry> ReadEntries(Mapping& root, const DescriptionOptions& options, NodeState& node) {
+  std::vector<Entry> entries;
+  for (auto& mapping : root.Inners("gpus", "a GPU")) {
+    const std::string profile = mapping.Text("profile");
+    const auto count = static_cast<std::uint32_t>(mapping.Unsigned("count", 1, kMaxGpus, 1));
+    if (node.gpu_count + count > kMaxGpus) {
+      mapping.Fail("count", "a node can have " + std::to_string(kMaxGpus) + " GPUs at most");
+    }
+    if (root.source().error) break;
+    const auto gpu = LoadProfile(profile, options.profile_folder);
+    if (!gpu) {
+      mapping.Fail("profile", gpu.error().message);
+      break;
+    }
+    entries.push_back({mapping, node.gpu_count, count});
+    for (std::uint32_t i = 0; i < count; ++i) node.gpus[node.gpu_count++] = *gpu;
+  }
+  return entries;
+}
+
+void RefuseDoubles(Source& source, const NodeState& node) {
+  const std::span gpus(node.gpus, node.gpu_count);
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      const GpuState& a = gpus[i];
+      const GpuState& b = gpus[j];
+      const char* what = nullptr;
+      if (std::strcmp(a.uuid, b.uuid) == 0) what = "UUID";
+      if (a.minor_number == b.minor_number) what = "minor number";
+      if (std::tie(a.pci_domain, a.pci_bus, a.pci_device, a.pci_function) ==
+          std::tie(b.pci_domain, b.pci_bus, b.pci_device, b.pci_function)) {
+        what = "PCI address";
+      }
+      if (what == nullptr) continue;
+      source.Fail(YAML::Mark::null_mark(), "GPUs " + std::to_string(j) + " and " +
+                                               std::to_string(i) + " have the same " + what);
+    }
+  }
+}
+
+}  // namespace
+
+base::Result<std::uint32_t> CudaVersionOf(const std::string& driver_version) {
+  unsigned major = 0;
+  const auto parts = base::Split(driver_version, '.');
+  const bool numbers = std::ranges::all_of(
+      parts, [](const std::string& part) { return base::ParseUnsigned(part).has_value(); });
+  if (!numbers || parts.size() < 2 || parts.size() > 3 || driver_version.size() > 31) {
+    return base::Fail(
+        base::Invalid("InvalidDriverVersion",
+                      "\"" + driver_version + "\" is no driver version; it looks like 580.95.05"));
+  }
+  major = static_cast<unsigned>(*base::ParseUnsigned(parts[0]));
+  for (const auto& branch : kBranches) {
+    if (major >= branch.major) return branch.cuda;
+  }
+  return kBranches.back().cuda;
+}
+
+base::Result<NodeState> ParseDescription(const std::string& text, const std::string& source_name,
+                                         const DescriptionOptions& options) {
+  Source source{source_name, {}};
+  Mapping root(source, ParseDocument(source, text), "the description");
+  NodeState node{};
+  node.created = RealtimeNow();
+  node.description_hash = base::HashFnv1a32(text);
+  Copy(node.node_name, root.Text("node", options.node_name));
+  ReadDriver(root, options, node);
+  auto entries = ReadEntries(root, options, node);
+  for (auto& entry : entries) {
+    for (std::uint32_t i = entry.first; i < entry.first + entry.count; ++i) {
+      Place(node, i, node.gpu_count);
+      ReadGpu(entry.mapping, entry.count, node.gpus[i], node.created);
+      ReadMig(entry.mapping, node, node.gpus[i]);
+    }
+    entry.mapping.RefuseOthers();
+  }
+  root.RefuseOthers();
+  if (!source.error) RefuseDoubles(source, node);
+  if (source.error) return base::Fail(*source.error);
+  return node;
+}
+
+base::Result<NodeState> LoadDescription(const std::filesystem::path& path,
+                                        const DescriptionOptions& options) {
+  TRY_ASSIGN(const std::string text, base::ReadFile(path));
+  return ParseDescription(text, path.string(), options);
+}
+
+}  // namespace pitcrew::simulation
