@@ -1,0 +1,42 @@
+// config.toml of the container runtime and its hooks (container-toolkit.md 3).
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace pitcrew::shim {
+
+struct Config {
+  bool accept_env_when_unprivileged = true;
+  bool accept_devices_as_mounts = false;
+  std::vector<std::string>
+      swarm_resources;  // environment variables instead of NVIDIA_VISIBLE_DEVICES
+  std::string debug_log = "/dev/null";
+  std::string log_level = "info";
+  std::vector<std::string> runtimes = {"runc", "crun"};
+  std::string mode = "auto";
+  std::vector<std::string> annotation_prefixes = {"cdi.k8s.io/"};
+  std::string default_kind = "nvidia.com/gpu";
+  std::vector<std::filesystem::path> spec_folders = {"/etc/cdi", "/var/run/cdi"};
+  bool skip_mode_detection = false;
+};
+
+// Unknown keys are passed over; a key of a wrong kind is kInvalid.
+base::Result<Config> ParseConfig(std::string_view text, std::string_view source);
+
+// The first of: .config/nvidia-container-runtime/config.toml beside the program (the installed
+// layout), $NVIDIA_CTK_CONFIG_FILE_PATH, $XDG_CONFIG_HOME/nvidia-container-runtime/config.toml,
+// /etc/nvidia-container-runtime/config.toml. `program_folder` may be empty.
+std::filesystem::path ConfigPath(const std::filesystem::path& program_folder);
+
+// Defaults when the file does not exist.
+base::Result<Config> LoadConfig(const std::filesystem::path& path);
+
+// The folder in which this program's file really lies; empty when unknown.
+std::filesystem::path ProgramFolder();
+
+}  // namespace pitcrew::shim

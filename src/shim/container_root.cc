@@ -1,0 +1,245 @@
+#include "shim/container_root.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/openat2.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <memory>
+
+#include "base/strings.h"
+
+namespace pitcrew::shim {
+namespace {
+
+base::FileDescriptor OpenInRoot(int root, std::string_view inside, std::uint64_t flags) {
+  open_how how{};
+  how.flags = flags | O_CLOEXEC;
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  const std::string path(inside.empty() ? "." : inside);
+  for (;;) {
+    const long fd = ::syscall(SYS_openat2, root, path.c_str(), &how, sizeof(how));
+    // EAGAIN: something was renamed during the look-up; the kernel asks to try again.
+    if (fd >= 0 || (errno != EAGAIN && errno != EINTR))
+      return base::FileDescriptor(static_cast<int>(fd));
+  }
+}
+
+base::Error Problem(std::string_view action, std::string_view inside) {
+  return base::FromErrno(errno, fmt::format("{} {} of the container", action, inside));
+}
+
+std::string Joined(const std::vector<std::string>& parts, std::size_t count) {
+  std::string path;
+  for (std::size_t i = 0; i < count; ++i) path += "/" + parts[i];
+  return path.empty() ? "/" : path;
+}
+
+// "/a//b/." to "a", "b". ".." stays: the kernel resolves it inside the root.
+std::vector<std::string> Parts(std::string_view path) {
+  std::vector<std::string> parts;
+  for (auto& part : base::Split(path, '/')) {
+    if (!part.empty() && part != ".") parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+struct Place {
+  std::string folder;
+  std::string name;
+};
+
+base::Result<Place> Split(std::string_view inside) {
+  const auto parts = Parts(inside);
+  if (parts.empty() || parts.back() == "..") {
+    return base::Fail(base::Invalid("InvalidPath", fmt::format("\"{}\" names no file", inside)));
+  }
+  return Place{Joined(parts, parts.size() - 1), parts.back()};
+}
+
+base::Result<std::string> LinkTarget(int folder, const char* name) {
+  std::array<char, PATH_MAX> buffer;
+  const ssize_t length = ::readlinkat(folder, name, buffer.data(), buffer.size());
+  if (length < 0) return base::Fail(base::FromErrno(errno, fmt::format("read link {}", name)));
+  return std::string(buffer.data(), static_cast<std::size_t>(length));
+}
+
+std::string FdPath(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
+
+}  // namespace
+
+std::string RandomName() {
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof(number), 0) != sizeof(number)) {
+    number = static_cast<std::uint64_t>(::getpid());
+  }
+  return fmt::format("{:016x}", number);
+}
+
+base::Result<ContainerRoot> ContainerRoot::Open(const std::filesystem::path& path) {
+  if (path.empty() || path.lexically_normal() == "/") {
+    return base::Fail(base::Invalid(
+        "InvalidContainerRoot",
+        fmt::format("\"{}\" cannot be a container's root: hooks do not work on the host",
+                    path.string())));
+  }
+  base::FileDescriptor root(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid()) {
+    return base::Fail(base::FromErrno(errno, "open the container's root " + path.string()));
+  }
+  return ContainerRoot(std::move(root));
+}
+
+base::Result<base::FileDescriptor> ContainerRoot::Find(std::string_view inside) const {
+  auto found = OpenInRoot(root_.get(), inside, O_PATH);
+  if (!found.valid()) return base::Fail(Problem("look at", inside));
+  return found;
+}
+
+base::Result<bool> ContainerRoot::Exists(std::string_view inside) const {
+  const auto found = Find(inside);
+  if (found) return true;
+  if (found.error().code == base::Code::kNotFound) return false;
+  return base::Fail(found.error());
+}
+
+base::Result<base::FileDescriptor> ContainerRoot::OpenFile(std::string_view inside) const {
+  TRY_ASSIGN(const auto found, Find(inside));
+  struct stat info{};
+  if (::fstat(found.get(), &info) != 0) return base::Fail(Problem("look at", inside));
+  if (!S_ISREG(info.st_mode)) {
+    return base::Fail(
+        base::Invalid("NotARegularFile", fmt::format("{} of the container is no file", inside)));
+  }
+  // The very object that was looked at: no second look-up by name.
+  base::FileDescriptor file(::open(FdPath(found.get()).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (!file.valid()) return base::Fail(Problem("open", inside));
+  return file;
+}
+
+base::Result<std::string> ContainerRoot::ReadFile(std::string_view inside,
+                                                  std::size_t limit) const {
+  TRY_ASSIGN(const auto file, OpenFile(inside));
+  std::string content;
+  std::array<char, 16384> buffer;
+  for (;;) {
+    const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
+    if (count == 0) return content;
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return base::Fail(Problem("read", inside));
+    content.append(buffer.data(), static_cast<std::size_t>(count));
+    if (content.size() > limit) {
+      return base::Fail(
+          base::Invalid("FileTooLarge", fmt::format("{} of the container is too large", inside)));
+    }
+  }
+}
+
+base::Result<std::vector<std::string>> ContainerRoot::List(std::string_view inside) const {
+  std::vector<std::string> names;
+  auto folder = OpenInRoot(root_.get(), inside, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
+  if (!folder.valid()) {
+    if (errno == ENOENT || errno == ENOTDIR) return names;
+    return base::Fail(Problem("list", inside));
+  }
+  const auto close = [](DIR* stream) { ::closedir(stream); };
+  const std::unique_ptr<DIR, decltype(close)> stream(::fdopendir(folder.get()), close);
+  if (!stream) return base::Fail(Problem("list", inside));
+  (void)folder.Release();  // the stream owns it now
+  while (const dirent* entry = ::readdir(stream.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+base::Result<std::string> ContainerRoot::ReadLink(std::string_view inside) const {
+  TRY_ASSIGN(const Place place, Split(inside));
+  TRY_ASSIGN(const auto folder, Find(place.folder));
+  return LinkTarget(folder.get(), place.name.c_str());
+}
+
+base::Result<std::string> ContainerRoot::Resolve(std::string_view inside) const {
+  TRY_ASSIGN(const auto found, Find(inside));
+  TRY_ASSIGN(const std::string path, LinkTarget(AT_FDCWD, FdPath(found.get()).c_str()));
+  TRY_ASSIGN(const std::string root, LinkTarget(AT_FDCWD, FdPath(root_.get()).c_str()));
+  if (path == root) return std::string("/");
+  if (root == "/" || !path.starts_with(root + "/")) {
+    return base::Fail(
+        base::Invalid("PathOutsideRoot", fmt::format("{} moved out of the root", inside)));
+  }
+  return path.substr(root.size());
+}
+
+base::Result<base::FileDescriptor> ContainerRoot::MakeFolder(std::string_view inside) const {
+  const auto parts = Parts(inside);
+  TRY_ASSIGN(auto folder, Find("/"));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string path = Joined(parts, i + 1);
+    auto next = OpenInRoot(root_.get(), path, O_PATH | O_DIRECTORY);
+    if (!next.valid() && errno == ENOENT) {
+      // EEXIST here means a link that leads to nothing: not ours to fill in.
+      if (::mkdirat(folder.get(), parts[i].c_str(), 0755) != 0) {
+        return base::Fail(Problem("make folder", path));
+      }
+      next = OpenInRoot(root_.get(), path, O_PATH | O_DIRECTORY);
+    }
+    if (!next.valid()) return base::Fail(Problem("open folder", path));
+    folder = std::move(next);
+  }
+  return folder;
+}
+
+base::Status ContainerRoot::WriteFile(std::string_view inside, std::string_view content,
+                                      mode_t mode) const {
+  TRY_ASSIGN(const Place place, Split(inside));
+  TRY_ASSIGN(const auto folder, MakeFolder(place.folder));
+  const std::string temporary = "." + place.name + "." + RandomName();
+  const base::FileDescriptor file(::openat(
+      folder.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file.valid()) return base::Fail(Problem("write", inside));
+  const auto give_up = [&]() -> base::Status {
+    const auto problem = Problem("write", inside);
+    ::unlinkat(folder.get(), temporary.c_str(), 0);
+    return base::Fail(problem);
+  };
+  while (!content.empty()) {
+    const ssize_t count = ::write(file.get(), content.data(), content.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return give_up();
+    content.remove_prefix(static_cast<std::size_t>(count));
+  }
+  if (::fchmod(file.get(), mode) != 0) return give_up();
+  if (::renameat(folder.get(), temporary.c_str(), folder.get(), place.name.c_str()) != 0) {
+    return give_up();
+  }
+  return {};
+}
+
+base::Status ContainerRoot::SetLink(std::string_view inside, const std::string& target) const {
+  TRY_ASSIGN(const Place place, Split(inside));
+  TRY_ASSIGN(const auto folder, MakeFolder(place.folder));
+  const auto existing = LinkTarget(folder.get(), place.name.c_str());
+  if (existing && *existing == target) return {};
+  const std::string temporary = "." + place.name + "." + RandomName();
+  if (::symlinkat(target.c_str(), folder.get(), temporary.c_str()) != 0) {
+    return base::Fail(Problem("make link", inside));
+  }
+  if (::renameat(folder.get(), temporary.c_str(), folder.get(), place.name.c_str()) != 0) {
+    const auto problem = Problem("make link", inside);
+    ::unlinkat(folder.get(), temporary.c_str(), 0);
+    return base::Fail(problem);
+  }
+  return {};
+}
+
+}  // namespace pitcrew::shim

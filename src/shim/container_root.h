@@ -1,0 +1,58 @@
+// A container's root file system, seen from the host while the container may have filled it with
+// anything: every path is resolved by the kernel inside the root (openat2 with RESOLVE_IN_ROOT), so
+// no link leads out of it; nothing but regular files is ever read.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "base/result.h"
+
+namespace pitcrew::shim {
+
+class ContainerRoot {
+ public:
+  // kInvalid for "" and "/": a hook must never work on the host.
+  static base::Result<ContainerRoot> Open(const std::filesystem::path& path);
+
+  // A handle without read or write access (O_PATH) to what `inside` leads to; the last link is
+  // followed too.
+  [[nodiscard]] base::Result<base::FileDescriptor> Find(std::string_view inside) const;
+  // Whether anything lies there; a path that cannot be followed is an error, not "no".
+  [[nodiscard]] base::Result<bool> Exists(std::string_view inside) const;
+  // Opens a regular file for reading; kInvalid for anything else.
+  [[nodiscard]] base::Result<base::FileDescriptor> OpenFile(std::string_view inside) const;
+  // kInvalid when it is longer than `limit` bytes.
+  [[nodiscard]] base::Result<std::string> ReadFile(std::string_view inside,
+                                                   std::size_t limit = 1U << 24) const;
+  // Sorted names; empty when the folder is missing.
+  [[nodiscard]] base::Result<std::vector<std::string>> List(std::string_view inside) const;
+  // Target of the link that the last part is; kInvalid when it is no link.
+  [[nodiscard]] base::Result<std::string> ReadLink(std::string_view inside) const;
+  // Where `inside` leads, as the container names it.
+  [[nodiscard]] base::Result<std::string> Resolve(std::string_view inside) const;
+
+  // Makes what is missing of the folder with mode 0755 and returns a handle to it. A link that
+  // leads to nothing is an error.
+  [[nodiscard]] base::Result<base::FileDescriptor> MakeFolder(std::string_view inside) const;
+  // Atomically, with exactly `mode`; missing folders are made. Replaces a link by the file.
+  [[nodiscard]] base::Status WriteFile(std::string_view inside, std::string_view content,
+                                       mode_t mode) const;
+  // Atomically; replaces whatever is there except a folder. Nothing happens when the link has that
+  // target already.
+  [[nodiscard]] base::Status SetLink(std::string_view inside, const std::string& target) const;
+
+ private:
+  explicit ContainerRoot(base::FileDescriptor root) : root_(std::move(root)) {}
+  base::FileDescriptor root_;
+};
+
+// 16 hexadecimal digits for names that must not collide.
+std::string RandomName();
+
+}  // namespace pitcrew::shim

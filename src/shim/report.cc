@@ -1,0 +1,65 @@
+#include "shim/report.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <filesystem>
+#include <system_error>
+
+#include "codec/json.h"
+
+namespace pitcrew::shim {
+namespace {
+
+std::string Now() {
+  std::timespec now{};
+  std::tm parts{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  ::gmtime_r(&now.tv_sec, &parts);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+void WriteLine(int fd, const std::string& line) {
+  [[maybe_unused]] const auto written = ::write(fd, line.data(), line.size());
+}
+
+}  // namespace
+
+void Report::AddFile(const std::string& path, bool json) {
+  if (path.empty() || path == "/dev/null") return;
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  base::FileDescriptor fd(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644));
+  if (fd.valid()) files_.push_back({std::move(fd), json});
+}
+
+void Report::Debug(std::string_view message) const {
+  if (debug_) Write("debug", message);
+}
+
+void Report::Warning(std::string_view message) const { Write("warning", message); }
+
+void Report::Error(const base::Error& error) const {
+  Write("error", error.ToString());
+  WriteLine(STDERR_FILENO, fmt::format("nvidia-container-runtime: {}\n", error.ToString()));
+}
+
+void Report::Write(std::string_view level, std::string_view message) const {
+  if (files_.empty()) return;
+  // The names that runc's log has: the engine looks for level and msg.
+  const codec::Json quoted = std::string(message);
+  const std::string text = codec::ToJsonText(quoted);
+  const std::string now = Now();
+  for (const auto& file : files_) {
+    WriteLine(file.fd.get(), file.json
+                                 ? fmt::format("{{\"level\":\"{}\",\"msg\":{},\"time\":\"{}\"}}\n",
+                                               level, text, now)
+                                 : fmt::format("time=\"{}\" level={} msg={}\n", now, level, text));
+  }
+}
+
+}  // namespace pitcrew::shim

@@ -1,0 +1,156 @@
+#include "shim/requests.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/strings.h"
+#include "cdi/name.h"
+
+namespace pitcrew::shim {
+namespace {
+
+constexpr std::string_view kPreparedKind = "runtime.nvidia.com/gpu";
+constexpr std::string_view kMountFolder = "/var/run/nvidia-container-devices/";
+
+std::vector<std::string> FromAnnotations(const oci::Spec& spec,
+                                         const std::vector<std::string>& prefixes) {
+  std::vector<std::string> devices;
+  for (const auto& [key, value] : spec.annotations()) {
+    const bool wanted = std::ranges::any_of(
+        prefixes, [&](const std::string& prefix) { return key.starts_with(prefix); });
+    if (!wanted) continue;
+    for (auto& device : base::Split(value, ',')) devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+// "cdi/<vendor>/<class>/<name>" or "cdi/<vendor>/<class>=<name>" to a qualified name.
+std::optional<std::string> NameOfMount(std::string_view rest) {
+  const auto vendor_end = rest.find('/');
+  if (vendor_end == std::string_view::npos) return std::nullopt;
+  const auto class_end = rest.find_first_of("/=", vendor_end + 1);
+  if (class_end == std::string_view::npos) return std::nullopt;
+  std::string name(rest);
+  name[class_end] = '=';
+  if (!cdi::IsQualifiedName(name)) return std::nullopt;
+  return name;
+}
+
+std::vector<std::string> FromMounts(const oci::Spec& spec, std::vector<std::string>& warnings) {
+  std::vector<std::string> devices;
+  for (const auto& mount : spec.mounts()) {
+    if (mount.source != "/dev/null" || !mount.destination.starts_with(kMountFolder)) continue;
+    const std::string_view rest = std::string_view(mount.destination).substr(kMountFolder.size());
+    if (rest.empty() || rest.starts_with("imex/")) continue;
+    if (!rest.starts_with("cdi/")) {
+      devices.emplace_back(rest);
+    } else if (auto name = NameOfMount(rest.substr(4))) {
+      devices.push_back(*std::move(name));
+    } else {
+      warnings.push_back(fmt::format("the mount {} names no CDI device", mount.destination));
+    }
+  }
+  return devices;
+}
+
+// container-toolkit.md 7.3, "Env value rules"; a repeated id counts once (13 row 1).
+std::vector<std::string> FromEnvValues(const std::vector<std::string>& values) {
+  std::vector<std::string> devices;
+  for (const auto& value : values) {
+    for (auto& device : base::SplitTrimmed(value, ',')) {
+      if (std::ranges::find(devices, device) == devices.end()) devices.push_back(std::move(device));
+    }
+  }
+  if (std::ranges::find(devices, "void") != devices.end()) return {};
+  for (const auto& device : devices) {
+    if (device == "all") return {"all"};
+    if (device == "none") return {""};
+  }
+  return devices;
+}
+
+std::vector<std::string> FromEnv(const oci::Spec& spec, const Config& config) {
+  std::vector<std::string> values;
+  for (const auto& name : config.swarm_resources) {
+    if (auto value = spec.FindEnv(name)) values.push_back(*std::move(value));
+  }
+  if (!values.empty()) return FromEnvValues(values);
+  if (const auto value = spec.FindEnv("NVIDIA_VISIBLE_DEVICES")) return FromEnvValues({*value});
+  // Images from before NVIDIA_VISIBLE_DEVICES existed say only which CUDA they carry.
+  const bool is_old_image = !spec.FindEnv("CUDA_VERSION").value_or("").empty() &&
+                            spec.FindEnv("NVIDIA_REQUIRE_CUDA").value_or("").empty();
+  return is_old_image ? std::vector<std::string>{"all"} : std::vector<std::string>{};
+}
+
+bool AllQualified(const std::vector<std::string>& devices) {
+  return std::ranges::all_of(
+      devices, [](const std::string& device) { return cdi::IsQualifiedName(device); });
+}
+
+base::Result<Mode> ResolveMode(std::string_view mode, const Requests& requests) {
+  if (mode == "cdi") return Mode::kCdi;
+  if (mode == "legacy" || mode == "jit-cdi") return Mode::kPrepared;
+  if (mode == "auto") {
+    return !requests.devices.empty() && AllQualified(requests.devices) ? Mode::kCdi
+                                                                       : Mode::kPrepared;
+  }
+  if (mode == "csv") {
+    return base::Fail(base::Error{base::Code::kUnsupported, "UnsupportedRuntimeMode",
+                                  "runtime mode csv (Tegra) is not supported; use cdi or auto"});
+  }
+  return base::Fail(base::Invalid(
+      "InvalidRuntimeMode",
+      fmt::format("runtime mode \"{}\" is none of auto, cdi, jit-cdi, legacy", mode)));
+}
+
+}  // namespace
+
+Requests FindRequests(const oci::Spec& spec, const Config& config,
+                      const std::vector<std::string>& prefixes) {
+  Requests requests;
+  requests.devices = FromAnnotations(spec, prefixes);
+  if (!requests.devices.empty()) return requests;
+  if (config.accept_devices_as_mounts) {
+    requests.devices = FromMounts(spec, requests.warnings);
+    if (!requests.devices.empty()) return requests;
+  }
+  auto devices = FromEnv(spec, config);
+  if (devices.empty()) return requests;
+  if (!config.accept_env_when_unprivileged && !spec.HasBoundingCapability("CAP_SYS_ADMIN")) {
+    requests.warnings.emplace_back(
+        "NVIDIA_VISIBLE_DEVICES is passed over: the container is not privileged and "
+        "accept-nvidia-visible-devices-envvar-when-unprivileged is false");
+    return requests;
+  }
+  requests.devices = std::move(devices);
+  return requests;
+}
+
+std::vector<std::string> QualifiedNames(const std::vector<std::string>& devices,
+                                        std::string_view default_kind) {
+  std::vector<std::string> names;
+  for (const auto& device : devices) {
+    std::string name = cdi::IsQualifiedName(device)
+                           ? device
+                           : fmt::format("{}={}", default_kind, device.empty() ? "none" : device);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+base::Result<Resolution> ResolveRequests(const oci::Spec& spec, const Config& config,
+                                         std::string_view forced_mode) {
+  Requests requests = FindRequests(spec, config, config.annotation_prefixes);
+  Resolution resolution;
+  TRY_ASSIGN(resolution.mode,
+             ResolveMode(forced_mode.empty() ? config.mode : forced_mode, requests));
+  if (resolution.mode == Mode::kPrepared) requests = FindRequests(spec, config, {});
+  resolution.names = QualifiedNames(
+      requests.devices, resolution.mode == Mode::kCdi ? config.default_kind : kPreparedKind);
+  resolution.warnings = std::move(requests.warnings);
+  return resolution;
+}
+
+}  // namespace pitcrew::shim

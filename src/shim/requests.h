@@ -1,0 +1,44 @@
+// Which devices a container asks for, and by which names they stand in the CDI registry
+// (container-toolkit.md 7.2 to 7.4). Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "oci/spec.h"
+#include "shim/config.h"
+
+namespace pitcrew::shim {
+
+struct Requests {
+  std::vector<std::string> devices;   // as written: "0", "all", "none", "nvidia.com/gpu=0"
+  std::vector<std::string> warnings;  // requests that were passed over, and why
+};
+
+// The first source that is not empty: annotations with one of `prefixes`, mounts below
+// /var/run/nvidia-container-devices (if accepted), the environment.
+Requests FindRequests(const oci::Spec& spec, const Config& config,
+                      const std::vector<std::string>& prefixes);
+
+enum class Mode { kCdi, kPrepared };
+
+struct Resolution {
+  Mode mode = Mode::kCdi;
+  std::vector<std::string> names;  // qualified, each once, in order
+  std::vector<std::string> warnings;
+};
+
+// kPrepared names devices of the kind runtime.nvidia.com/gpu, whose specification the toolkit
+// prepares beforehand; upstream generates it anew for every container (its jit-cdi mode) or injects
+// behind the runtime's back (its legacy mode). `forced_mode` is empty or wins over the
+// configuration. kUnsupported for mode csv, kInvalid for an unknown one.
+base::Result<Resolution> ResolveRequests(const oci::Spec& spec, const Config& config,
+                                         std::string_view forced_mode);
+
+// "<default_kind>=<name>" for names that are not qualified; "" means none; repetitions dropped.
+std::vector<std::string> QualifiedNames(const std::vector<std::string>& devices,
+                                        std::string_view default_kind);
+
+}  // namespace pitcrew::shim

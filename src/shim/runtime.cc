@@ -1,0 +1,160 @@
+#include "shim/runtime.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "base/file.h"
+#include "base/strings.h"
+#include "cdi/apply.h"
+#include "cdi/name.h"
+#include "cdi/registry.h"
+#include "shim/arguments.h"
+#include "shim/requests.h"
+
+namespace pitcrew::shim {
+namespace {
+
+constexpr std::string_view kStandardFolders =
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+bool IsNvidiaHook(const std::string& path) {
+  const std::string name =
+      path.substr(path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1);
+  return name == "nvidia-container-runtime-hook" || name == "nvidia-container-toolkit";
+}
+
+bool IsExecutable(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+         ::access(path.c_str(), X_OK) == 0;
+}
+
+// A runtime list that leads back to this program would exec itself for ever.
+bool IsThisProgram(const std::string& path) {
+  struct stat self{};
+  struct stat other{};
+  return ::stat("/proc/self/exe", &self) == 0 && ::stat(path.c_str(), &other) == 0 &&
+         self.st_dev == other.st_dev && self.st_ino == other.st_ino;
+}
+
+std::vector<std::string> Candidates(const std::string& name) {
+  if (name.find('/') != std::string::npos) return {name};
+  const char* path = std::getenv("PATH");
+  std::vector<std::string> found;
+  for (const auto& folders :
+       {std::string(path != nullptr ? path : ""), std::string(kStandardFolders)}) {
+    for (const auto& folder : base::Split(folders, ':')) {
+      if (folder.starts_with('/')) found.push_back(folder + "/" + name);
+    }
+  }
+  return found;
+}
+
+// The requested names that stand for no device at all: "<kind>=none", unless a specification
+// defines such a device.
+bool IsNone(const std::string& name, const std::set<std::string>& known) {
+  return name.ends_with("=none") && !known.contains(name);
+}
+
+base::Status EditBundle(const Arguments& arguments, const Config& config,
+                        std::string_view forced_mode, const Report& report) {
+  const auto path = arguments.bundle / "config.json";
+  TRY_ASSIGN(const std::string text, base::ReadFile(path));
+  TRY_ASSIGN(oci::Spec spec, oci::Spec::Parse(text, path.string()));
+  TRY_ASSIGN(const bool changed, EditSpec(spec, config, forced_mode, report));
+  if (!changed) return {};
+  struct stat info{};
+  const mode_t mode = ::stat(path.c_str(), &info) == 0 ? info.st_mode & 07777 : 0600;
+  return base::WriteFileAtomically(path, spec.ToText(), mode);
+}
+
+// Never returns on success.
+base::Error ExecLowLevelRuntime(const std::string& path, char** argv) {
+  // execve does not write to the text, whose type is historical.
+  argv[0] = const_cast<char*>(path.c_str());
+  ::execve(path.c_str(), argv, environ);
+  return base::FromErrno(errno, "execute " + path);
+}
+
+base::Status Run(int argc, char** argv, std::string_view forced_mode, Report& report) {
+  const std::vector<std::string_view> words(argv + std::min(argc, 1), argv + argc);
+  const auto arguments = ParseArguments(words);
+  if (arguments) report.AddFile(arguments->log_file, arguments->json_log);
+  if (!arguments) return base::Fail(arguments.error());
+  TRY_ASSIGN(const Config config, LoadConfig(ConfigPath(ProgramFolder())));
+  if (!arguments->wants_version) report.AddFile(config.debug_log, arguments->json_log);
+  report.set_debug(arguments->debug || config.log_level == "debug");
+  if (arguments->wants_version) {
+    fmt::print("NVIDIA Container Runtime version {} (Pitcrew)\nspec: 1.2.1\n\n", PITCREW_VERSION);
+    std::fflush(stdout);
+  }
+  TRY_ASSIGN(const std::string low_level, FindLowLevelRuntime(config.runtimes));
+  if (arguments->is_create) TRY(EditBundle(*arguments, config, forced_mode, report));
+  report.Debug("executing " + low_level);
+  return base::Fail(ExecLowLevelRuntime(low_level, argv));
+}
+
+}  // namespace
+
+base::Result<std::string> FindLowLevelRuntime(const std::vector<std::string>& names) {
+  for (const auto& name : names) {
+    for (auto& candidate : Candidates(name)) {
+      if (IsExecutable(candidate) && !IsThisProgram(candidate)) return std::move(candidate);
+    }
+  }
+  return base::Fail(base::NotFound(
+      "LowLevelRuntimeNotFound",
+      fmt::format(
+          "none of {} can be executed; install one, or name it in nvidia-container-runtime.runtimes"
+          " of config.toml",
+          base::Join(names, ", "))));
+}
+
+base::Result<bool> EditSpec(oci::Spec& spec, const Config& config, std::string_view forced_mode,
+                            const Report& report) {
+  TRY_ASSIGN(const Resolution resolution, ResolveRequests(spec, config, forced_mode));
+  for (const auto& warning : resolution.warnings) report.Warning(warning);
+  bool changed = spec.RemoveHooks("prestart", IsNvidiaHook) > 0;
+  if (resolution.names.empty()) return changed;
+
+  std::set<std::string> kinds;
+  for (const auto& name : resolution.names) kinds.insert(name.substr(0, name.find('=')));
+  const std::vector<std::string> kind_list(kinds.begin(), kinds.end());
+  const auto registry = cdi::Registry::Load(config.spec_folders, kind_list);
+  for (const auto& error : registry.errors()) report.Warning(error.ToString());
+  const auto known_list = registry.DeviceNames();
+  const std::set<std::string> known(known_list.begin(), known_list.end());
+  std::vector<std::string> wanted;
+  for (const auto& name : resolution.names) {
+    if (!IsNone(name, known)) wanted.push_back(name);
+  }
+  if (wanted.empty()) return changed;
+  const auto edits = registry.Resolve(wanted);
+  if (!edits) {
+    std::string folders;
+    for (const auto& folder : config.spec_folders)
+      folders += (folders.empty() ? "" : ", ") + folder.string();
+    auto error = edits.error();
+    error.message += fmt::format(" (no specification in {} defines them)", folders);
+    return base::Fail(std::move(error));
+  }
+  TRY(cdi::Apply(*edits, spec));
+  report.Debug("injected " + base::Join(wanted, ", "));
+  return true;
+}
+
+int RunRuntime(int argc, char** argv, std::string_view forced_mode) {
+  Report report;
+  const auto status = Run(argc, argv, forced_mode, report);
+  if (!status) report.Error(status.error());
+  return 1;
+}
+
+}  // namespace pitcrew::shim
