@@ -1,2 +1,5 @@
 // The headers that declare the functions of commands.def.
 #pragma once
+#include "node/driver_manager/command.h"
+#include "node/nfd/command.h"
+#include "node/validator/command.h"
