@@ -68,6 +68,7 @@ struct Process {
   std::uint32_t gpu_instance_id = kNoInstance;
   std::uint32_t compute_instance_id = kNoInstance;
   bool graphics = false;
+  std::string name;  // the program's path; empty when unknown
 };
 
 // What moves over time; nullopt where the GPU or the library does not say.

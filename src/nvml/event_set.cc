@@ -1,0 +1,158 @@
+// NVML's wait cannot be interrupted, so a thread of its own waits and hands events over a pipe of
+// eventfd and queue; whoever waits here also watches the stop descriptor. The thread ends by itself
+// after at most one of NVML's timeouts once the set is gone; until then it keeps the library open.
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/file_descriptor.h"
+#include "nvml/library.h"
+
+namespace pitcrew::nvml {
+namespace {
+
+// One of NVML's waits, as upstream's health check uses (device-plugin.md section 14).
+constexpr unsigned kWaitMilliseconds = 5000;
+
+struct Shared {
+  std::shared_ptr<LoadedLibrary> library;
+  abi::EventSet set = nullptr;
+  std::atomic<bool> stop{false};
+  base::FileDescriptor signal{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::mutex mutex;
+  std::deque<base::Result<Event>> queue;
+
+  ~Shared() {
+    const Symbols& nvml = library->symbols();
+    if (nvml.nvmlEventSetFree != nullptr) nvml.nvmlEventSetFree(set);
+  }
+
+  void Push(base::Result<Event> event) {
+    const std::lock_guard guard(mutex);
+    queue.push_back(std::move(event));
+    const std::uint64_t one = 1;
+    // The counter cannot overflow; the reader empties it.
+    if (::write(signal.get(), &one, sizeof(one)) < 0) return;
+  }
+};
+
+Event Translate(const Symbols& nvml, const abi::EventData& data) {
+  Event event;
+  event.type = static_cast<EventType>(data.event_type);
+  event.data = data.event_data;
+  event.gpu_instance_id = data.gpu_instance_id;
+  event.compute_instance_id = data.compute_instance_id;
+  event.device_uuid =
+      ReadText([&](char* buffer, unsigned size) {
+        return NVML_CALL(nvml, nvmlDeviceGetUUID, "name an event's GPU", data.device, buffer, size);
+      }).value_or("");
+  return event;
+}
+
+void WaitLoop(const std::shared_ptr<Shared>& shared) {
+  const Symbols& nvml = shared->library->symbols();
+  while (!shared->stop.load()) {
+    abi::EventData data{};
+    const abi::Return code = nvml.nvmlEventSetWait_v2(shared->set, &data, kWaitMilliseconds);
+    if (code == abi::kTimeout) continue;
+    if (code == abi::kSuccess) {
+      shared->Push(Translate(nvml, data));
+      continue;
+    }
+    // The caller learns of it, and starts over with a new set: a wait that fails at once would
+    // otherwise spin.
+    shared->Push(base::Fail(FromReturn(code, "wait for GPU events")));
+    return;
+  }
+}
+
+class NvmlEventSet final : public EventSet {
+ public:
+  explicit NvmlEventSet(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+  ~NvmlEventSet() override { shared_->stop.store(true); }
+  NvmlEventSet(const NvmlEventSet&) = delete;
+  NvmlEventSet& operator=(const NvmlEventSet&) = delete;
+
+  base::Status Register(std::string_view device_uuid, std::uint64_t mask) override {
+    const Symbols& nvml = shared_->library->symbols();
+    TRY_ASSIGN(const abi::Device device, shared_->library->FindDevice(device_uuid));
+    unsigned long long supported = 0;
+    TRY(NVML_CALL(nvml, nvmlDeviceGetSupportedEventTypes, "read a GPU's event types", device,
+                  &supported));
+    return NVML_CALL(nvml, nvmlDeviceRegisterEvents,
+                     "watch the events of GPU " + std::string(device_uuid), device,
+                     static_cast<unsigned long long>(mask & supported), shared_->set);
+  }
+
+  base::Result<Event> Wait(int stop_fd, std::optional<std::chrono::milliseconds> timeout) override {
+    if (!started_) {
+      std::thread(WaitLoop, shared_).detach();
+      started_ = true;
+    }
+    const auto deadline =
+        timeout ? std::optional(base::SteadyClock::now() + *timeout) : std::nullopt;
+    while (true) {
+      if (auto event = Take()) return *std::move(event);
+      TRY(WaitForSignal(stop_fd, deadline));
+    }
+  }
+
+ private:
+  // The oldest event; an error stays, so that every later wait fails too.
+  std::optional<base::Result<Event>> Take() {
+    const std::lock_guard guard(shared_->mutex);
+    std::uint64_t count = 0;
+    if (::read(shared_->signal.get(), &count, sizeof(count)) < 0) count = 0;
+    if (shared_->queue.empty()) return std::nullopt;
+    auto event = shared_->queue.front();
+    if (event) shared_->queue.pop_front();
+    return event;
+  }
+
+  base::Status WaitForSignal(int stop_fd,
+                             std::optional<base::SteadyClock::time_point> deadline) const {
+    pollfd fds[2] = {{shared_->signal.get(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
+    int milliseconds = -1;
+    if (deadline) {
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(*deadline - base::SteadyClock::now());
+      milliseconds = static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30));
+    }
+    const int ready = ::poll(fds, stop_fd >= 0 ? 2 : 1, milliseconds);
+    if (ready < 0 && errno != EINTR) return base::Fail(base::FromErrno(errno, "wait for events"));
+    if (stop_fd >= 0 && fds[1].revents != 0) {
+      return base::Fail({base::Code::kCancelled, "Stopped", "told to stop"});
+    }
+    if (ready == 0) {
+      return base::Fail({base::Code::kTimeout, "Timeout", "no GPU event came in time"});
+    }
+    return {};
+  }
+
+  std::shared_ptr<Shared> shared_;
+  bool started_ = false;
+};
+
+}  // namespace
+
+base::Result<std::unique_ptr<EventSet>> LoadedLibrary::CreateEventSet() {
+  if (symbols_.nvmlEventSetWait_v2 == nullptr) {
+    return base::Fail(MissingFunction("nvmlEventSetWait_v2"));
+  }
+  abi::EventSet set = nullptr;
+  TRY(NVML_CALL(symbols_, nvmlEventSetCreate, "make an event set", &set));
+  auto shared = std::make_shared<Shared>();
+  shared->library = shared_from_this();
+  shared->set = set;
+  return std::make_unique<NvmlEventSet>(std::move(shared));
+}
+
+}  // namespace pitcrew::nvml
