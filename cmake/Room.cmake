@@ -24,12 +24,14 @@ function(pitcrew_room_tests name target kind pattern)
     ${program} PRIVATE PITCREW_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/tests/data"
                        PITCREW_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                        PITCREW_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  set(timeout 60)
   if(kind STREQUAL "integration")
-    set(timeout 300)
+    # One CTest test per program, so that its tests share one server; GTEST_FILTER picks one of them.
+    add_test(NAME ${kind}/${name} COMMAND ${program})
+    set_tests_properties(${kind}/${name} PROPERTIES LABELS ${kind} TIMEOUT 300)
+    return()
   endif()
   gtest_discover_tests(${program} TEST_PREFIX "${kind}/${name}/" DISCOVERY_TIMEOUT 60
-                       PROPERTIES LABELS ${kind} TIMEOUT ${timeout})
+                       PROPERTIES LABELS ${kind} TIMEOUT 60)
 endfunction()
 
 function(pitcrew_room name)

@@ -16,34 +16,34 @@
 namespace pitcrew::io {
 
 struct HttpHeader {
-  std::string name;
-  std::string value;
+  std::string name{};
+  std::string value{};
 };
 
 // Who the server must be and who we are. Requests with equal settings share connections.
 struct TlsSettings {
-  std::string ca_pem;  // empty: the system's certificate authorities
+  std::string ca_pem{};  // empty: the system's certificate authorities
   bool insecure_skip_verify = false;
-  std::string client_certificate_pem;  // with client_key_pem, or neither
-  std::string client_key_pem;
+  std::string client_certificate_pem{};  // with client_key_pem, or neither
+  std::string client_key_pem{};
 };
 
 struct HttpRequest {
   std::string method = "GET";
-  std::string url;  // absolute, http:// or https://
-  std::vector<HttpHeader> headers;
-  std::string body;
-  std::shared_ptr<const TlsSettings> tls;    // null: the defaults
-  std::string tls_server_name;               // the name to check and to send; empty: the URL's host
-  std::string proxy_url;                     // empty: the environment's proxies
+  std::string url{};  // absolute, http:// or https://
+  std::vector<HttpHeader> headers{};
+  std::string body{};
+  std::shared_ptr<const TlsSettings> tls{};  // null: the defaults
+  std::string tls_server_name{};             // the name to check and to send; empty: the URL's host
+  std::string proxy_url{};                   // empty: the environment's proxies
   std::chrono::milliseconds timeout{30000};  // for the whole exchange; 0: none
   std::chrono::milliseconds idle_timeout{0};  // longest time without a byte from the server; 0: any
 };
 
 struct HttpResponse {
   int status = 0;
-  std::vector<HttpHeader> headers;  // names in lower case
-  std::string body;
+  std::vector<HttpHeader> headers{};  // names in lower case
+  std::string body{};
 
   // The first header of this (lower-case) name.
   [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const;

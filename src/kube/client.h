@@ -24,23 +24,23 @@ namespace pitcrew::kube {
 
 struct CallLimits {
   std::chrono::milliseconds timeout = std::chrono::seconds(30);  // of each try
-  RetryPolicy retry;
+  RetryPolicy retry{};
 };
 
 struct ClientOptions {
   std::string user_agent = "pitcrew";
-  CallLimits limits;
+  CallLimits limits{};
 };
 
 struct ObjectList {
-  std::vector<codec::Json> items;
-  std::string resource_version;
+  std::vector<codec::Json> items{};
+  std::string resource_version{};
 };
 
 struct ServerVersion {
   int major = 0;
   int minor = 0;
-  std::string git_version;  // "v1.35.4"
+  std::string git_version{};  // "v1.35.4"
 };
 
 // Thread-safe; calls block until the answer, the deadline (kTimeout) or the stop (kCancelled).

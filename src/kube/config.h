@@ -14,11 +14,11 @@ namespace pitcrew::kube {
 
 // What a request proves its sender with; empty parts are not used.
 struct Credentials {
-  std::string bearer_token;
-  std::string user_name;  // basic authentication
-  std::string password;
-  std::string client_certificate_pem;
-  std::string client_key_pem;
+  std::string bearer_token{};
+  std::string user_name{};  // basic authentication
+  std::string password{};
+  std::string client_certificate_pem{};
+  std::string client_key_pem{};
 
   bool operator==(const Credentials&) const = default;
 };
@@ -34,15 +34,15 @@ class CredentialSource {
 };
 
 struct Config {
-  std::string server;  // "https://host:port" with an optional path, no slash at the end
-  std::string ca_pem;  // empty: the system's certificate authorities
+  std::string server{};  // "https://host:port" with an optional path, no slash at the end
+  std::string ca_pem{};  // empty: the system's certificate authorities
   bool insecure_skip_tls_verify = false;
-  std::string tls_server_name;  // empty: the host of `server`
-  std::string proxy_url;        // empty: the environment's proxies
+  std::string tls_server_name{};  // empty: the host of `server`
+  std::string proxy_url{};        // empty: the environment's proxies
   std::string default_namespace = "default";
   // Where this came from, for messages: "kubeconfig /etc/x, context y" or "in-cluster".
-  std::string origin;
-  std::shared_ptr<CredentialSource> credentials;  // never null in a loaded Config
+  std::string origin{};
+  std::shared_ptr<CredentialSource> credentials{};  // never null in a loaded Config
 };
 
 // A source whose credentials never change.

@@ -22,7 +22,7 @@ namespace pitcrew::kube {
 
 // What to do with a key after a reconcile without an error.
 struct Action {
-  std::optional<std::chrono::nanoseconds> requeue_after;
+  std::optional<std::chrono::nanoseconds> requeue_after{};
 
   // Wait for the next change.
   static Action Done() { return {}; }
@@ -31,9 +31,9 @@ struct Action {
 };
 
 struct ControllerOptions {
-  std::string name;  // in log lines
+  std::string name{};  // in log lines
   int workers = 1;
-  BackoffPolicy backoff;  // after errors, per key: 100 ms doubling to 3 s
+  BackoffPolicy backoff{};  // after errors, per key: 100 ms doubling to 3 s
   // How long the sources may take to list everything first.
   std::chrono::milliseconds sync_timeout = std::chrono::minutes(2);
 };

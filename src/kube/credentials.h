@@ -37,11 +37,11 @@ class RotatingFile {
 
 // The parts of a kubeconfig user; those with a file are read through RotatingFile.
 struct UserSettings {
-  Credentials fixed;
-  std::filesystem::path token_file;  // wins over fixed.bearer_token
-  std::filesystem::path client_certificate_file;
-  std::filesystem::path client_key_file;
-  std::optional<ExecPlugin> exec;
+  Credentials fixed{};
+  std::filesystem::path token_file{};  // wins over fixed.bearer_token
+  std::filesystem::path client_certificate_file{};
+  std::filesystem::path client_key_file{};
+  std::optional<ExecPlugin> exec{};
 };
 
 std::shared_ptr<CredentialSource> MakeCredentialSource(UserSettings settings);

@@ -22,20 +22,20 @@ enum class EventType { kNormal, kWarning };
 
 // What an event is about.
 struct ObjectReference {
-  std::string api_version;
-  std::string kind;
-  ObjectKey key;
-  std::string uid;
-  std::string resource_version;
+  std::string api_version{};
+  std::string kind{};
+  ObjectKey key{};
+  std::string uid{};
+  std::string resource_version{};
 };
 ObjectReference ReferenceTo(const ResourceKind& kind, const codec::Json& object);
 ObjectReference ReferenceTo(const ResourceKind& kind, const ObjectMeta& meta);
 
 struct Event {
-  ObjectReference about;
+  ObjectReference about{};
   EventType type = EventType::kNormal;
-  std::string reason;   // CamelCase
-  std::string message;  // cut at 1024 bytes, the API's limit
+  std::string reason{};   // CamelCase
+  std::string message{};  // cut at 1024 bytes, the API's limit
 };
 
 // What to send for an event: pure, decides between a new object, a higher count and silence.
@@ -44,7 +44,7 @@ class EventAggregator {
   struct Decision {
     enum class Kind { kCreate, kCount, kSilence };
     Kind kind = Kind::kCreate;
-    std::string name;  // of the Event object
+    std::string name{};  // of the Event object
     int count = 1;
     base::WallClock::time_point first_seen;
   };
@@ -63,7 +63,7 @@ class EventAggregator {
 
  private:
   struct Seen {
-    std::string name;
+    std::string name{};
     int count = 0;
     base::WallClock::time_point first_seen;
   };

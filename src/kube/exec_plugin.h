@@ -18,18 +18,18 @@
 namespace pitcrew::kube {
 
 struct ExecPlugin {
-  std::string api_version;  // client.authentication.k8s.io/v1 or /v1beta1
-  std::string command;      // a path, or a name looked up in PATH
-  std::vector<std::string> arguments;
-  std::vector<std::pair<std::string, std::string>> environment;  // added to ours
-  std::string install_hint;
+  std::string api_version{};  // client.authentication.k8s.io/v1 or /v1beta1
+  std::string command{};      // a path, or a name looked up in PATH
+  std::vector<std::string> arguments{};
+  std::vector<std::pair<std::string, std::string>> environment{};  // added to ours
+  std::string install_hint{};
   // spec.cluster of KUBERNETES_EXEC_INFO as JSON text; empty: not asked for.
-  std::string cluster_info;
+  std::string cluster_info{};
 };
 
 struct ExecCredential {
-  Credentials credentials;
-  std::optional<base::WallClock::time_point> expires;
+  Credentials credentials{};
+  std::optional<base::WallClock::time_point> expires{};
 };
 
 // What the program printed. kInvalid "ExecPluginOutput" says what is wrong with it.

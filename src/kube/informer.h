@@ -21,9 +21,9 @@
 namespace pitcrew::kube {
 
 struct InformerOptions {
-  std::string namespace_name;  // empty: all namespaces
-  std::string label_selector;
-  std::string field_selector;
+  std::string namespace_name{};  // empty: all namespaces
+  std::string label_selector{};
+  std::string field_selector{};
   int page_size = 500;
   // The server ends a watch after a random time between this and twice this.
   std::chrono::seconds watch_timeout{290};
@@ -36,7 +36,7 @@ struct InformerStatus {
   bool synced = false;
   bool watching = false;
   // Why the store is not being kept up to date now; none while it is.
-  std::optional<base::Error> trouble;
+  std::optional<base::Error> trouble{};
   std::uint64_t lists = 0;    // begun
   std::uint64_t watches = 0;  // opened
 };

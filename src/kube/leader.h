@@ -17,8 +17,8 @@
 namespace pitcrew::kube {
 
 struct LeaderOptions {
-  ObjectKey lease;
-  std::string identity;  // unique per process, for example "<pod>_<uuid>"
+  ObjectKey lease{};
+  std::string identity{};  // unique per process, for example "<pod>_<uuid>"
   std::chrono::milliseconds lease_duration = std::chrono::seconds(15);
   std::chrono::milliseconds renew_deadline = std::chrono::seconds(10);
   std::chrono::milliseconds retry_period = std::chrono::seconds(2);
@@ -27,10 +27,10 @@ struct LeaderOptions {
 
 // The spec of a Lease.
 struct LeaseRecord {
-  std::string holder;
+  std::string holder{};
   std::chrono::seconds duration{0};
-  std::optional<base::WallClock::time_point> acquired;
-  std::optional<base::WallClock::time_point> renewed;
+  std::optional<base::WallClock::time_point> acquired{};
+  std::optional<base::WallClock::time_point> renewed{};
   int transitions = 0;
 
   bool operator==(const LeaseRecord&) const = default;

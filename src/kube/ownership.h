@@ -11,10 +11,10 @@
 namespace pitcrew::kube {
 
 struct OwnerReference {
-  std::string api_version;
-  std::string kind;
-  std::string name;
-  std::string uid;
+  std::string api_version{};
+  std::string kind{};
+  std::string name{};
+  std::string uid{};
   bool controller = false;
 
   bool operator==(const OwnerReference&) const = default;

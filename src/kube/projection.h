@@ -57,9 +57,9 @@ base::Result<std::string> ReadResourceVersion(std::string_view raw);
 // One page of a list, cut into its objects. The texts point into the page, which must be followed
 // by kReadablePadding readable bytes.
 struct RawPage {
-  std::string resource_version;
-  std::string continue_token;
-  std::vector<std::pair<ObjectMeta, std::string_view>> objects;
+  std::string resource_version{};
+  std::string continue_token{};
+  std::vector<std::pair<ObjectMeta, std::string_view>> objects{};
 };
 base::Result<RawPage> ReadPage(std::string_view page);
 

@@ -15,7 +15,7 @@ class Query {
     text_ += fmt::format("{}={}", name, PercentEncode(value));
     return *this;
   }
-  Query& Add(std::string_view name, bool value) { return value ? Add(name, "true") : *this; }
+  Query& AddFlag(std::string_view name, bool value) { return Add(name, value ? "true" : ""); }
   [[nodiscard]] std::string Take() { return std::move(text_); }
 
  private:
@@ -25,7 +25,7 @@ class Query {
 std::string WriteQuery(const WriteOptions& options) {
   return Query()
       .Add("fieldManager", options.field_manager)
-      .Add("force", options.force)
+      .AddFlag("force", options.force)
       .Add("dryRun", options.dry_run ? "All" : "")
       .Take();
 }
@@ -193,11 +193,11 @@ Request WatchRequest(const ResourceKind& kind, std::string_view namespace_name,
           .method = "GET",
           .path = ResourcePath(kind, namespace_name),
           .query = Query()
-                       .Add("watch", true)
+                       .AddFlag("watch", true)
                        .Add("labelSelector", options.label_selector)
                        .Add("fieldSelector", options.field_selector)
                        .Add("resourceVersion", options.resource_version)
-                       .Add("allowWatchBookmarks", true)
+                       .AddFlag("allowWatchBookmarks", true)
                        .Add("timeoutSeconds", std::to_string(options.timeout_seconds))
                        .Take(),
           .content_type = {},

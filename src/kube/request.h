@@ -19,30 +19,30 @@ enum class PatchType { kJson, kMerge, kStrategicMerge, kApply };
 enum class Propagation { kServerDefault, kBackground, kForeground, kOrphan };
 
 struct ListOptions {
-  std::string label_selector;
-  std::string field_selector;
+  std::string label_selector{};
+  std::string field_selector{};
   int page_size = 500;  // objects asked for at once; 0: everything in one answer
 };
 
 struct WriteOptions {
-  std::string field_manager;
-  std::string subresource;  // "status", "scale"; empty: the object itself
-  bool force = false;       // apply only: take fields over from other managers
+  std::string field_manager{};
+  std::string subresource{};  // "status", "scale"; empty: the object itself
+  bool force = false;         // apply only: take fields over from other managers
   bool dry_run = false;
 };
 
 struct DeleteOptions {
   // Preconditions; empty: none. A mismatch is kConflict.
-  std::string uid;
-  std::string resource_version;
+  std::string uid{};
+  std::string resource_version{};
   Propagation propagation = Propagation::kBackground;
-  std::optional<std::int64_t> grace_period_seconds;
+  std::optional<std::int64_t> grace_period_seconds{};
 };
 
 struct WatchOptions {
-  std::string label_selector;
-  std::string field_selector;
-  std::string resource_version;
+  std::string label_selector{};
+  std::string field_selector{};
+  std::string resource_version{};
   int timeout_seconds = 290;  // the server ends the watch after that time
 };
 
@@ -50,11 +50,11 @@ struct WatchOptions {
 struct Request {
   std::string
       verb;  // Kubernetes' word for it: get, list, watch, create, update, patch, apply, delete
-  std::string method;  // HTTP's
-  std::string path;    // percent-encoded, begins with "/"
-  std::string query;   // percent-encoded, without "?"
-  std::string content_type;
-  std::string body;
+  std::string method{};  // HTTP's
+  std::string path{};    // percent-encoded, begins with "/"
+  std::string query{};   // percent-encoded, without "?"
+  std::string content_type{};
+  std::string body{};
 
   // Sending it twice has the effect of sending it once.
   [[nodiscard]] bool idempotent() const { return method != "POST"; }

@@ -27,8 +27,8 @@ struct ResourceKind {
 
 // Namespace and name; the namespace is empty for cluster-scoped objects.
 struct ObjectKey {
-  std::string namespace_name;
-  std::string name;
+  std::string namespace_name{};
+  std::string name{};
 
   // "namespace/name", or the name alone when there is no namespace.
   [[nodiscard]] std::string ToString() const;
@@ -37,9 +37,9 @@ struct ObjectKey {
 
 // What every object says about itself in its metadata.
 struct ObjectMeta {
-  ObjectKey key;
-  std::string uid;
-  std::string resource_version;
+  ObjectKey key{};
+  std::string uid{};
+  std::string resource_version{};
   bool deleting = false;  // has a deletionTimestamp
 
   bool operator==(const ObjectMeta&) const = default;

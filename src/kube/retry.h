@@ -33,8 +33,8 @@ struct RetryPolicy {
 // What came of one try.
 struct Outcome {
   int http_status = 0;  // 0: no answer
-  std::optional<std::chrono::seconds> retry_after;
-  base::Error error;
+  std::optional<std::chrono::seconds> retry_after{};
+  base::Error error{};
 };
 
 // The delay before the next try, or nothing when `outcome` is final. Tried again: 429; 503 and 504

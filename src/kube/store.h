@@ -32,10 +32,10 @@ enum class ChangeKind { kAdded, kModified, kDeleted };
 template <class View>
 struct Change {
   ChangeKind kind = ChangeKind::kAdded;
-  ObjectKey key;
-  std::shared_ptr<const View> before;  // null when added
-  std::shared_ptr<const View> now;     // null when deleted
-  bool initial = false;                // from the first list: not news
+  ObjectKey key{};
+  std::shared_ptr<const View> before{};  // null when added
+  std::shared_ptr<const View> now{};     // null when deleted
+  bool initial = false;                  // from the first list: not news
 };
 
 // Receives objects as text in the order of the API. Not for several threads at once.
@@ -59,7 +59,7 @@ class ObjectStore final : public ObjectSink {
   using AnyEqual = std::function<bool(const void*, const void*)>;
   struct AnyChange {
     ChangeKind kind;
-    ObjectKey key;
+    ObjectKey key{};
     AnyView before;
     AnyView now;
     bool initial;
@@ -88,14 +88,14 @@ class ObjectStore final : public ObjectSink {
  private:
   struct Entry {
     AnyView view;  // the last that could be made; null when none ever could
-    std::string resource_version;
+    std::string resource_version{};
     std::uint64_t uid_hash = 0;
-    std::shared_ptr<const base::Error> problem;  // why the newest version has no view of its own
+    std::shared_ptr<const base::Error> problem{};  // why the newest version has no view of its own
   };
   using Entries = std::unordered_map<ObjectKey, Entry>;
   struct Delivery {
-    std::vector<AnyChange> changes;
-    std::vector<std::pair<ObjectKey, std::shared_ptr<const base::Error>>> problems;
+    std::vector<AnyChange> changes{};
+    std::vector<std::pair<ObjectKey, std::shared_ptr<const base::Error>>> problems{};
   };
 
   static bool SameVersion(const Entry& entry, const ObjectMeta& meta);

@@ -24,17 +24,17 @@ struct Empty {
 };
 // Some pages of a list have come.
 struct Listing {
-  std::string continue_token;
+  std::string continue_token{};
   bool operator==(const Listing&) const = default;
 };
 // Everything up to this version is known: open a watch from it.
 struct Listed {
-  std::string resource_version;
+  std::string resource_version{};
   bool operator==(const Listed&) const = default;
 };
 // A watch is open; everything up to this version is known.
 struct Watching {
-  std::string resource_version;
+  std::string resource_version{};
   bool fruitful = false;  // an event or bookmark has come
   bool operator==(const Watching&) const = default;
 };
@@ -42,11 +42,11 @@ using WatchState = std::variant<Empty, Listing, Listed, Watching>;
 
 // What happened.
 struct PageArrived {
-  std::string resource_version;
-  std::string continue_token;  // empty: the last page
+  std::string resource_version{};
+  std::string continue_token{};  // empty: the last page
 };
 struct ListFailed {
-  base::Error error;
+  base::Error error{};
 };
 struct WatchOpened {};
 struct WatchRefused {  // the answer to opening was an error
@@ -55,8 +55,8 @@ struct WatchRefused {  // the answer to opening was an error
 struct WatchEventArrived {
   enum class Type { kAdded, kModified, kDeleted, kBookmark, kError };
   Type type = Type::kAdded;
-  std::string resource_version;
-  base::Error error;  // of kError
+  std::string resource_version{};
+  base::Error error{};  // of kError
 };
 struct WatchEnded {                  // the stream is over
   std::optional<base::Error> error;  // none: the server ended it properly
@@ -93,7 +93,7 @@ bool IsDesynchronized(const base::Error& error);
 // bytes. For a bookmark only the resource version of `meta` is set.
 struct DecodedEvent {
   WatchEventArrived event;
-  ObjectMeta meta;
+  ObjectMeta meta{};
   std::string_view object;
 };
 base::Result<DecodedEvent> DecodeEvent(std::string_view line);
