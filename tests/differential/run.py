@@ -182,6 +182,13 @@ def monitoring_crd(kind, plural):
                          "type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}}
 
 
+def oracle_command(folder):
+    """The other operator reads its assets from /opt: it gets a mount namespace with a /opt of its own."""
+    return ["unshare", "--mount", "sh", "-c",
+            'mount -t tmpfs tmpfs /opt && mkdir /opt/gpu-operator && '
+            'mount --bind "$0/opt/gpu-operator" /opt/gpu-operator && exec "$0/gpu-operator" "$@"', folder]
+
+
 def compare(ours, theirs, accepted):
     """Lines that say what differs and is not accepted."""
     for name in sorted(set(ours) | set(theirs)):
@@ -226,13 +233,9 @@ def main():
     accepted = yaml.safe_load((HERE / "accepted.yaml").read_text()) or []
     schema = yaml.safe_load((CRDS / "nvidia.com_clusterpolicies.yaml").read_text())
     schema = schema["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    # The other operator reads its assets from /opt: it gets a mount namespace with a /opt of its own.
-    wrapper = ["unshare", "--mount", "sh", "-c",
-               'mount -t tmpfs tmpfs /opt && mkdir /opt/gpu-operator && '
-               'mount --bind "$0/opt/gpu-operator" /opt/gpu-operator && exec "$0/gpu-operator" "$@"', oracle]
     crds = sorted(pathlib.Path(oracle, "crds").glob("*.yaml"))
     failures = ran = 0
-    with Side("ours", [arguments.ours, "operator"]) as ours, Side("theirs", wrapper, crds) as theirs:
+    with Side("ours", [arguments.ours, "operator"]) as ours, Side("theirs", oracle_command(oracle), crds) as theirs:
         sides = [ours, theirs]
         for file in sorted((HERE / "clusters").glob("*.yaml")):
             if arguments.clusters and file.stem not in arguments.clusters:

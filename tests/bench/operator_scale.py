@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Measures the operator against a real kube-apiserver with many Node objects of ordinary size.
+
+Prints, for each size: seconds from the operator's start until every node is labelled, processor seconds
+until then, resident memory (peak and at rest), API requests by verb, and the writes of an idle period.
+With $PITCREW_ORACLE (see tests/differential/run.py) another operator is measured in the same run.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import pathlib
+import re
+import ssl
+import sys
+import time
+
+import yaml
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE.parent / "differential"))
+
+import run as differential  # noqa: E402
+
+REQUESTS = re.compile(r'^apiserver_request_total\{(.*)\} ([0-9.e+]+)$')
+WRITES = ("POST", "PUT", "PATCH", "DELETE", "APPLY")
+
+
+def node(index):
+    """A Node of ordinary size: about 60 labels, conditions, addresses and 20 images."""
+    labels = {f"feature.node.kubernetes.io/cpu-cpuid.FEATURE{i}": "true" for i in range(40)}
+    labels |= {
+        "kubernetes.io/hostname": f"node-{index}", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+        "topology.kubernetes.io/zone": f"zone-{index % 3}", "node.kubernetes.io/instance-type": "gpu-8x",
+        "feature.node.kubernetes.io/pci-10de.present": "true",
+        "feature.node.kubernetes.io/kernel-version.full": "6.1.0-37-amd64",
+        "feature.node.kubernetes.io/system-os_release.ID": "debian",
+        "feature.node.kubernetes.io/system-os_release.VERSION_ID": "12",
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    return {"metadata": {"name": f"node-{index:05}", "labels": labels,
+                         "annotations": {"nfd.node.kubernetes.io/feature-labels": ",".join(sorted(labels))}}}
+
+
+def status(index):
+    images = [{"names": [f"registry.example.com/team/image-{i}@sha256:" + "ab" * 32,
+                         f"registry.example.com/team/image-{i}:v1"], "sizeBytes": 10_000_000 + i}
+              for i in range(20)]
+    conditions = [{"type": kind, "status": "False", "reason": "Kubelet" + kind, "message": "kubelet is fine",
+                   "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+                  for kind in ("MemoryPressure", "DiskPressure", "PIDPressure")]
+    return {"status": {"images": images, "conditions": conditions,
+                       "capacity": {"cpu": "128", "memory": "2000Gi", "pods": "110", "nvidia.com/gpu": "8"},
+                       "addresses": [{"type": "InternalIP", "address": f"10.1.{index // 250}.{index % 250}"}],
+                       "nodeInfo": differential.node_info({"runtime": "containerd://2.2.0"})}}
+
+
+class Fast:
+    """One kept connection: a thousand nodes are made in seconds."""
+
+    def __init__(self, server):
+        self.connection = http.client.HTTPSConnection(
+            "127.0.0.1", server.port, context=ssl._create_unverified_context())
+
+    def send(self, method, path, body, content_type="application/json"):
+        self.connection.request(method, path, json.dumps(body), {
+            "Authorization": "Bearer admin", "Content-Type": content_type})
+        answer = self.connection.getresponse()
+        text = answer.read()
+        if answer.status >= 300:
+            raise RuntimeError(f"{method} {path}: {answer.status} {text[:300]!r}")
+
+
+def requests_of(server):
+    """Requests by verb and resource since the server started, the test's own included."""
+    counts = {}
+    for line in server.request("GET", "/metrics").splitlines():
+        match = REQUESTS.match(line)
+        if match:
+            labels = dict(re.findall(r'(\w+)="([^"]*)"', match.group(1)))
+            key = (labels["verb"], labels["resource"])
+            counts[key] = counts.get(key, 0) + float(match.group(2))
+    return counts
+
+
+def by_verb(before, after, skip=()):
+    verbs = {}
+    for key, count in after.items():
+        if key[1] in skip:
+            continue
+        delta = int(count - before.get(key, 0))
+        if delta:
+            verbs[key[0]] = verbs.get(key[0], 0) + delta
+    return verbs
+
+
+def memory(pid, field):
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(rf"^{field}:\s+(\d+)", text, re.M).group(1)) / 1024
+
+
+def processor_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def labelled(fast):
+    """Nodes with a deploy label; metadata only, so that asking does not load the server."""
+    fast.connection.request("GET", "/api/v1/nodes?labelSelector=nvidia.com/gpu.deploy.device-plugin%3Dtrue", headers={
+        "Authorization": "Bearer admin",
+        "Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"})
+    return len(json.loads(fast.connection.getresponse().read())["items"] or [])
+
+
+def measure(side, count, idle_seconds):
+    fast = Fast(side.server)
+    for index in range(count):
+        made = node(index)
+        fast.send("POST", "/api/v1/nodes", made)
+        fast.send("PATCH", f"/api/v1/nodes/{made['metadata']['name']}/status", status(index),
+                  "application/merge-patch+json")
+    policy = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"},
+              "spec": yaml.safe_load((HERE / "policy.yaml").read_text())}
+    side.server.create(differential.POLICIES, policy)
+    before = requests_of(side.server)
+    started = time.monotonic()
+    side.start()
+    while labelled(fast) < count:
+        if side.process.poll() is not None:
+            raise RuntimeError(f"{side.name} ended: {side.log.read_text()[-2000:]}")
+        if time.monotonic() - started > 600:
+            raise RuntimeError(f"{side.name}: {labelled(fast)} of {count} nodes after 600 s")
+        time.sleep(0.2)
+    seconds, processor = time.monotonic() - started, processor_seconds(side.process.pid)
+    time.sleep(10)
+    settled = requests_of(side.server)
+    peak, rest = memory(side.process.pid, "VmHWM"), memory(side.process.pid, "VmRSS")
+    time.sleep(idle_seconds)
+    idle = by_verb(settled, requests_of(side.server), skip=("leases",))
+    print(f"{side.name}, {count} nodes")
+    print(f"  start to all nodes labelled   {seconds:8.1f} s")
+    print(f"  processor until then          {processor:8.1f} s")
+    print(f"  resident memory, peak         {peak:8.1f} MB")
+    print(f"  resident memory, at rest      {rest:8.1f} MB")
+    verbs = by_verb(before, settled)
+    print("  requests until settled        " + ", ".join(f"{v} {n}" for v, n in sorted(verbs.items())))
+    print(f"  writes in {idle_seconds:.0f} idle seconds      {sum(idle.get(v, 0) for v in WRITES)} "
+          "(leases not counted)", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ours", default=str(differential.ROOT / "build/release/bin/pitcrew"))
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1000])
+    parser.add_argument("--idle-seconds", type=float, default=300)
+    arguments = parser.parse_args()
+    oracle = os.environ.get("PITCREW_ORACLE")
+    for count in arguments.nodes:
+        with differential.Side("pitcrew", [arguments.ours, "operator"]) as side:
+            measure(side, count, arguments.idle_seconds)
+        if oracle:
+            crds = sorted(pathlib.Path(oracle, "crds").glob("*.yaml"))
+            with differential.Side("other", differential.oracle_command(oracle), crds) as side:
+                measure(side, count, arguments.idle_seconds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
