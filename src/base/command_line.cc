@@ -67,8 +67,10 @@ struct CommandLine::Implementation {
       spelling +=
           fmt::format("{}{}{}", spelling.empty() ? "" : ",", name.size() == 1 ? "-" : "--", name);
     }
-    auto help = std::string(flag.help);
-    if (!entry.variables.empty()) help += fmt::format(" [${}]", Join(entry.variables, ", $"));
+    // Constant, or CLI11 takes it for a variable that receives the value.
+    const std::string help = entry.variables.empty()
+                                 ? std::string(flag.help)
+                                 : fmt::format("{} [${}]", flag.help, Join(entry.variables, ", $"));
     if (is_switch) {
       entry.option = app.add_flag(spelling, help);
     } else {
