@@ -1,0 +1,226 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/file.h"
+#include "cdi/format.h"
+#include "shim/arguments.h"
+#include "shim/config.h"
+#include "shim/requests.h"
+#include "shim/runtime.h"
+
+namespace pitcrew::shim {
+namespace {
+
+using Names = std::vector<std::string>;
+
+oci::Spec Spec(std::string_view text) {
+  auto spec = oci::Spec::Parse(text);
+  EXPECT_TRUE(spec) << spec.error().message;
+  return *std::move(spec);
+}
+
+oci::Spec WithEnv(const std::vector<std::string>& env) {
+  return Spec(codec::ToJsonText({{"process", {{"env", env}}}}));
+}
+
+Names Devices(const std::vector<std::string>& env, const Config& config = {}) {
+  return FindRequests(WithEnv(env), config, {}).devices;
+}
+
+// container-toolkit.md #103, #104, #119.
+TEST(Arguments, BundleAndCreate) {
+  const auto bundle = [](std::vector<std::string_view> words) {
+    words.emplace_back("create");
+    const auto parsed = ParseArguments(words);
+    return parsed ? parsed->bundle.string() : parsed.error().reason;
+  };
+  for (const auto* form : {"-b", "--bundle", "-bundle", "---b"}) EXPECT_EQ(bundle({form, "/x"}), "/x");
+  for (const auto* form : {"-b=/x", "--bundle=/x", "-bundle=/x"}) EXPECT_EQ(bundle({form}), "/x");
+  EXPECT_EQ(bundle({"-b=/foo/=bar"}), "/foo/=bar");
+  EXPECT_EQ(bundle({"--not-bundle", "/x"}), "");
+  EXPECT_EQ(bundle({"-b", "/x", "--bundle=/y"}), "/y");
+
+  EXPECT_TRUE(ParseArguments({"-b", "create", "create"})->is_create);
+  EXPECT_EQ(ParseArguments({"-b", "create", "create"})->bundle, "create");
+  EXPECT_FALSE(ParseArguments({"--bundle", "create"})->is_create);
+  EXPECT_FALSE(ParseArguments({"--bundle=create"})->is_create);
+  EXPECT_EQ(ParseArguments({"create", "--bundle"}).error().reason, "MissingBundle");
+  EXPECT_TRUE(ParseArguments({"run", "--bundle"}));
+
+  const auto log = ParseArguments({"--log", "/l", "--log-format=json", "--debug", "create", "id"});
+  EXPECT_EQ(log->log_file, "/l");
+  EXPECT_TRUE(log->json_log);
+  EXPECT_TRUE(log->debug);
+  EXPECT_TRUE(ParseArguments({"--version"})->wants_version);
+}
+
+// container-toolkit.md 3.2, #1, #4.
+TEST(RuntimeConfig, DefaultsAndOverrides) {
+  const Config defaults;
+  const auto config = ParseConfig(
+      "[nvidia-container-runtime]\ndebug = \"/x.log\"\nmode = \"csv\"\nunknown = 3\n", "config.toml");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->debug_log, "/x.log");
+  EXPECT_EQ(config->mode, "csv");
+  EXPECT_EQ(config->runtimes, (Names{"runc", "crun"}));
+  EXPECT_EQ(config->default_kind, "nvidia.com/gpu");
+  EXPECT_EQ(config->annotation_prefixes, (Names{"cdi.k8s.io/"}));
+  EXPECT_EQ(config->spec_folders, defaults.spec_folders);
+  EXPECT_TRUE(config->accept_env_when_unprivileged);
+  EXPECT_FALSE(config->accept_devices_as_mounts);
+  EXPECT_EQ(ParseConfig("swarm-resource = 5\n", "config.toml").error().message,
+            "config.toml: swarm-resource must be text");
+}
+
+// container-toolkit.md #2, #3.
+TEST(RuntimeConfig, Location) {
+  ::setenv("XDG_CONFIG_HOME", "/xdg", 1);
+  EXPECT_EQ(ConfigPath(""), "/xdg/nvidia-container-runtime/config.toml");
+  ::setenv("NVIDIA_CTK_CONFIG_FILE_PATH", "/given.toml", 1);
+  EXPECT_EQ(ConfigPath(""), "/given.toml");
+  ::unsetenv("NVIDIA_CTK_CONFIG_FILE_PATH");
+  ::unsetenv("XDG_CONFIG_HOME");
+  EXPECT_EQ(ConfigPath("/no/such/folder"), "/etc/nvidia-container-runtime/config.toml");
+}
+
+// container-toolkit.md #108; 13 row 1 (a repeated id).
+TEST(Requests, Environment) {
+  EXPECT_EQ(Devices({}), Names{});
+  EXPECT_EQ(Devices({"NVIDIA_VISIBLE_DEVICES="}), Names{});
+  EXPECT_EQ(Devices({"NVIDIA_VISIBLE_DEVICES=void"}), Names{});
+  EXPECT_EQ(Devices({"NVIDIA_VISIBLE_DEVICES=0,void"}), Names{});
+  EXPECT_EQ(Devices({"NVIDIA_VISIBLE_DEVICES=none"}), Names{""});
+  EXPECT_EQ(Devices({"NVIDIA_VISIBLE_DEVICES=all"}), Names{"all"});
+  EXPECT_EQ(Devices({"NVIDIA_VISIBLE_DEVICES= 0, 1,,0 "}), (Names{"0", "1"}));
+  EXPECT_EQ(Devices({"CUDA_VERSION=9.0"}), Names{"all"});
+  EXPECT_EQ(Devices({"CUDA_VERSION=9.0", "NVIDIA_REQUIRE_CUDA=cuda>=9.0"}), Names{});
+  EXPECT_EQ(Devices({"CUDA_VERSION=9.0", "NVIDIA_VISIBLE_DEVICES="}), Names{});
+  Config config;
+  config.swarm_resources = {"A", "B", "C"};
+  EXPECT_EQ(Devices({"C=2", "A=0,1", "NVIDIA_VISIBLE_DEVICES=9"}, config), (Names{"0", "1", "2"}));
+  EXPECT_EQ(Devices({"NVIDIA_VISIBLE_DEVICES=9"}, config), Names{"9"});
+}
+
+// container-toolkit.md #109, #110.
+TEST(Requests, MountsBeatTheEnvironmentWhenAccepted) {
+  const auto spec = Spec(R"({"process":{"env":["NVIDIA_VISIBLE_DEVICES=9"]},"mounts":[
+    {"source":"/dev/null","destination":"/var/run/nvidia-container-devices/GPU-1"},
+    {"source":"/dev/null","destination":"/var/run/nvidia-container-devices"},
+    {"source":"/dev/zero","destination":"/var/run/nvidia-container-devices/GPU-2"},
+    {"source":"/dev/null","destination":"/var/run/nvidia-container-devices/cdi/nvidia.com/gpu/0"},
+    {"source":"/dev/null","destination":"/var/run/nvidia-container-devices/cdi/nvidia.com/gpu=1"},
+    {"source":"/dev/null","destination":"/var/run/nvidia-container-devices/cdi/broken"},
+    {"source":"/dev/null","destination":"/var/run/nvidia-container-devices/imex/3"},
+    {"source":"/dev/null","destination":"/var/run/nvidia-container-devices/a/b"}]})");
+  Config config;
+  EXPECT_EQ(FindRequests(spec, config, {}).devices, Names{"9"});
+  config.accept_devices_as_mounts = true;
+  const auto requests = FindRequests(spec, config, {});
+  EXPECT_EQ(requests.devices, (Names{"GPU-1", "nvidia.com/gpu=0", "nvidia.com/gpu=1", "a/b"}));
+  EXPECT_EQ(requests.warnings.size(), 1U);
+}
+
+// container-toolkit.md #110: privileged means CAP_SYS_ADMIN in the bounding set.
+TEST(Requests, TheEnvironmentOfUnprivilegedContainersCanBeRefused) {
+  Config config;
+  config.accept_env_when_unprivileged = false;
+  EXPECT_EQ(Devices({"NVIDIA_VISIBLE_DEVICES=0"}, config), Names{});
+  const auto privileged = Spec(
+      R"({"process":{"env":["NVIDIA_VISIBLE_DEVICES=0"],"capabilities":{"bounding":["CAP_SYS_ADMIN"]}}})");
+  EXPECT_EQ(FindRequests(privileged, config, {}).devices, Names{"0"});
+}
+
+// container-toolkit.md #111, #112.
+TEST(Requests, AnnotationsInOrderOfTheirKeys) {
+  const auto spec = Spec(R"({"annotations":{"cdi.k8s.io/z":"v.com/gpu=2","other":"x",
+    "cdi.k8s.io/a":"example.com/device,v.com/gpu=1"},"process":{"env":["NVIDIA_VISIBLE_DEVICES=9"]}})");
+  const auto requests = FindRequests(spec, {}, {"cdi.k8s.io/"});
+  EXPECT_EQ(requests.devices, (Names{"example.com/device", "v.com/gpu=1", "v.com/gpu=2"}));
+  EXPECT_EQ(QualifiedNames(requests.devices, "nvidia.com/gpu"),
+            (Names{"nvidia.com/gpu=example.com/device", "v.com/gpu=1", "v.com/gpu=2"}));
+}
+
+// container-toolkit.md 7.2, #98, #99, #113.
+TEST(Requests, Modes) {
+  const auto names = [](const std::vector<std::string>& env, std::string_view mode) -> Names {
+    Config config;
+    config.default_kind = "management.nvidia.com/gpu";
+    const auto resolution = ResolveRequests(WithEnv(env), config, mode);
+    return resolution ? resolution->names : Names{resolution.error().reason};
+  };
+  const Names qualified = {"NVIDIA_VISIBLE_DEVICES=nvidia.com/gpu=0"};
+  EXPECT_EQ(names(qualified, "auto"), Names{"nvidia.com/gpu=0"});
+  EXPECT_EQ(names({"NVIDIA_VISIBLE_DEVICES=nvidia.com/gpu=0,1"}, "auto"),
+            (Names{"nvidia.com/gpu=0", "runtime.nvidia.com/gpu=1"}));
+  EXPECT_EQ(names({"NVIDIA_VISIBLE_DEVICES=all"}, "auto"), Names{"runtime.nvidia.com/gpu=all"});
+  EXPECT_EQ(names({"NVIDIA_VISIBLE_DEVICES=all"}, "legacy"), Names{"runtime.nvidia.com/gpu=all"});
+  EXPECT_EQ(names({"NVIDIA_VISIBLE_DEVICES=all"}, "cdi"), Names{"management.nvidia.com/gpu=all"});
+  EXPECT_EQ(names({"NVIDIA_VISIBLE_DEVICES=none"}, "cdi"), Names{"management.nvidia.com/gpu=none"});
+  EXPECT_EQ(names({}, "cdi"), Names{});
+  EXPECT_EQ(names({}, "csv"), Names{"UnsupportedRuntimeMode"});
+  EXPECT_EQ(names({}, "fancy"), Names{"InvalidRuntimeMode"});
+}
+
+class EditSpecTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(::testing::TempDir()) / "pitcrew-shim-edit";
+    std::filesystem::remove_all(folder_);
+    cdi::Spec spec{"", "management.nvidia.com/gpu", {}, {{"all", {}, {}}}, {}};
+    spec.devices[0].edits.env = {"GIVEN=all"};
+    spec.edits.env = {"NVIDIA_VISIBLE_DEVICES=void"};
+    ASSERT_TRUE(cdi::WriteSpecFile(folder_ / "management.yaml", spec));
+    config_.default_kind = "management.nvidia.com/gpu";
+    config_.spec_folders = {folder_};
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path folder_;
+  Config config_;
+  Report report_;
+};
+
+TEST_F(EditSpecTest, InjectsWhatIsAskedFor) {
+  auto spec = WithEnv({"NVIDIA_VISIBLE_DEVICES=all", "X=1"});
+  EXPECT_EQ(EditSpec(spec, config_, "cdi", report_), true);
+  EXPECT_EQ(spec.env(), (Names{"NVIDIA_VISIBLE_DEVICES=void", "X=1", "GIVEN=all"}));
+}
+
+// container-toolkit.md 13 row 46: nothing is rewritten when nothing is asked for.
+TEST_F(EditSpecTest, NothingAskedForNothingChanged) {
+  auto spec = WithEnv({"X=1"});
+  EXPECT_EQ(EditSpec(spec, config_, "cdi", report_), false);
+  auto none = WithEnv({"NVIDIA_VISIBLE_DEVICES=none"});
+  EXPECT_EQ(EditSpec(none, config_, "cdi", report_), false);
+}
+
+// container-toolkit.md #100, #102.
+TEST_F(EditSpecTest, NvidiasPrestartHooksAreTakenOut) {
+  auto spec = Spec(R"({"hooks":{"prestart":[{"path":"/usr/bin/nvidia-container-runtime-hook"},
+    {"path":"/x/nvidia-container-toolkit"},{"path":"/other"}]}})");
+  EXPECT_EQ(EditSpec(spec, config_, "cdi", report_), true);
+  EXPECT_EQ(spec.json()["hooks"], *codec::ParseJson(R"({"prestart":[{"path":"/other"}]})"));
+}
+
+TEST_F(EditSpecTest, AnUnknownDeviceIsAnErrorThatNamesItAndTheFolders) {
+  auto spec = WithEnv({"NVIDIA_VISIBLE_DEVICES=GPU-7"});
+  const auto edited = EditSpec(spec, config_, "cdi", report_);
+  ASSERT_FALSE(edited);
+  EXPECT_EQ(edited.error().reason, "UnresolvableCdiDevices");
+  EXPECT_NE(edited.error().message.find("management.nvidia.com/gpu=GPU-7"), std::string::npos);
+  EXPECT_NE(edited.error().message.find(folder_.string()), std::string::npos);
+}
+
+// container-toolkit.md 7.1 step 4.
+TEST(LowLevelRuntime, FirstThatCanBeExecuted) {
+  EXPECT_EQ(FindLowLevelRuntime({"/no/such/runtime", "/bin/sh"}), "/bin/sh");
+  EXPECT_TRUE(FindLowLevelRuntime({"sh"}));
+  EXPECT_EQ(FindLowLevelRuntime({"/no/such/runtime", "no-such-runtime"}).error().reason,
+            "LowLevelRuntimeNotFound");
+  const auto self = std::filesystem::read_symlink("/proc/self/exe").string();
+  EXPECT_EQ(FindLowLevelRuntime({self, "/bin/sh"}), "/bin/sh");
+}
+
+}  // namespace
+}  // namespace pitcrew::shim
