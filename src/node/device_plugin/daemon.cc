@@ -1,0 +1,266 @@
+#include "node/device_plugin/daemon.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+
+#include "api/plugin_config.h"
+#include "base/log.h"
+#include "host/device_node.h"
+#include "host/driver_root.h"
+#include "host/root.h"
+#include "node/device_plugin/cdi_files.h"
+#include "node/device_plugin/node_facts.h"
+#include "rpc/device_plugin.h"
+
+namespace pitcrew::node::device_plugin {
+namespace {
+
+constexpr std::chrono::seconds kFirstRetry{1};
+constexpr std::chrono::seconds kLongestRetry{30};
+constexpr std::string_view kControlNodes[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",
+                                              "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
+
+// What appears in a device folder when a GPU or a MIG instance does: nvidia<N>, nvidia-caps,
+// nvidia-cap<N>; and in the folder of validations when the driver is there.
+bool TellsOfGpus(std::string_view name) {
+  if (name == "driver-ready" || name == "nvidia-caps" || name == host::kNvmlLibrary) return true;
+  const std::string_view rest = name.starts_with("nvidia-cap") ? name.substr(10)
+                                : name.starts_with("nvidia")   ? name.substr(6)
+                                                               : "";
+  return !rest.empty() &&
+         std::ranges::all_of(rest, [](unsigned char c) { return std::isdigit(c); });
+}
+
+std::vector<std::string> FindControlNodes() {
+  std::vector<std::string> nodes;
+  for (const auto path : kControlNodes) {
+    if (host::Exists(path).value_or(false)) nodes.emplace_back(path);
+  }
+  return nodes;
+}
+
+LinkScores ReadLinkScores(nvml::Library& library, const gpu::Inventory& inventory) {
+  const auto topology = library.ReadTopology(inventory);
+  if (topology) return LinkScores(*topology);
+  base::LogWarning("how GPUs are connected is unknown: any of them are preferred alike",
+                   topology.error());
+  return {};
+}
+
+void LogSettings(const Settings& settings, const Options& options) {
+  base::LogInfo("settings", {{"mig_strategy", gpu::ToString(settings.mig_strategy)},
+                             {"sharing", api::ToString(settings.sharing.strategy())},
+                             {"driver_root", settings.driver_root},
+                             {"driver_root_in_here", settings.driver_root_in_here.string()},
+                             {"dev_root", settings.dev_root},
+                             {"cdi", settings.list_strategies.UsesCdi()},
+                             {"kubelet_socket", options.kubelet_socket.string()},
+                             {"config_file", options.config_file.string()}});
+  for (const auto& warning : settings.warnings) base::LogWarning(warning);
+}
+
+}  // namespace
+
+Daemon::Daemon(Options options, NodePaths paths, const io::SignalReceiver& reload,
+               io::StopToken stop)
+    : options_(std::move(options)),
+      paths_(std::move(paths)),
+      reload_(reload),
+      stop_(std::move(stop)) {}
+
+// The plugins go before what they use.
+Daemon::~Daemon() { plugins_.clear(); }
+
+std::filesystem::path Daemon::plugin_folder() const {
+  return options_.kubelet_socket.empty() ? std::filesystem::path(rpc::kDevicePluginDirectory)
+                                         : options_.kubelet_socket.parent_path();
+}
+
+base::Status Daemon::Run() {
+  TRY_ASSIGN(watcher_, io::FileWatcher::Create());
+  TRY(watcher_->Watch(plugin_folder()));
+  TRY(Load(Occasion::kStart));
+  RegisterAll();
+  while (true) {
+    const int health = monitor_ ? monitor_->fd() : -1;
+    const auto ready =
+        io::WaitReadable({reload_.fd(), watcher_->fd(), health}, stop_, next_registration_);
+    if (!ready && ready.error().code == base::Code::kCancelled) return {};
+    if (ready && *ready == 0 && reload_.Take()) {
+      base::LogInfo("reloading on SIGHUP");
+      TRY(Load(Occasion::kReload));
+    } else if (ready && *ready == 1) {
+      TRY(HandleFileChanges());
+    } else if (ready && *ready == 2) {
+      monitor_->Clear();
+      for (const auto& [resource, plugin] : plugins_) {
+        plugin->PublishHealth([this](const auto& device) { return monitor_->IsHealthy(device); });
+      }
+      continue;
+    } else if (!ready && ready.error().code != base::Code::kTimeout) {
+      return base::Fail(ready.error());
+    }
+    RegisterAll();
+  }
+}
+
+base::Status Daemon::Load(Occasion occasion) {
+  TRY_ASSIGN(const auto config, api::ReadPluginConfig(options_.config_file));
+  TRY_ASSIGN(auto settings, Merge(options_.flags, config));
+  if (occasion != Occasion::kDevicesChanged) LogSettings(settings, options_);
+  WatchFolders(settings);
+  const auto inventory = ReadGpus(settings, occasion);
+  if (inventory) return Offer(*inventory, std::move(settings), occasion);
+  if (settings.fail_on_init_error || occasion == Occasion::kDevicesChanged) {
+    return base::Fail(inventory.error());
+  }
+  base::LogWarning("waiting for the driver", inventory.error());
+  plugins_.clear();
+  return {};
+}
+
+base::Result<gpu::Inventory> Daemon::ReadGpus(const Settings& settings, Occasion occasion) {
+  if (occasion == Occasion::kReload) {
+    // The driver's files may be others now: nothing of the old library may stay in use.
+    monitor_.reset();
+    library_.reset();
+  }
+  if (!library_) {
+    TRY_ASSIGN(library_, nvml::Library::Open({settings.driver_root_in_here}));
+    base::LogInfo("opened NVML", {{"library", library_->path().string()}});
+  }
+  return library_->ReadInventory();
+}
+
+base::Status Daemon::Offer(const gpu::Inventory& inventory, Settings settings, Occasion occasion) {
+  TRY_ASSIGN(const auto facts, ReadNodeFacts(paths_.pci_devices, paths_.proc));
+  TRY_ASSIGN(auto resources,
+             ListResources(inventory, settings.mig_strategy, settings.sharing, facts));
+  for (const auto& warning : resources.warnings) base::LogWarning(warning);
+
+  auto snapshot = std::make_shared<Snapshot>();
+  const auto roots = FindRoots(settings.driver_root_in_here);
+  TRY_ASSIGN(snapshot->facts.imex_channels, FindImexChannels(roots, settings));
+  if (settings.list_strategies.UsesCdi() && !resources.devices.empty()) {
+    TRY_ASSIGN(snapshot->facts.cdi_modes,
+               WriteCdiFiles(paths_.cdi_folder, inventory, roots, options_, settings,
+                             snapshot->facts.imex_channels));
+  }
+  snapshot->facts.control_nodes = FindControlNodes();
+  snapshot->scores = ReadLinkScores(*library_, inventory);
+  mps_ = settings.sharing.strategy() == api::SharingStrategy::kMps;
+  snapshot->settings = std::move(settings);
+  TRY(WatchHealth(inventory, occasion));
+  UpdatePlugins(std::move(resources.devices), snapshot);
+  return {};
+}
+
+base::Status Daemon::WatchHealth(const gpu::Inventory& inventory, Occasion occasion) {
+  std::vector<std::string> uuids;
+  for (const auto& device : inventory.devices) uuids.push_back(device.uuid);
+  // What is known about the health of the same GPUs stays known.
+  if (monitor_ && occasion == Occasion::kDevicesChanged && uuids == gpu_uuids_) return {};
+  monitor_.reset();
+  TRY_ASSIGN(monitor_, HealthMonitor::Start(library_, inventory, options_.xid_policy));
+  gpu_uuids_ = std::move(uuids);
+  return {};
+}
+
+void Daemon::UpdatePlugins(ResourceMap devices, const std::shared_ptr<const Snapshot>& snapshot) {
+  std::erase_if(plugins_, [&](const auto& entry) {
+    const bool gone = !devices.contains(entry.first);
+    if (gone) base::LogInfo("no longer offered", {{"resource", entry.first}});
+    return gone;
+  });
+  for (auto& [resource, offered] : devices) {
+    auto& plugin = plugins_[resource];
+    if (!plugin) plugin = std::make_unique<ResourcePlugin>(resource, plugin_folder());
+    plugin->Update(std::move(offered), snapshot,
+                   [this](const auto& device) { return monitor_->IsHealthy(device); });
+  }
+  if (plugins_.empty()) base::LogWarning("there is no device to offer");
+}
+
+void Daemon::WatchFolders(const Settings& settings) {
+  const host::Root driver(settings.driver_root_in_here);
+  std::vector<std::filesystem::path> folders = {
+      "/dev",         "/dev/nvidia-caps", "/run/nvidia/validations",
+      driver.At("/"), driver.At("/dev"),  driver.At("/dev/nvidia-caps")};
+  for (const auto folder : host::LibraryFolders()) folders.push_back(driver.At(folder));
+  Watch(folders);
+}
+
+void Daemon::Watch(const std::vector<std::filesystem::path>& folders) {
+  for (const auto& folder : folders) {
+    const auto watched = watcher_->Watch(folder);
+    if (!watched && watched.error().code != base::Code::kNotFound) {
+      base::LogWarning("a folder cannot be watched", watched.error());
+    }
+  }
+}
+
+base::Status Daemon::HandleFileChanges() {
+  TRY_ASSIGN(const auto changes, watcher_->Take());
+  bool devices_changed = false;
+  for (const auto& change : changes) {
+    if (change.folder == plugin_folder()) {
+      const bool appeared = change.kind == io::FileChange::Kind::kAppeared;
+      if (appeared && change.path() == options_.kubelet_socket) {
+        base::LogInfo("the kubelet has restarted");
+        for (const auto& [resource, plugin] : plugins_) plugin->Forget();
+        failed_registrations_ = 0;
+        next_registration_.reset();
+      }
+    } else {
+      // Without a driver every change may be its arrival.
+      devices_changed =
+          devices_changed || !library_ || change.name.empty() || TellsOfGpus(change.name);
+    }
+  }
+  if (!devices_changed) return {};
+  // What is offered stays offered while a change cannot be understood.
+  if (const auto loaded = Load(Occasion::kDevicesChanged); !loaded) {
+    base::LogWarning("devices changed, and cannot be read now", loaded.error());
+  }
+  return {};
+}
+
+bool Daemon::IsMpsReady(const std::string& resource) {
+  const auto folder = paths_.mps_folder / resource;
+  // Watched before it is looked for: nothing that happens in between is missed.
+  Watch({paths_.mps_folder, folder.parent_path(), folder});
+  return host::Exists(folder / ".started").value_or(false);
+}
+
+void Daemon::RegisterAll() {
+  const auto now = base::SteadyClock::now();
+  const bool kubelet_is_there =
+      !options_.kubelet_socket.empty() && host::Exists(options_.kubelet_socket).value_or(false);
+  if (next_registration_ && now < *next_registration_) return;
+  next_registration_.reset();
+  bool failed = false;
+  for (const auto& [resource, plugin] : plugins_) {
+    if (mps_ && !IsMpsReady(resource)) {
+      base::LogInfo("waiting for the MPS control daemon", {{"resource", resource}});
+      continue;
+    }
+    // Without a kubelet its socket's appearance is waited for.
+    const auto status =
+        kubelet_is_there ? plugin->Register(options_.kubelet_socket, stop_) : plugin->Serve();
+    if (status || status.error().code == base::Code::kCancelled) continue;
+    base::LogWarning("not offered yet", status.error(), {{"resource", resource}});
+    failed = true;
+  }
+  if (!failed) {
+    failed_registrations_ = 0;
+    return;
+  }
+  const auto delay = kFirstRetry * (1 << std::min(failed_registrations_++, 5));
+  next_registration_ = now + std::min<base::SteadyClock::duration>(delay, kLongestRetry);
+}
+
+}  // namespace pitcrew::node::device_plugin

@@ -1,0 +1,29 @@
+#include "node/device_plugin/node_facts.h"
+
+#include "host/mig_minors.h"
+#include "host/pci.h"
+
+namespace pitcrew::node::device_plugin {
+
+base::Result<NodeFacts> ReadNodeFacts(const std::vector<std::filesystem::path>& pci_devices,
+                                      const std::filesystem::path& proc) {
+  NodeFacts facts;
+  for (const auto& folder : pci_devices) {
+    const auto scan = host::ReadPciDevices(folder);
+    if (!scan || scan->devices.empty()) continue;
+    for (const auto& device : scan->devices) {
+      const auto* numa_node = device.numa_node.value();
+      if (numa_node == nullptr) continue;
+      const auto& address = device.address;
+      facts.numa_nodes[{.domain = address.domain,
+                        .bus = address.bus,
+                        .device = address.device,
+                        .function = address.function}] = *numa_node;
+    }
+    break;
+  }
+  TRY_ASSIGN(facts.mig_minors, host::ReadMigMinors(proc));
+  return facts;
+}
+
+}  // namespace pitcrew::node::device_plugin

@@ -1,0 +1,117 @@
+#include "node/device_plugin/health.h"
+
+#include <gtest/gtest.h>
+
+namespace pitcrew::node::device_plugin {
+namespace {
+
+using TimePoint = base::SteadyClock::time_point;
+
+constexpr TimePoint kStart{};
+
+OfferedDevice Gpu(const std::string& uuid) {
+  OfferedDevice device;
+  device.id = device.uuid = device.gpu_uuid = uuid;
+  return device;
+}
+
+OfferedDevice Mig(const std::string& gpu, unsigned gpu_instance, unsigned compute_instance) {
+  auto device = Gpu(gpu);
+  device.id = device.uuid = "MIG-" + gpu;
+  device.gpu_instance = gpu_instance;
+  device.compute_instance = compute_instance;
+  return device;
+}
+
+nvml::Event Xid(std::string uuid, std::uint64_t xid) {
+  return {.device_uuid = std::move(uuid), .type = nvml::EventType::kXid, .data = xid};
+}
+
+HealthState State() { return HealthState({"GPU-a", "GPU-b"}, {}); }
+
+TEST(Health, AnXidMarksItsGpuOnly) {  // device-plugin.md #45
+  auto state = State();
+  EXPECT_TRUE(state.OnEvent(Xid("GPU-a", 79), kStart));
+  EXPECT_FALSE(state.IsHealthy(Gpu("GPU-a")));
+  EXPECT_TRUE(state.IsHealthy(Gpu("GPU-b")));
+  EXPECT_NE(state.ReasonOf("GPU-a").find("79"), std::string::npos);
+  EXPECT_FALSE(state.OnEvent(Xid("GPU-a", 79), kStart)) << "the same again is no change";
+}
+
+TEST(Health, ApplicationErrorsChangeNothing) {  // device-plugin.md #45
+  auto state = State();
+  EXPECT_FALSE(state.OnEvent(Xid("GPU-a", 31), kStart));
+  EXPECT_TRUE(state.IsHealthy(Gpu("GPU-a")));
+}
+
+TEST(Health, OtherEventsAndUnknownGpusAreIgnored) {  // device-plugin.md section 14
+  auto state = State();
+  EXPECT_FALSE(state.OnEvent(
+      {.device_uuid = "GPU-a", .type = nvml::EventType::kDoubleBitEcc, .data = 79}, kStart));
+  EXPECT_FALSE(state.OnEvent(Xid("GPU-z", 79), kStart));
+  EXPECT_TRUE(state.Recoverable().empty());
+}
+
+TEST(Health, EveryReplicaAndMigDeviceOfAGpuIsHit) {  // device-plugin.md section 22 number 5
+  auto state = State();
+  state.OnEvent(Xid("GPU-a", 48), kStart);
+  auto replica = Gpu("GPU-a");
+  replica.id = "GPU-a::3";
+  EXPECT_FALSE(state.IsHealthy(replica));
+  EXPECT_FALSE(state.IsHealthy(Mig("GPU-a", 1, 0)));
+  EXPECT_FALSE(state.IsHealthy(Mig("GPU-a", 2, 0)));
+}
+
+TEST(Health, AnEventOfAMigDeviceHitsThatOneOnly) {  // device-plugin.md section 14
+  auto state = State();
+  auto event = Xid("GPU-a", 48);
+  event.gpu_instance_id = 1;
+  event.compute_instance_id = 0;
+  state.OnEvent(event, kStart);
+  EXPECT_FALSE(state.IsHealthy(Mig("GPU-a", 1, 0)));
+  EXPECT_TRUE(state.IsHealthy(Mig("GPU-a", 2, 0)));
+  EXPECT_FALSE(state.IsHealthy(Gpu("GPU-a")));
+}
+
+TEST(Health, AnXidOfNobodyMarksAllUntilTheyAnswer) {  // device-plugin.md section 14
+  auto state = State();
+  EXPECT_TRUE(state.OnEvent(Xid("", 79), kStart));
+  EXPECT_FALSE(state.IsHealthy(Gpu("GPU-a")));
+  EXPECT_FALSE(state.IsHealthy(Gpu("GPU-b")));
+  EXPECT_TRUE(state.OnProbe("GPU-a", true, kStart));
+  EXPECT_TRUE(state.IsHealthy(Gpu("GPU-a")));
+}
+
+TEST(Health, AGpuOffTheBusIsBackWhenItAnswers) {  // pain 8
+  auto state = State();
+  state.OnEvent(Xid("GPU-a", 79), kStart);
+  EXPECT_TRUE(state.OnProbe("GPU-a", false, kStart));
+  EXPECT_FALSE(state.IsHealthy(Gpu("GPU-a")));
+  EXPECT_TRUE(state.OnProbe("GPU-a", true, kStart));
+  EXPECT_TRUE(state.IsHealthy(Gpu("GPU-a")));
+  EXPECT_TRUE(state.Recoverable().empty());
+}
+
+TEST(Health, AContainedErrorPassesAfterAQuietTime) {  // pain 8
+  auto state = State();
+  state.OnEvent(Xid("GPU-a", 94), kStart);
+  EXPECT_FALSE(state.OnProbe("GPU-a", true, kStart + kQuietPeriod / 2));
+  state.OnEvent(Xid("GPU-a", 94), kStart + kQuietPeriod / 2);
+  EXPECT_FALSE(state.OnProbe("GPU-a", true, kStart + kQuietPeriod));
+  EXPECT_FALSE(state.IsHealthy(Gpu("GPU-a")));
+  EXPECT_TRUE(state.OnProbe("GPU-a", true, kStart + 2 * kQuietPeriod));
+  EXPECT_TRUE(state.IsHealthy(Gpu("GPU-a")));
+}
+
+TEST(Health, WhatNeedsAResetStaysUntilTheGpuWasAway) {  // pain 8
+  auto state = State();
+  state.OnEvent(Xid("GPU-a", 48), kStart);
+  EXPECT_FALSE(state.OnProbe("GPU-a", true, kStart + 100 * kQuietPeriod));
+  EXPECT_FALSE(state.IsHealthy(Gpu("GPU-a")));
+  EXPECT_TRUE(state.OnProbe("GPU-a", false, kStart));
+  EXPECT_TRUE(state.OnProbe("GPU-a", true, kStart));
+  EXPECT_TRUE(state.IsHealthy(Gpu("GPU-a")));
+}
+
+}  // namespace
+}  // namespace pitcrew::node::device_plugin
