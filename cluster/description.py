@@ -34,7 +34,7 @@ _INTEGER = re.compile(r"^[0-9]+$")
 class Node:
     name: str
     gpus: list[dict]  # as in a GPU description: [{"profile": "H100-80", "count": 8}, ...]
-    gpus_line: int
+    gpu_lines: list[int]  # the lines of the cluster file where `gpus` and then each of its entries begin
     driver: str  # "none": the operator brings it; "host": preinstalled, as an administrator would have
     driver_version: str
     labels: dict[str, str]
@@ -51,7 +51,7 @@ class Cluster:
         """What distinguishes one cluster from another; two files that say the same are the same."""
         nodes = [dataclasses.asdict(node) for node in self.nodes]
         for node in nodes:
-            del node["gpus_line"]
+            del node["gpu_lines"]
         return {"name": self.name, "nodes": nodes}
 
 
@@ -177,7 +177,8 @@ def _node(reader: _Reader, node) -> Node:
         version = reader.matching(keys["driverVersion"][1], "driverVersion", _VERSION,
                                   f"such as `{DEFAULT_DRIVER_VERSION}`")
     return Node(name=name, gpus=gpus,
-                gpus_line=keys["gpus"][1].start_mark.line + 1 if "gpus" in keys else 0,
+                gpu_lines=[part.start_mark.line + 1 for part in (keys["gpus"][0], *keys["gpus"][1].value)]
+                if "gpus" in keys else [],
                 driver=driver, driver_version=version,
                 labels=_labels(reader, keys["labels"][1]) if "labels" in keys else {},
                 taints=_taints(reader, keys["taints"][1]) if "taints" in keys else [])

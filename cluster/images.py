@@ -76,8 +76,10 @@ class Simulation:
     def find(build: pathlib.Path) -> Simulation | None:
         return Simulation(build) if os.access(build / "bin/pitcrew-simulate", os.X_OK) else None
 
-    def check(self, text: str) -> str:
-        """What is wrong with a GPU description, in the simulation's own words; empty when nothing is."""
+    def check(self, text: str, path: pathlib.Path) -> str:
+        """What is wrong with a GPU description, in the simulation's own words; empty when nothing is.
+
+        The words name `path` as the file that the text is from."""
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "gpus.yaml"
             file.write_text(text, encoding="utf-8")
@@ -85,11 +87,11 @@ class Simulation:
                                      "--into", f"{folder}/tree"], capture_output=True, text=True, check=False)
         if result.returncode == 0:
             return ""
-        return result.stderr.strip().replace(f"{file}:", "line ") or f"pitcrew-simulate ended with {result.returncode}"
+        return result.stderr.strip().replace(str(file), str(path)) or f"pitcrew-simulate ended with {result.returncode}"
 
     def install(self, target: pathlib.Path):
         """A copy of the cluster's own, so that a new build does not change what runs."""
-        for folder, names in (("bin", ["pitcrew-simulate"]), ("lib", sorted(
+        for folder, names in (("bin", ["pitcrew-simulate", "nvidia-smi"]), ("lib", sorted(
                 path.name for path in (self.source / "lib").glob("lib*.so*")) if (self.source / "lib").is_dir() else [])):
             (target / folder).mkdir(parents=True, exist_ok=True)
             for name in names:

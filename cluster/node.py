@@ -109,6 +109,20 @@ def gpu_description(node: Node) -> str:
     return yaml.safe_dump({"gpus": node.gpus}, sort_keys=False)
 
 
+def gpu_description_in_place(node: Node) -> str:
+    """The same, with each entry on the line that it has in the cluster file: what the simulation says of a line
+    is then true of that file."""
+    first, *lines = node.gpu_lines
+    entries = [json.dumps(entry) for entry in node.gpus]
+    if len({first, *lines}) != len(lines) + 1:
+        return "\n" * (first - 1) + f"gpus: [{', '.join(entries)}]\n"
+    text = [""] * max([first, *lines])
+    text[first - 1] = "gpus:"
+    for line, entry in zip(lines, entries):
+        text[line - 1] = f"  - {entry}"
+    return "\n".join(text) + "\n"
+
+
 def _commands(node: Node) -> list[list[str]]:
     """What the hardware, and an administrator who preinstalled a driver, would have done before the boot."""
     if not node.gpus:

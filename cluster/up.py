@@ -44,9 +44,9 @@ def check_gpus(cluster: Cluster, simulation: images.Simulation | None):
         if simulation is None:
             raise ClusterError(f"node {one.name} has GPUs, but there is no pitcrew-simulate to simulate them; "
                                "build it with `make build`")
-        problem = simulation.check(node.gpu_description(one))
+        problem = simulation.check(node.gpu_description_in_place(one), cluster.path)
         if problem:
-            raise MalformedInput(f"{cluster.path}:{one.gpus_line}: gpus of node {one.name}: {problem}")
+            raise MalformedInput(f"node {one.name}: {problem}")
 
 
 def is_complete(state: State, cluster: Cluster) -> bool:
