@@ -1,5 +1,6 @@
 // The headers that declare the functions of commands.def.
 #pragma once
+#include "node/device_plugin/command.h"
 #include "node/driver_manager/command.h"
 #include "node/nfd/command.h"
 #include "node/validator/command.h"
