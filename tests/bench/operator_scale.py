@@ -151,13 +151,14 @@ def measure(side, count, idle_seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ours", default=str(differential.ROOT / "build/release/bin/pitcrew"))
+    parser.add_argument("--build", type=pathlib.Path, default=differential.ROOT / "build/release",
+                        help="the build tree whose pitcrew is measured")
     parser.add_argument("--nodes", type=int, nargs="+", default=[1000])
     parser.add_argument("--idle-seconds", type=float, default=300)
     arguments = parser.parse_args()
     oracle = os.environ.get("PITCREW_ORACLE")
     for count in arguments.nodes:
-        with differential.Side("pitcrew", [arguments.ours, "operator"]) as side:
+        with differential.Side("pitcrew", [str(arguments.build.resolve() / "bin/pitcrew"), "operator"]) as side:
             measure(side, count, arguments.idle_seconds)
         if oracle:
             crds = sorted(pathlib.Path(oracle, "crds").glob("*.yaml"))
