@@ -3,4 +3,5 @@
 #include "node/device_plugin/command.h"
 #include "node/driver_manager/command.h"
 #include "node/nfd/command.h"
+#include "node/smi/command.h"
 #include "node/validator/command.h"

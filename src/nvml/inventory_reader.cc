@@ -227,8 +227,7 @@ base::Status ReadMig(const Symbols& nvml, abi::Device handle, gpu::Device& devic
 
 base::Status ReadDevice(const Symbols& nvml, gpu::Device& device) {
   abi::Device handle = nullptr;
-  TRY(NVML_CALL(nvml, nvmlDeviceGetHandleByIndex_v2, "open GPU " + std::to_string(device.index),
-                device.index, &handle));
+  TRY(NVML_CALL(nvml, nvmlDeviceGetHandleByIndex_v2, "open the GPU", device.index, &handle));
   TRY(ReadIdentity(nvml, handle, device));
   device.memory = Observe(ReadMemory(nvml, handle));
   device.numa_node = ReadNumaNode(nvml, handle);

@@ -1,0 +1,50 @@
+// The life of a simulated driver container: what `nvidia-driver init` does to a node, and its
+// undoing (driver-lifecycle.md sections 8.4 and 9).
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "base/file_descriptor.h"
+#include "base/result.h"
+#include "simulation/state/layout.h"
+
+namespace pitcrew::simulation {
+
+// Paths as the driver container sees them.
+struct ContainerPaths {
+  std::filesystem::path root = "/";                  // its own root
+  std::filesystem::path host_root = "/proc/1/root";  // the node's, through hostPID
+  std::filesystem::path run = "/run/nvidia";         // shared with the node, mounts propagate
+};
+
+class DriverContainer {
+ public:
+  explicit DriverContainer(ContainerPaths paths) : paths_(std::move(paths)) {}
+
+  // Loads the "driver": PID file, state, device nodes, kernel module, PCI devices, driver root,
+  // status file. What was there from an earlier run is taken over, GPU state included. On an error
+  // everything that was done is undone.
+  base::Status Start();
+  // Undoes Start; goes on after errors and returns the first.
+  base::Status Stop();
+
+  [[nodiscard]] const std::string& version() const { return version_; }
+
+ private:
+  base::Status Load();
+  base::Status TakePidFile();
+  base::Status LoadState();
+  base::Status ShowDevices();
+  base::Status WriteDaemonStatus(const char* status);
+  [[nodiscard]] std::filesystem::path StatePath() const;
+  [[nodiscard]] std::filesystem::path StateLibrary() const;
+  [[nodiscard]] std::filesystem::path PciFolder() const;
+
+  ContainerPaths paths_;
+  std::string version_;
+  base::FileDescriptor pid_file_;
+  NodeState node_{};
+};
+
+}  // namespace pitcrew::simulation

@@ -1,0 +1,21 @@
+// The subcommands of pitcrew-simulate. Each adds itself to the program and runs in a callback that
+// returns the exit code through `exit_code`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+
+namespace pitcrew::simulation {
+
+void AddNodeCommands(CLI::App& app, int& exit_code);   // pci-tree, driver-install, driver
+void AddStateCommands(CLI::App& app, int& exit_code);  // state create, state show
+void AddGpuCommands(CLI::App& app, int& exit_code);    // gpu list, gpu xid, ...
+
+// `nvidia-driver <word>`: what the driver container's entry program does. Exit code.
+int RunDriverContainer(int argc, char** argv);
+
+// Prints the error; 2 for malformed input, 1 for everything else.
+int ExitCodeFor(const base::Error& error);
+
+}  // namespace pitcrew::simulation
