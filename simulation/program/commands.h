@@ -13,7 +13,7 @@ void AddStateCommands(CLI::App& app, int& exit_code);  // state create, state sh
 void AddGpuCommands(CLI::App& app, int& exit_code);    // gpu list, gpu xid, ...
 
 // `nvidia-driver <word>`: what the driver container's entry program does. Exit code.
-int RunDriverContainer(int argc, char** argv);
+int DriverContainerCommand(int argc, char** argv);
 
 // Prints the error; 2 for malformed input, 1 for everything else.
 int ExitCodeFor(const base::Error& error);

@@ -19,7 +19,7 @@ namespace {
 
 int Main(int argc, char** argv) {
   if (std::filesystem::path(argv[0]).filename() == "nvidia-driver") {
-    return RunDriverContainer(argc, argv);
+    return DriverContainerCommand(argc, argv);
   }
   CLI::App app("Simulated NVIDIA GPUs: descriptions, drivers, incidents", "pitcrew-simulate");
   app.require_subcommand(1);

@@ -85,6 +85,27 @@ base::Status InstallDriver(const Options& options) {
   return {};
 }
 
+// Loads, waits for a signal, unloads.
+int RunDriverContainer(const ContainerPaths& paths) {
+  // Blocked before the start, so that a signal in the middle of it is answered by a full undo.
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int one : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE}) sigaddset(&signals, one);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  DriverContainer container(paths);
+  if (const auto started = container.Start(); !started) {
+    base::LogError("The driver did not start", started.error());
+    return 1;
+  }
+  base::LogInfo("The driver is loaded; waiting for the end", {{"version", container.version()}});
+  int received = 0;
+  sigwait(&signals, &received);
+  const auto stopped = container.Stop();
+  if (!stopped) base::LogError("The driver was not undone completely", stopped.error());
+  base::LogInfo("The driver is unloaded", {{"signal", received}});
+  return stopped ? 0 : 1;
+}
+
 }  // namespace
 
 void AddNodeCommands(CLI::App& app, int& exit_code) {
@@ -111,37 +132,22 @@ void AddNodeCommands(CLI::App& app, int& exit_code) {
   install->callback(run(InstallDriver));
 
   auto* driver = app.add_subcommand("driver", "Be a driver container: nvidia-driver init");
-  driver->callback([&exit_code] {
-    std::string name = "nvidia-driver";
-    std::string word = "init";
-    char* arguments[] = {name.data(), word.data(), nullptr};
-    exit_code = RunDriverContainer(2, arguments);
+  driver->add_option("--host-root", options->root, "the node's root as seen from here")
+      ->default_str("/proc/1/root");
+  driver->callback([&exit_code, options, driver] {
+    ContainerPaths paths;
+    if (driver->count("--host-root") != 0) paths.host_root = options->root;
+    exit_code = RunDriverContainer(paths);
   });
 }
 
-int RunDriverContainer(int argc, char** argv) {
+int DriverContainerCommand(int argc, char** argv) {
   // Further options of upstream's `init` (licence, threads) have nothing to act on here.
   if (argc < 2 || std::string_view(argv[1]) != "init") {
     fmt::print(stderr, "usage: nvidia-driver init [OPTIONS]\n");
     return 1;
   }
-  // Blocked before the start, so that a signal in the middle of it is answered by a full undo.
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int one : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE}) sigaddset(&signals, one);
-  sigprocmask(SIG_BLOCK, &signals, nullptr);
-  DriverContainer container({});
-  if (const auto started = container.Start(); !started) {
-    base::LogError("The driver did not start", started.error());
-    return 1;
-  }
-  base::LogInfo("The driver is loaded; waiting for the end", {{"version", container.version()}});
-  int received = 0;
-  sigwait(&signals, &received);
-  const auto stopped = container.Stop();
-  if (!stopped) base::LogError("The driver was not undone completely", stopped.error());
-  base::LogInfo("The driver is unloaded", {{"signal", received}});
-  return stopped ? 0 : 1;
+  return RunDriverContainer({});
 }
 
 }  // namespace pitcrew::simulation
