@@ -74,7 +74,11 @@ struct Facts {
   std::vector<std::string> rhcos_versions;
   DriverToolkit driver_toolkit;
   std::optional<Proxy> proxy;
-  // ConfigMaps of the operator's namespace that the policy names. One that is not here was not read.
+  // Kinds of the Prometheus operator that the cluster serves.
+  bool service_monitors = false;
+  bool prometheus_rules = false;
+  // ConfigMaps of the operator's namespace that the policy names. One that is not here was not
+  // read.
   std::map<std::string, base::Observed<ConfigMapKeys>> config_maps;
   // Secrets that the policy names.
   std::map<std::string, base::Observed<bool>> secrets;

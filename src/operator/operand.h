@@ -1,6 +1,6 @@
-// One operand: what the operator deploys under one of upstream's state names. Adding one is a folder
-// manifests/<state>/, a file operands/<operand>.cc with a descriptor and a pure customize function,
-// a line in operands/registry.cc and a golden case.
+// One operand: what the operator deploys under one of upstream's state names. Adding one is a
+// folder manifests/<state>/, a file operands/<operand>.cc with a descriptor and a pure customize
+// function, a line in operands/registry.cc and a golden case.
 #pragma once
 
 #include <span>
@@ -43,9 +43,12 @@ struct Operand {
   // Null: always enabled.
   Mode (*mode)(const Context&);
   // Changes the loaded manifests to what the policy wants; may add and drop objects. The common
-  // settings of all DaemonSets are already in them (daemonset.h). Errors begin with the field's path.
-  // Null: the manifests as they are.
+  // settings of all DaemonSets are already in them (daemonset.h). Errors begin with the field's
+  // path. Null: the manifests as they are.
   base::Status (*customize)(std::vector<Object>& objects, const Context& context);
+  // Objects of the manifests that something of the user's replaces: neither made, nor changed, nor
+  // removed. Null: none.
+  bool (*leaves_alone)(const Object& object, const Context& context) = nullptr;
 };
 
 // In upstream's order, which is the order of roll-out (reference operator-behaviour.md section 5).

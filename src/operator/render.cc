@@ -17,8 +17,8 @@ namespace {
 constexpr std::string_view kCommonBlocks[] = {"spec.operator", "spec.daemonsets", "spec.hostPaths",
                                               "spec.cdi"};
 
-constexpr std::string_view kClusterScopedKinds[] = {
-    "ClusterRole", "ClusterRoleBinding", "RuntimeClass", "SecurityContextConstraints"};
+constexpr std::string_view kClusterScopedKinds[] = {"ClusterRole", "ClusterRoleBinding",
+                                                    "RuntimeClass", "SecurityContextConstraints"};
 
 bool IsIn(std::string_view path, std::string_view block) {
   return path == block || (path.starts_with(block) && path[block.size()] == '.');
@@ -42,7 +42,8 @@ void SetSubjectNamespace(Object& binding, const std::string& name) {
   const auto subjects = binding.find("subjects");
   if (subjects == binding.end()) return;
   for (Object& subject : *subjects) {
-    if (codec::FindString(subject, {"kind"}) == "ServiceAccount" && !subject.contains("namespace")) {
+    if (codec::FindString(subject, {"kind"}) == "ServiceAccount" &&
+        !subject.contains("namespace")) {
       subject["namespace"] = name;
     }
   }
@@ -73,6 +74,19 @@ void FinishObject(Object& object, const Operand& operand, const Context& context
   SetAnnotation(object, api::kLastAppliedHash, HashOf(object));
 }
 
+std::vector<Object> LeftAlone(const Operand& operand, const Context& context) {
+  std::vector<Object> objects;
+  if (operand.leaves_alone == nullptr) return objects;
+  auto manifests = LoadManifests(operand.state, context.facts.openshift());
+  if (!manifests) return objects;  // rendering says why
+  for (Object& object : *manifests) {
+    if (!operand.leaves_alone(object, context)) continue;
+    FinishObject(object, operand, context);
+    objects.push_back(std::move(object));
+  }
+  return objects;
+}
+
 void AddIfNamed(std::vector<std::string>& names, const std::string& name) {
   if (!name.empty() && std::ranges::find(names, name) == names.end()) names.push_back(name);
 }
@@ -82,8 +96,8 @@ void AddIfNamed(std::vector<std::string>& names, const std::string& name) {
 std::vector<api::FieldProblem> CheckPolicy(const api::ClusterPolicy& policy) {
   std::vector<api::FieldProblem> problems = policy.problems;
   if (policy.cdi.nri_plugin_enabled && !policy.cdi.enabled) {
-    problems.push_back({"spec.cdi.nriPluginEnabled",
-                        "the NRI Plugin cannot be enabled when CDI is disabled"});
+    problems.push_back(
+        {"spec.cdi.nriPluginEnabled", "the NRI Plugin cannot be enabled when CDI is disabled"});
   }
   if (policy.cdi.nri_plugin_enabled && !policy.toolkit_enabled()) {
     problems.push_back({"spec.cdi.nriPluginEnabled",
@@ -105,11 +119,14 @@ std::string HashOf(const Object& object) {
 
 base::Result<std::vector<Object>> RenderObjects(const Operand& operand, const Context& context) {
   TRY(CheckBlocks(operand, CheckPolicy(context.policy)));
-  TRY_ASSIGN(std::vector<Object> objects,
-             LoadManifests(operand.state, context.facts.openshift()));
+  TRY_ASSIGN(std::vector<Object> objects, LoadManifests(operand.state, context.facts.openshift()));
   const auto is_daemonset = [](const Object& object) {
     return codec::FindString(object, {"kind"}) == "DaemonSet";
   };
+  if (operand.leaves_alone != nullptr) {
+    std::erase_if(objects,
+                  [&](const Object& object) { return operand.leaves_alone(object, context); });
+  }
   for (Object& object : objects) {
     if (is_daemonset(object)) TRY(ApplyCommonConfig(object, context));
   }
@@ -130,7 +147,10 @@ std::vector<RenderedOperand> Render(const Context& context) {
     entry.mode = operand.mode == nullptr ? Mode::kEnabled : operand.mode(context);
     const bool enabled = entry.mode == Mode::kEnabled;
     entry.daemonsets_withheld = enabled && context.facts.gpu_nodes == 0;
-    if (enabled) entry.objects = RenderObjects(operand, context);
+    if (enabled) {
+      entry.objects = RenderObjects(operand, context);
+      entry.left_alone = LeftAlone(operand, context);
+    }
     rendered.push_back(std::move(entry));
   }
   return rendered;

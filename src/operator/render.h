@@ -14,9 +14,12 @@ struct RenderedOperand {
   // DaemonSets are neither made nor changed now, and those that stand are left as they are: no node
   // has a GPU (operator-behaviour.md section 6.1).
   bool daemonsets_withheld = false;
-  // The objects, with the policy as their owner; empty unless the operand is enabled. An error says which
-  // field is wrong; then nothing of this operand is touched.
+  // The objects, with the policy as their owner; empty unless the operand is enabled. An error says
+  // which field is wrong; then nothing of this operand is touched.
   base::Result<std::vector<Object>> objects;
+  // Of an enabled operand: objects that may stand from before, and are left as they are
+  // (Operand::leaves_alone). Only kind, name and namespace count.
+  std::vector<Object> left_alone = {};
 };
 
 // One entry per registered operand, in order. An operand that fails does not hold up the others.

@@ -19,11 +19,11 @@ constexpr std::string_view kDefaultInstallDir = "/usr/local/nvidia";
 
 // Where a runtime keeps what the toolkit needs, and by which variables the toolkit is told.
 struct RuntimeFiles {
-  std::string_view prefix;           // of variables: CONTAINERD_CONFIG, CONTAINERD_SOCKET
-  std::string_view volume;           // of volumes: containerd-config
-  std::string_view config;           // default path of the main configuration
-  std::string_view drop_in;          // "": the runtime has none
-  std::string_view socket;           // "": the toolkit does not need it
+  std::string_view prefix;   // of variables: CONTAINERD_CONFIG, CONTAINERD_SOCKET
+  std::string_view volume;   // of volumes: containerd-config
+  std::string_view config;   // default path of the main configuration
+  std::string_view drop_in;  // "": the runtime has none
+  std::string_view socket;   // "": the toolkit does not need it
 };
 
 RuntimeFiles FilesOf(Runtime runtime) {

@@ -7,6 +7,7 @@
 #include "operator/daemonset.h"
 #include "operator/operands/driver_digest.h"
 #include "operator/operands/driver_files.h"
+#include "operator/operands/driver_manager.h"
 #include "operator/operands/driver_variant.h"
 #include "operator/operands/operands.h"
 #include "operator/pod.h"
@@ -54,18 +55,12 @@ base::Result<std::string> DriverImage(const Context& context, const Target& targ
 
 base::Status CustomizeManager(Object& daemonset, const Context& context) {
   const api::Driver& driver = context.policy.driver;
-  TRY_ASSIGN(Object * manager, RequireContainer(daemonset, kManager));
-  TRY_ASSIGN((*manager)["image"],
-             ResolveImage(driver.manager.image, "DRIVER_MANAGER_IMAGE", context.images));
-  SetPullPolicyIfGiven(*manager, driver.manager.image);
-  SetResources(*manager, driver.resources);
   if (driver.rdma_enabled) {
+    TRY_ASSIGN(Object * manager, RequireContainer(daemonset, kManager));
     SetEnv(*manager, "GPU_DIRECT_RDMA_ENABLED", "true");
     if (driver.rdma_use_host_mofed) SetEnv(*manager, "USE_HOST_MOFED", "true");
   }
-  SetEnv(*manager, driver.manager.env);
-  AddPullSecrets(daemonset, driver.manager.image.pull_secrets);
-  return {};
+  return ApplyDriverManager(daemonset, driver.manager, driver.resources, context);
 }
 
 void ApplyDriverSwitches(Object& daemonset, Object& container, const api::ClusterPolicy& policy) {
@@ -146,9 +141,8 @@ base::Status CustomizeDriver(Object& daemonset, std::vector<Object>& others, con
   SetEnv(*container, driver.env);
   if (driver.use_precompiled) {
     if (target.os.id == "sles" || target.os.id == "sl-micro") {
-      AddMount(*container, {.volume = "lib-modules",
-                            .path = "/run/host/lib/modules",
-                            .read_only = true});
+      AddMount(*container,
+               {.volume = "lib-modules", .path = "/run/host/lib/modules", .read_only = true});
       SetVolume(daemonset, HostPathVolume("lib-modules", "/lib/modules", "Directory"));
     }
     return {};
@@ -214,7 +208,8 @@ base::Status CustomizeDaemonSet(Object& daemonset, std::vector<Object>& others,
   TRY(CustomizeSidecar(daemonset, {"nvidia-gdrcopy-ctr", "GDRCOPY_IMAGE", policy.gdrcopy}, context,
                        target));
   if (target.rhcos_version) {
-    TRY(MakeDriverToolkitVariant(daemonset, *target.rhcos_version, context));
+    TRY(MakeDriverToolkitVariant(daemonset, *target.rhcos_version, policy.driver.resources,
+                                 context));
   } else {
     RemoveContainer(daemonset, kToolkit);
   }

@@ -63,10 +63,10 @@ std::vector<std::string> DumpMounts(const Object& container) {
   });
   std::vector<std::string> dump;
   for (const Object* mount : mounts) {
-    dump.push_back(fmt::format(
-        "{{Name:(string){} MountPath:(string){} SubPath:(string){} ReadOnly:(bool){}}}",
-        NameOf(*mount), Text(*mount, "mountPath"), Text(*mount, "subPath"),
-        mount->value("readOnly", false)));
+    dump.push_back(
+        fmt::format("{{Name:(string){} MountPath:(string){} SubPath:(string){} ReadOnly:(bool){}}}",
+                    NameOf(*mount), Text(*mount, "mountPath"), Text(*mount, "subPath"),
+                    mount->value("readOnly", false)));
   }
   return dump;
 }

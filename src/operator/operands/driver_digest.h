@@ -1,5 +1,6 @@
-// DRIVER_CONFIG_DIGEST: tells the driver upgrade whether a new driver pod would do anything else than
-// the running one. Byte-equal with upstream (reference operand-manifests.md section 6.5, path A).
+// DRIVER_CONFIG_DIGEST: tells the driver upgrade whether a new driver pod would do anything else
+// than the running one. Byte-equal with upstream (reference operand-manifests.md section 6.5, path
+// A).
 #pragma once
 
 #include <string>

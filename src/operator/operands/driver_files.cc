@@ -29,9 +29,9 @@ constexpr Subscription kSuseSubscriptions[] = {
 bool IsSuse(std::string_view os_id) { return os_id == "sles" || os_id == "sl-micro"; }
 
 base::Error UnknownSystem(std::string_view what, std::string_view os_id) {
-  return base::Invalid("UnsupportedOperatingSystem",
-                       fmt::format("no folder for {} is known for the operating system \"{}\"",
-                                   what, os_id));
+  return base::Invalid(
+      "UnsupportedOperatingSystem",
+      fmt::format("no folder for {} is known for the operating system \"{}\"", what, os_id));
 }
 
 enum class Family { kRedHat, kDebian, kSuse, kOther };
@@ -64,10 +64,9 @@ base::Status MountConfigMapKeys(Object& daemonset, Object& container, const Cont
   }
   const ConfigMapKeys& keys = *found->second.value();
   for (const std::string& key : keys) {
-    AddMount(container, {.volume = config_map,
-                         .path = folder + "/" + key,
-                         .read_only = true,
-                         .sub_path = key});
+    AddMount(
+        container,
+        {.volume = config_map, .path = folder + "/" + key, .read_only = true, .sub_path = key});
   }
   SetVolume(daemonset, ConfigMapVolume(config_map, config_map, keys));
   return {};
@@ -142,9 +141,8 @@ void MountSubscriptions(Object& daemonset, Object& container, const Context& con
     int number = 0;
     for (const Subscription& subscription : subscriptions) {
       const std::string volume = fmt::format("subscription-config-{}", number++);
-      AddMount(container, {.volume = volume,
-                           .path = std::string(subscription.mount),
-                           .read_only = true});
+      AddMount(container,
+               {.volume = volume, .path = std::string(subscription.mount), .read_only = true});
       SetVolume(daemonset, HostPathVolume(volume, subscription.host, subscription.type));
     }
   };
@@ -170,9 +168,9 @@ void ApplyProxy(Object& daemonset, std::vector<Object>& objects, const Context& 
       if (!value.empty()) SetEnv(*container, name, value);
     }
     if (!proxy.trusted_ca.empty()) {
-      AddMount(*container, {.volume = kTrustedCa,
-                            .path = "/etc/pki/ca-trust/extracted/pem",
-                            .read_only = true});
+      AddMount(
+          *container,
+          {.volume = kTrustedCa, .path = "/etc/pki/ca-trust/extracted/pem", .read_only = true});
     }
   }
   if (proxy.trusted_ca.empty()) return;
@@ -182,12 +180,11 @@ void ApplyProxy(Object& daemonset, std::vector<Object>& objects, const Context& 
   SetVolume(daemonset, std::move(volume));
   // Its content comes from OpenShift, which fills in the key ca-bundle.crt.
   if (FindObject(objects, "ConfigMap", kTrustedCa) == nullptr) {
-    objects.push_back(
-        {{"apiVersion", "v1"},
-         {"kind", "ConfigMap"},
-         {"metadata",
-          {{"name", kTrustedCa},
-           {"labels", {{"config.openshift.io/inject-trusted-cabundle", "true"}}}}}});
+    objects.push_back({{"apiVersion", "v1"},
+                       {"kind", "ConfigMap"},
+                       {"metadata",
+                        {{"name", kTrustedCa},
+                         {"labels", {{"config.openshift.io/inject-trusted-cabundle", "true"}}}}}});
   }
 }
 

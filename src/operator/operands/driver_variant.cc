@@ -36,7 +36,8 @@ void RunUnderToolkit(Object& daemonset, std::string_view name, std::string_view 
   }
   (*operand)["command"] = Object::array({"ocp_dtk_entrypoint"});
   (*operand)["args"] = Object::array({argument});
-  AddMount(*operand, {.volume = "shared-nvidia-driver-toolkit", .path = std::string(kSharedFolder)});
+  AddMount(*operand,
+           {.volume = "shared-nvidia-driver-toolkit", .path = std::string(kSharedFolder)});
 }
 
 }  // namespace
@@ -61,11 +62,11 @@ void MakePrecompiledVariant(Object& daemonset, const std::string& kernel, const 
 bool UsesDriverToolkit(const Context& context) {
   return context.facts.openshift() && context.policy.operator_settings.use_driver_toolkit &&
          !context.policy.driver.use_precompiled &&
-         context.facts.driver_toolkit.image_stream_exists &&
-         !context.facts.rhcos_versions.empty();
+         context.facts.driver_toolkit.image_stream_exists && !context.facts.rhcos_versions.empty();
 }
 
 base::Status MakeDriverToolkitVariant(Object& daemonset, const std::string& rhcos_version,
+                                      const std::optional<codec::Json>& resources,
                                       const Context& context) {
   TRY_ASSIGN(Object * toolkit, RequireContainer(daemonset, kToolkitContainer));
   const std::string name = fmt::format("{}-{}", NameOf(daemonset), rhcos_version);
@@ -78,9 +79,8 @@ base::Status MakeDriverToolkitVariant(Object& daemonset, const std::string& rhco
 
   if (context.policy.gds_enabled()) SetEnv(*toolkit, "GDS_ENABLED", "true");
   if (context.policy.gdrcopy_enabled()) SetEnv(*toolkit, "GDRCOPY_ENABLED", "true");
-  SetResources(*toolkit, context.policy.driver.resources);
-  SetVolume(daemonset,
-            {{"name", "shared-nvidia-driver-toolkit"}, {"emptyDir", Object::object()}});
+  SetResources(*toolkit, resources);
+  SetVolume(daemonset, {{"name", "shared-nvidia-driver-toolkit"}, {"emptyDir", Object::object()}});
 
   const auto& images = context.facts.driver_toolkit.images;
   const auto image = images.find(rhcos_version);
@@ -88,7 +88,8 @@ base::Status MakeDriverToolkitVariant(Object& daemonset, const std::string& rhco
   constexpr std::pair<std::string_view, std::string_view> kOperands[] = {
       {"nvidia-fs-ctr", "nv-fs-ctr-run-with-dtk"},
       {"nvidia-gdrcopy-ctr", "gdrcopy-ctr-run-with-dtk"},
-      {"nvidia-driver-ctr", "nv-ctr-run-with-dtk"}};
+      {"nvidia-driver-ctr", "nv-ctr-run-with-dtk"},
+      {"nvidia-vgpu-manager-ctr", "nv-ctr-run-with-dtk"}};
   for (const auto& [container, argument] : kOperands) {
     RunUnderToolkit(daemonset, container, argument, rhcos_version, toolkit_image);
   }

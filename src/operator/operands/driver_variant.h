@@ -1,7 +1,8 @@
-// One driver DaemonSet becomes several: one per kernel with precompiled drivers, one per RHCOS version
-// with OpenShift's driver toolkit (reference operand-manifests.md sections 6.3 and 6.4).
+// One driver DaemonSet becomes several: one per kernel with precompiled drivers, one per RHCOS
+// version with OpenShift's driver toolkit (reference operand-manifests.md sections 6.3 and 6.4).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,7 +21,9 @@ bool UsesDriverToolkit(const Context& context);
 
 // Name, labels, node selector and toolkit container of the DaemonSet for one RHCOS version; operand
 // containers run under the toolkit's entry point.
+// `resources` are the toolkit container's.
 base::Status MakeDriverToolkitVariant(Object& daemonset, const std::string& rhcos_version,
+                                      const std::optional<codec::Json>& resources,
                                       const Context& context);
 
 }  // namespace pitcrew::gpu_operator

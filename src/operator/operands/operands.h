@@ -6,10 +6,24 @@
 namespace pitcrew::gpu_operator {
 
 Operand PreRequisites();
+Operand OperatorMetrics();
 Operand DriverOperand();
 Operand ContainerToolkit();
 Operand OperatorValidation();
 Operand DevicePlugin();
+Operand MpsControlDaemon();
+Operand Dcgm();
+Operand DcgmExporter();
 Operand GpuFeatureDiscovery();
+Operand MigManager();
+Operand NodeStatusExporter();
+Operand VgpuManager();
+Operand VgpuDeviceManager();
+Operand SandboxValidation();
+Operand VfioManager();
+Operand SandboxDevicePlugin();
+Operand KataDevicePlugin();
+Operand KataManager();
+Operand CcManager();
 
 }  // namespace pitcrew::gpu_operator

@@ -4,12 +4,11 @@ namespace pitcrew::gpu_operator {
 
 std::span<const Operand> Operands() {
   static const Operand kOperands[] = {
-      PreRequisites(),
-      DriverOperand(),
-      ContainerToolkit(),
-      OperatorValidation(),
-      DevicePlugin(),
-      GpuFeatureDiscovery(),
+      PreRequisites(),       OperatorMetrics(),     DriverOperand(),     ContainerToolkit(),
+      OperatorValidation(),  DevicePlugin(),        MpsControlDaemon(),  Dcgm(),
+      DcgmExporter(),        GpuFeatureDiscovery(), MigManager(),        NodeStatusExporter(),
+      VgpuManager(),         VgpuDeviceManager(),   SandboxValidation(), VfioManager(),
+      SandboxDevicePlugin(), KataDevicePlugin(),    KataManager(),       CcManager(),
   };
   return kOperands;
 }

@@ -30,6 +30,20 @@ constexpr std::pair<std::string_view, std::string_view> kFolders[] = {
     {"operator-validation", "state-operator-validation"},
     {"device-plugin", "state-device-plugin"},
     {"gpu-feature-discovery", "gpu-feature-discovery"},
+    {"operator-metrics", "state-operator-metrics"},
+    {"mps-control-daemon", "state-mps-control-daemon"},
+    {"dcgm", "state-dcgm"},
+    {"dcgm-exporter", "state-dcgm-exporter"},
+    {"mig-manager", "state-mig-manager"},
+    {"node-status-exporter", "state-node-status-exporter"},
+    {"vgpu-manager", "state-vgpu-manager"},
+    {"vgpu-device-manager", "state-vgpu-device-manager"},
+    {"sandbox-validation", "state-sandbox-validation"},
+    {"vfio-manager", "state-vfio-manager"},
+    {"sandbox-device-plugin", "state-sandbox-device-plugin"},
+    {"kata-device-plugin", "state-kata-device-plugin"},
+    {"kata-manager", "state-kata-manager"},
+    {"cc-manager", "state-cc-manager"},
 };
 
 std::vector<Case> Cases() {

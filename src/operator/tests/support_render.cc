@@ -30,6 +30,8 @@ Facts ReadCluster(const codec::Json& cluster) {
   Facts facts;
   facts.kubernetes_version = codec::FindString(cluster, {"kubernetesVersion"}, "v1.35.4");
   facts.openshift_version = codec::FindString(cluster, {"openshiftVersion"});
+  facts.service_monitors = cluster.value("serviceMonitors", false);
+  facts.prometheus_rules = cluster.value("prometheusRules", false);
   if (cluster.contains("driverToolkit")) {
     facts.driver_toolkit.image_stream_exists = true;
     facts.driver_toolkit.images = cluster["driverToolkit"].get<std::map<std::string, std::string>>();

@@ -1,0 +1,41 @@
+// Confidential computing manager (reference operand-manifests.md section 21).
+#include "operator/daemonset.h"
+#include "operator/operands/operands.h"
+#include "operator/pod.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+constexpr std::string_view kContainer = "nvidia-cc-manager";
+
+Mode ModeOf(const Context& context) {
+  const api::ClusterPolicy& policy = context.policy;
+  return policy.sandbox.enabled && policy.sandbox.mode == "kata" &&
+                 policy.cc_manager.enabled.value_or(false)
+             ? Mode::kEnabled
+             : Mode::kDisabled;
+}
+
+base::Status Customize(std::vector<Object>& objects, const Context& context) {
+  const api::CcManager& manager = context.policy.cc_manager;
+  TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
+  TRY(ApplyComponent(*daemonset, kContainer, manager, "CC_MANAGER_IMAGE", context));
+  TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
+  if (!manager.default_mode.empty()) SetEnv(*main, "DEFAULT_CC_MODE", manager.default_mode);
+  SetEnv(*main, manager.env);
+  if (manager.host_network) UseHostNetwork(*daemonset);
+  return {};
+}
+
+}  // namespace
+
+Operand CcManager() {
+  return {.state = "state-cc-manager",
+          .condition = "CCManagerReady",
+          .title = "confidential computing manager",
+          .blocks = {"spec.ccManager", "spec.sandboxWorkloads"},
+          .mode = ModeOf,
+          .customize = Customize};
+}
+
+}  // namespace pitcrew::gpu_operator

@@ -1,0 +1,146 @@
+// Metrics exporter (reference operand-manifests.md section 12).
+#include <algorithm>
+
+#include "base/strings.h"
+#include "operator/daemonset.h"
+#include "operator/operands/monitoring.h"
+#include "operator/operands/operands.h"
+#include "operator/pod.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+constexpr std::string_view kContainer = "nvidia-dcgm-exporter";
+constexpr std::string_view kHostEngine = "DCGM_REMOTE_HOSTENGINE_INFO";
+constexpr std::string_view kPodLabels = "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS";
+constexpr std::string_view kPodUid = "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID";
+constexpr std::string_view kPodLabelAllowlist =
+    "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX";
+constexpr std::string_view kConfigMapData = "DCGM_EXPORTER_CONFIGMAP_DATA";
+constexpr std::string_view kCollectors = "DCGM_EXPORTER_COLLECTORS";
+constexpr std::string_view kMetricsFile = "/etc/dcgm-exporter/dcgm-metrics.csv";
+constexpr std::string_view kMetricsKey = "dcgm-metrics.csv";
+constexpr std::string_view kDefaultJobMappingDir = "/var/lib/dcgm-exporter/job-mapping";
+constexpr std::string_view kDefaultKubeletRootDir = "/var/lib/kubelet";
+constexpr std::string_view kReadPods = "nvidia-dcgm-exporter-read-pods";
+
+Mode ModeOf(const Context& context) {
+  return context.policy.dcgm_exporter_enabled() ? Mode::kEnabled : Mode::kDisabled;
+}
+
+// The exporter asks the API server for the pods that use GPUs.
+bool ReadsPods(const api::DcgmExporter& exporter) {
+  return exporter.enable_pod_labels || exporter.enable_pod_uid ||
+         std::ranges::any_of(exporter.env, [](const api::EnvVar& variable) {
+           return (variable.name == kPodLabels || variable.name == kPodUid) &&
+                  base::ToLower(variable.value) == "true";
+         });
+}
+
+// It asks for a ConfigMap with the list of metrics; "none" is the exporter's word for no.
+bool ReadsConfigMap(const api::DcgmExporter& exporter) {
+  return std::ranges::any_of(exporter.env, [](const api::EnvVar& variable) {
+    return variable.name == kConfigMapData && !variable.value.empty() && variable.value != "none";
+  });
+}
+
+// A host engine on the host itself is reached over the loopback interface.
+bool AsksHostEngineOfHost(const api::ClusterPolicy& policy) {
+  if (policy.dcgm_enabled()) return false;
+  const auto& env = policy.dcgm_exporter.env;
+  const auto last = std::ranges::find(env.rbegin(), env.rend(), kHostEngine, &api::EnvVar::name);
+  return last != env.rend() && last->value.starts_with("localhost");
+}
+
+void MapJobs(Object& daemonset, Object& main, const api::DcgmExporter& exporter) {
+  if (!exporter.hpc_job_mapping_enabled) return;
+  const std::string& configured = exporter.hpc_job_mapping_directory;
+  const std::string folder = configured.empty() ? std::string(kDefaultJobMappingDir) : configured;
+  SetEnv(main, "DCGM_HPC_JOB_MAPPING_DIR", folder);
+  AddMount(main, {.volume = "hpc-job-mapping", .path = folder, .read_only = true});
+  SetVolume(daemonset, HostPathVolume("hpc-job-mapping", folder, "DirectoryOrCreate"));
+}
+
+void DescribePods(Object& daemonset, Object& main, const api::DcgmExporter& exporter) {
+  if (exporter.enable_pod_labels) SetEnv(main, kPodLabels, "true");
+  if (exporter.enable_pod_uid) SetEnv(main, kPodUid, "true");
+  if (!exporter.pod_label_allowlist_regex.empty()) {
+    SetEnv(main, kPodLabelAllowlist, base::Join(exporter.pod_label_allowlist_regex, ","));
+  }
+  if (ReadsPods(exporter) || ReadsConfigMap(exporter)) {
+    PodSpec(daemonset)["automountServiceAccountToken"] = true;
+  }
+}
+
+void MountMetrics(Object& daemonset, Object& main, const std::string& config_map) {
+  if (config_map.empty()) return;
+  AddMount(main, {.volume = "metrics-config",
+                  .path = std::string(kMetricsFile),
+                  .read_only = true,
+                  .sub_path = std::string(kMetricsKey)});
+  SetVolume(daemonset, ConfigMapVolume("metrics-config", config_map, {std::string(kMetricsKey)}));
+  SetEnv(main, kCollectors, kMetricsFile);
+}
+
+base::Status CustomizeDaemonSet(Object& daemonset, const Context& context) {
+  const api::ClusterPolicy& policy = context.policy;
+  const api::DcgmExporter& exporter = policy.dcgm_exporter;
+  TRY(ApplyValidationInitContainers(daemonset, context));
+  TRY(ApplyComponent(daemonset, kContainer, exporter, "DCGM_EXPORTER_IMAGE", context));
+  TRY_ASSIGN(Object * main, RequireContainer(daemonset, kContainer));
+  for (const auto& [key, value] : exporter.annotations) SetPodAnnotation(daemonset, key, value);
+  if (policy.dcgm_enabled()) SetEnv(*main, kHostEngine, "nvidia-dcgm:5555");
+  if (exporter.host_network || AsksHostEngineOfHost(policy)) UseHostNetwork(daemonset);
+  ApplyRuntimeClass(daemonset, context, kContainer);
+  if (exporter.host_pid) PodSpec(daemonset)["hostPID"] = true;
+  MapJobs(daemonset, *main, exporter);
+  DescribePods(daemonset, *main, exporter);
+  MountMetrics(daemonset, *main, exporter.config_name);
+  if (const std::string& root = policy.host_paths.kubelet_root_dir;
+      !root.empty() && root != kDefaultKubeletRootDir) {
+    SetHostPath(daemonset, "pod-gpu-resources",
+                root + (root.ends_with('/') ? "" : "/") + "pod-resources");
+  }
+  SetEnv(*main, exporter.env);
+  return {};
+}
+
+void CustomizeService(Object& service, const api::DcgmExporter& exporter) {
+  if (!exporter.service_type.empty()) service["spec"]["type"] = exporter.service_type;
+  if (!exporter.service_internal_traffic_policy.empty()) {
+    service["spec"]["internalTrafficPolicy"] = exporter.service_internal_traffic_policy;
+  }
+}
+
+base::Status Customize(std::vector<Object>& objects, const Context& context) {
+  const api::DcgmExporter& exporter = context.policy.dcgm_exporter;
+  TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
+  TRY(CustomizeDaemonSet(*daemonset, context));
+  if (Object* service = FindObject(objects, "Service")) CustomizeService(*service, exporter);
+  if (!ReadsPods(exporter)) {
+    std::erase_if(objects, [](const Object& object) { return NameOf(object) == kReadPods; });
+  }
+  const codec::Json* monitor =
+      exporter.service_monitor ? codec::Find(*exporter.service_monitor, {"enabled"}) : nullptr;
+  if (monitor == nullptr || *monitor != true) {
+    std::erase_if(objects, [](const Object& object) {
+      return codec::FindString(object, {"kind"}) == "ServiceMonitor";
+    });
+  }
+  FitMonitoring(objects, context);
+  EditServiceMonitor(objects, exporter.service_monitor);
+  return {};
+}
+
+}  // namespace
+
+Operand DcgmExporter() {
+  return {.state = "state-dcgm-exporter",
+          .condition = "DCGMExporterReady",
+          .title = "metrics exporter",
+          .blocks = {"spec.dcgmExporter", "spec.dcgm", "spec.validator"},
+          .mode = ModeOf,
+          .customize = Customize};
+}
+
+}  // namespace pitcrew::gpu_operator

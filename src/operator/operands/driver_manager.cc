@@ -1,0 +1,23 @@
+#include "operator/operands/driver_manager.h"
+
+#include "operator/daemonset.h"
+#include "operator/pod.h"
+
+namespace pitcrew::gpu_operator {
+
+base::Status ApplyDriverManager(Object& daemonset, const api::DriverManager& manager,
+                                const std::optional<codec::Json>& resources,
+                                const Context& context) {
+  TRY_ASSIGN(Object * container, RequireContainer(daemonset, "k8s-driver-manager"));
+  TRY_ASSIGN((*container)["image"],
+             ResolveImage(manager.image, "DRIVER_MANAGER_IMAGE", context.images));
+  if (!manager.image.pull_policy.empty()) {
+    (*container)["imagePullPolicy"] = PullPolicy(manager.image.pull_policy);
+  }
+  SetResources(*container, resources);
+  SetEnv(*container, manager.env);
+  AddPullSecrets(daemonset, manager.image.pull_secrets);
+  return {};
+}
+
+}  // namespace pitcrew::gpu_operator

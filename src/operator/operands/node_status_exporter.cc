@@ -1,0 +1,40 @@
+// Exporter of the node's status (reference operand-manifests.md section 15).
+#include "operator/daemonset.h"
+#include "operator/operands/monitoring.h"
+#include "operator/operands/operands.h"
+#include "operator/pod.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+constexpr std::string_view kContainer = "nvidia-node-status-exporter";
+
+Mode ModeOf(const Context& context) {
+  return context.policy.node_status_exporter.enabled.value_or(false) ? Mode::kEnabled
+                                                                     : Mode::kDisabled;
+}
+
+base::Status Customize(std::vector<Object>& objects, const Context& context) {
+  const api::Component& exporter = context.policy.node_status_exporter;
+  TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
+  TRY(ApplyComponent(*daemonset, kContainer, exporter, "VALIDATOR_IMAGE", context));
+  TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
+  SetEnv(*main, exporter.env);
+  RunAsRoot(*main);
+  if (exporter.host_network) UseHostNetwork(*daemonset);
+  FitMonitoring(objects, context);
+  return {};
+}
+
+}  // namespace
+
+Operand NodeStatusExporter() {
+  return {.state = "state-node-status-exporter",
+          .condition = "NodeStatusExporterReady",
+          .title = "node status exporter",
+          .blocks = {"spec.nodeStatusExporter"},
+          .mode = ModeOf,
+          .customize = Customize};
+}
+
+}  // namespace pitcrew::gpu_operator

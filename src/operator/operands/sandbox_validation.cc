@@ -1,0 +1,54 @@
+// Validation of virtual machine workloads (reference operand-manifests.md sections 8 and 18).
+#include "operator/daemonset.h"
+#include "operator/node_labels.h"
+#include "operator/operands/operands.h"
+#include "operator/pod.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+constexpr std::string_view kContainer = "nvidia-sandbox-validator";
+
+Mode ModeOf(const Context& context) {
+  return context.policy.sandbox.enabled ? Mode::kEnabled : Mode::kDisabled;
+}
+
+base::Status Customize(std::vector<Object>& objects, const Context& context) {
+  const api::ClusterPolicy& policy = context.policy;
+  const api::Validator& validator = policy.validator;
+  TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
+  TRY(ApplyComponent(*daemonset, kContainer, validator, "VALIDATOR_IMAGE", context));
+  TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
+  SetEnv(*main, validator.env);
+  RunAsRoot(*main);
+  if (!policy.cc_manager.enabled.value_or(false)) {
+    RemoveContainer(*daemonset, "cc-manager-validation");
+  }
+  TRY(ApplyValidationInitContainers(*daemonset, context));
+  const std::pair<std::string_view, const std::vector<api::EnvVar>&> components[] = {
+      {"vfio-pci-validation", validator.vfio_pci_env},
+      {"vgpu-manager-validation", validator.vgpu_manager_env},
+      {"vgpu-devices-validation", validator.vgpu_devices_env}};
+  // For nodes that carry no valid workload label of their own.
+  const std::string workload = NodePolicyOf(policy).default_workload;
+  for (const auto& [name, env] : components) {
+    TRY_ASSIGN(Object * container, RequireContainer(*daemonset, name));
+    SetEnv(*container, "DEFAULT_GPU_WORKLOAD_CONFIG", workload);
+    SetEnv(*container, env);
+  }
+  if (validator.host_network) UseHostNetwork(*daemonset);
+  return {};
+}
+
+}  // namespace
+
+Operand SandboxValidation() {
+  return {.state = "state-sandbox-validation",
+          .condition = "SandboxValidationReady",
+          .title = "validation of virtual machine workloads",
+          .blocks = {"spec.validator", "spec.sandboxWorkloads", "spec.ccManager"},
+          .mode = ModeOf,
+          .customize = Customize};
+}
+
+}  // namespace pitcrew::gpu_operator

@@ -1,0 +1,44 @@
+// VFIO manager: hands GPUs to vfio-pci for virtual machines (reference operand-manifests.md
+// section 19).
+#include "operator/daemonset.h"
+#include "operator/operands/driver_manager.h"
+#include "operator/operands/operands.h"
+#include "operator/pod.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+constexpr std::string_view kContainer = "nvidia-vfio-manager";
+
+Mode ModeOf(const Context& context) {
+  const api::ClusterPolicy& policy = context.policy;
+  return policy.sandbox.enabled && policy.vfio_manager.enabled.value_or(false) ? Mode::kEnabled
+                                                                               : Mode::kDisabled;
+}
+
+base::Status Customize(std::vector<Object>& objects, const Context& context) {
+  const api::VfioManager& manager = context.policy.vfio_manager;
+  TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
+  TRY(ApplyDriverManager(*daemonset, manager.driver_manager, manager.resources, context));
+  TRY(ApplyComponent(*daemonset, kContainer, manager, "VFIO_MANAGER_IMAGE", context));
+  TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
+  // Here the variable says where the host is mounted, whatever path of the host that is; the common
+  // setting has just put the host's path into it.
+  SetEnv(*main, "HOST_ROOT", "/host");
+  SetEnv(*main, manager.env);
+  if (manager.host_network) UseHostNetwork(*daemonset);
+  return {};
+}
+
+}  // namespace
+
+Operand VfioManager() {
+  return {.state = "state-vfio-manager",
+          .condition = "VFIOManagerReady",
+          .title = "VFIO manager",
+          .blocks = {"spec.vfioManager", "spec.sandboxWorkloads"},
+          .mode = ModeOf,
+          .customize = Customize};
+}
+
+}  // namespace pitcrew::gpu_operator

@@ -1,0 +1,55 @@
+// vGPU device manager (reference operand-manifests.md section 17).
+#include "operator/daemonset.h"
+#include "operator/operands/operands.h"
+#include "operator/pod.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+constexpr std::string_view kContainer = "nvidia-vgpu-device-manager";
+constexpr std::string_view kDefaultConfig = "default-vgpu-devices-config";
+
+Mode ModeOf(const Context& context) {
+  const api::ClusterPolicy& policy = context.policy;
+  return policy.sandbox.enabled && policy.vgpu_device_manager.enabled.value_or(false)
+             ? Mode::kEnabled
+             : Mode::kDisabled;
+}
+
+// A ConfigMap of another name takes the place of the default one, which then is not ours to touch.
+bool LeavesAlone(const Object& object, const Context& context) {
+  const std::string& custom = context.policy.vgpu_device_manager.config_name;
+  return codec::FindString(object, {"kind"}) == "ConfigMap" && NameOf(object) == kDefaultConfig &&
+         !custom.empty() && custom != kDefaultConfig;
+}
+
+base::Status Customize(std::vector<Object>& objects, const Context& context) {
+  const api::VgpuDeviceManager& manager = context.policy.vgpu_device_manager;
+  TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
+  TRY(ApplyValidationInitContainers(*daemonset, context));
+  TRY(ApplyComponent(*daemonset, kContainer, manager, "VGPU_DEVICE_MANAGER_IMAGE", context));
+  TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
+  SetEnv(*main, manager.env);
+  if (!manager.config_name.empty()) {
+    SetVolume(*daemonset, ConfigMapVolume("vgpu-config", manager.config_name, {}));
+  }
+  // After the user's variables: the policy's choice wins here.
+  SetEnv(*main, "DEFAULT_VGPU_CONFIG",
+         manager.config_default.empty() ? "default" : manager.config_default);
+  if (manager.host_network) UseHostNetwork(*daemonset);
+  return {};
+}
+
+}  // namespace
+
+Operand VgpuDeviceManager() {
+  return {.state = "state-vgpu-device-manager",
+          .condition = "VGPUDeviceManagerReady",
+          .title = "vGPU device manager",
+          .blocks = {"spec.vgpuDeviceManager", "spec.sandboxWorkloads", "spec.validator"},
+          .mode = ModeOf,
+          .customize = Customize,
+          .leaves_alone = LeavesAlone};
+}
+
+}  // namespace pitcrew::gpu_operator
