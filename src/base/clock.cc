@@ -67,6 +67,11 @@ Result<WallClock::time_point> ParseRfc3339(std::string_view text) {
     if (zone[0] == '-') offset_seconds = -offset_seconds;
   }
   const std::int64_t seconds = ::timegm(&parts) - offset_seconds;
+  // "Never" is often written as the year 9999; the clock counts nanoseconds and ends in 2262.
+  constexpr auto kLast =
+      std::chrono::duration_cast<std::chrono::seconds>(WallClock::duration::max()).count();
+  if (seconds >= kLast) return WallClock::time_point::max();
+  if (seconds <= -kLast) return WallClock::time_point::min();
   return WallClock::time_point(std::chrono::duration_cast<WallClock::duration>(
       std::chrono::seconds(seconds) + std::chrono::nanoseconds(nanos)));
 }

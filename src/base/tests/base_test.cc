@@ -15,6 +15,7 @@ TEST(Clock, Rfc3339RoundTrip) {
   EXPECT_EQ(FormatRfc3339(*time, 3), "2026-01-02T01:34:05.678Z");
   EXPECT_FALSE(ParseRfc3339("2026-01-02"));
   EXPECT_FALSE(ParseRfc3339("2026-01-02T03:04:05"));
+  EXPECT_EQ(ParseRfc3339("9999-12-31T23:59:59Z"), WallClock::time_point::max());
 }
 
 TEST(Clock, GoDurations) {

@@ -1,0 +1,83 @@
+#include "kube/retry.h"
+
+#include <gtest/gtest.h>
+
+namespace pitcrew::kube {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+Request Get() { return GetRequest(kPods, {.namespace_name = "a", .name = "b"}); }
+Request Post() { return *CreateRequest(kPods, {{"metadata", {{"name", "b"}}}}, {}); }
+
+std::optional<milliseconds> Next(const Request& request, const Outcome& outcome, int attempt = 1) {
+  RetryPolicy policy;
+  policy.backoff.jitter = 0;
+  return NextTry(policy, request, outcome, attempt, 0.5);
+}
+Outcome Status(int status, std::optional<seconds> after = std::nullopt) {
+  return {.http_status = status, .retry_after = after, .error = {}};
+}
+Outcome Broken(const std::string& reason) {
+  return {.http_status = 0, .retry_after = {}, .error = base::Unavailable(reason, "")};
+}
+
+// operator-behaviour.md: failures 100 ms doubling to 3 s.
+TEST(Backoff, DoublesToItsCap) {
+  const BackoffPolicy policy;
+  EXPECT_EQ(policy.Delay(1), milliseconds(100));
+  EXPECT_EQ(policy.Delay(2), milliseconds(200));
+  EXPECT_EQ(policy.Delay(5), milliseconds(1600));
+  EXPECT_EQ(policy.Delay(6), milliseconds(3000));
+  EXPECT_EQ(policy.Delay(1000000), milliseconds(3000));
+}
+
+TEST(Backoff, JitterOnlyLengthens) {
+  const BackoffPolicy policy{.jitter = 0.5};
+  EXPECT_EQ(policy.Delay(1, 0.0), milliseconds(100));
+  EXPECT_EQ(policy.Delay(1, 0.5), milliseconds(125));
+}
+
+TEST(Retry, TooManyRequestsWaitsAsLongAsAsked) {
+  EXPECT_EQ(Next(Post(), Status(429, seconds(2))), milliseconds(2000));
+  EXPECT_EQ(Next(Post(), Status(429)), milliseconds(200));
+  // Never sooner than the back-off.
+  EXPECT_EQ(Next(Post(), Status(429, seconds(0)), 3), milliseconds(800));
+  EXPECT_EQ(Next(Post(), Status(429, seconds(3600))), std::nullopt);
+}
+
+TEST(Retry, ServerErrorsOnlyWhereARepetitionIsHarmless) {
+  EXPECT_TRUE(Next(Get(), Status(503)));
+  EXPECT_TRUE(Next(Get(), Status(504)));
+  EXPECT_FALSE(Next(Post(), Status(503)));
+  EXPECT_TRUE(Next(Post(), Status(503, seconds(1))));
+  EXPECT_FALSE(Next(Get(), Status(500)));
+}
+
+TEST(Retry, RefusedConnectionsSentNothing) {
+  EXPECT_TRUE(Next(Post(), Broken("ConnectionRefused")));
+  EXPECT_FALSE(Next(Post(), Broken("ConnectionLost")));
+  EXPECT_TRUE(Next(Get(), Broken("ConnectionLost")));
+  EXPECT_FALSE(Next(Get(), Broken("TlsFailed")));
+}
+
+TEST(Retry, AnswersAreFinal) {
+  for (const int status : {400, 401, 403, 404, 409, 410, 422}) {
+    EXPECT_FALSE(Next(Get(), Status(status))) << status;
+  }
+}
+
+TEST(Retry, EndsAfterItsAttempts) {
+  EXPECT_TRUE(Next(Get(), Status(503), 5));
+  EXPECT_FALSE(Next(Get(), Status(503), 6));
+}
+
+TEST(Retry, ReadsRetryAfter) {
+  EXPECT_EQ(ParseRetryAfter(" 12 "), seconds(12));
+  EXPECT_EQ(ParseRetryAfter("Wed, 21 Oct 2026 07:28:00 GMT"), std::nullopt);
+  EXPECT_EQ(ParseRetryAfter("-1"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace pitcrew::kube
