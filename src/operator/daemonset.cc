@@ -54,7 +54,8 @@ void ApplyDriverInstallDir(Object& daemonset, const std::string& directory) {
   if (validation == nullptr) return;
   SetEnv(*validation, "DRIVER_INSTALL_DIR", directory);
   SetEnv(*validation, "DRIVER_INSTALL_DIR_CTR_PATH", directory);
-  if (Object* mount = FindMount(*validation, "driver-install-dir")) (*mount)["mountPath"] = directory;
+  if (Object* mount = FindMount(*validation, "driver-install-dir"))
+    (*mount)["mountPath"] = directory;
 }
 
 // Whether operand pods carry a runtime class at all.
@@ -84,9 +85,9 @@ base::Status ConfigureConfigManager(Object& daemonset, std::string_view name,
 
 base::Result<Object*> RequireContainer(Object& daemonset, std::string_view name) {
   if (Object* container = FindContainer(daemonset, name)) return container;
-  return base::Fail(base::Internal(
-      "ContainerMissing",
-      fmt::format("manifest of {} has no container {}", NameOf(daemonset), name)));
+  return base::Fail(
+      base::Internal("ContainerMissing",
+                     fmt::format("manifest of {} has no container {}", NameOf(daemonset), name)));
 }
 
 base::Result<Object*> RequireDaemonSet(std::vector<Object>& objects) {
@@ -159,9 +160,9 @@ void ApplyRuntimeClass(Object& daemonset, const Context& context,
     PodSpec(daemonset)["runtimeClassName"] = name.empty() ? "nvidia" : name;
   }
   if (context.policy.cdi.nri_plugin_enabled && !annotated_container.empty()) {
-    SetPodAnnotation(daemonset,
-                     fmt::format("{}{}", api::kNriCdiContainerAnnotationPrefix, annotated_container),
-                     api::kManagementCdiDevice);
+    SetPodAnnotation(
+        daemonset, fmt::format("{}{}", api::kNriCdiContainerAnnotationPrefix, annotated_container),
+        api::kManagementCdiDevice);
   }
 }
 

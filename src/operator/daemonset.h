@@ -1,4 +1,5 @@
-// What every operand DaemonSet gets, whatever the operand (reference operand-manifests.md section 3).
+// What every operand DaemonSet gets, whatever the operand (reference operand-manifests.md section
+// 3).
 #pragma once
 
 #include "base/result.h"

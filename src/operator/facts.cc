@@ -63,10 +63,10 @@ base::Result<Runtime> RuntimeOf(std::string_view container_runtime_version) {
   if (container_runtime_version.starts_with("docker")) return Runtime::kDocker;
   if (container_runtime_version.starts_with("containerd")) return Runtime::kContainerd;
   if (container_runtime_version.starts_with("cri-o")) return Runtime::kCrio;
-  return base::Fail(base::Invalid(
-      "UnknownContainerRuntime",
-      fmt::format("container runtime \"{}\" is none of containerd, cri-o and docker",
-                  container_runtime_version)));
+  return base::Fail(
+      base::Invalid("UnknownContainerRuntime",
+                    fmt::format("container runtime \"{}\" is none of containerd, cri-o and docker",
+                                container_runtime_version)));
 }
 
 std::string OsRelease::tag() const {
@@ -124,9 +124,9 @@ base::Result<std::string> OpenShiftVersionOf(const codec::Json& cluster_version)
       if (pieces.size() >= 2) return pieces[0] + "." + pieces[1];
     }
   }
-  return base::Fail(base::Unavailable(
-      "OpenShiftVersionUnknown",
-      "ClusterVersion \"version\" has no completed entry in its history yet"));
+  return base::Fail(
+      base::Unavailable("OpenShiftVersionUnknown",
+                        "ClusterVersion \"version\" has no completed entry in its history yet"));
 }
 
 }  // namespace pitcrew::gpu_operator

@@ -16,14 +16,26 @@ namespace pitcrew::gpu_operator {
 using DefaultImages = std::map<std::string, std::string, std::less<>>;
 
 // The variables that upstream's operator reads.
-inline constexpr std::string_view kImageVariables[] = {
-    "DRIVER_IMAGE",         "VGPU_MANAGER_IMAGE",    "CONTAINER_TOOLKIT_IMAGE",
-    "DEVICE_PLUGIN_IMAGE",  "DCGM_EXPORTER_IMAGE",   "DCGM_IMAGE",
-    "VALIDATOR_IMAGE",      "GFD_IMAGE",             "MIG_MANAGER_IMAGE",
-    "DRIVER_MANAGER_IMAGE", "GDS_IMAGE",             "GDRCOPY_IMAGE",
-    "VFIO_MANAGER_IMAGE",   "CC_MANAGER_IMAGE",      "VGPU_DEVICE_MANAGER_IMAGE",
-    "KATA_MANAGER_IMAGE",   "CUDA_BASE_IMAGE",       "SANDBOX_DEVICE_PLUGIN_IMAGE",
-    "DRA_DRIVER_IMAGE",     "KATA_SANDBOX_DEVICE_PLUGIN_IMAGE"};
+inline constexpr std::string_view kImageVariables[] = {"DRIVER_IMAGE",
+                                                       "VGPU_MANAGER_IMAGE",
+                                                       "CONTAINER_TOOLKIT_IMAGE",
+                                                       "DEVICE_PLUGIN_IMAGE",
+                                                       "DCGM_EXPORTER_IMAGE",
+                                                       "DCGM_IMAGE",
+                                                       "VALIDATOR_IMAGE",
+                                                       "GFD_IMAGE",
+                                                       "MIG_MANAGER_IMAGE",
+                                                       "DRIVER_MANAGER_IMAGE",
+                                                       "GDS_IMAGE",
+                                                       "GDRCOPY_IMAGE",
+                                                       "VFIO_MANAGER_IMAGE",
+                                                       "CC_MANAGER_IMAGE",
+                                                       "VGPU_DEVICE_MANAGER_IMAGE",
+                                                       "KATA_MANAGER_IMAGE",
+                                                       "CUDA_BASE_IMAGE",
+                                                       "SANDBOX_DEVICE_PLUGIN_IMAGE",
+                                                       "DRA_DRIVER_IMAGE",
+                                                       "KATA_SANDBOX_DEVICE_PLUGIN_IMAGE"};
 
 // "repository/image:version" (or "@version" for a digest); the image alone when it is the only one
 // given; the default of `variable` when none is. Errors name the field.

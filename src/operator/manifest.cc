@@ -5,19 +5,40 @@
 #include "codec/yaml.h"
 
 namespace pitcrew::gpu_operator {
+namespace {
+
+base::Result<Object> ParseManifest(const EmbeddedManifest& manifest) {
+  const std::string source = fmt::format("{}/{}", manifest.state, manifest.file);
+  TRY_ASSIGN(Object object, codec::ParseYaml(manifest.text, source));
+  if (codec::FindString(object, {"kind"}).empty()) {
+    return base::Fail(base::Internal("ManifestWithoutKind", fmt::format("{} has no kind", source)));
+  }
+  return object;
+}
+
+// Parsed once per process; the embedded text never changes.
+const std::vector<base::Result<Object>>& ParsedManifests() {
+  static const std::vector<base::Result<Object>> kParsed = [] {
+    std::vector<base::Result<Object>> parsed;
+    for (const EmbeddedManifest& manifest : EmbeddedManifests()) {
+      parsed.push_back(ParseManifest(manifest));
+    }
+    return parsed;
+  }();
+  return kParsed;
+}
+
+}  // namespace
 
 base::Result<std::vector<Object>> LoadManifests(std::string_view state, bool openshift) {
   std::vector<Object> objects;
+  std::size_t index = 0;
   for (const EmbeddedManifest& manifest : EmbeddedManifests()) {
+    const base::Result<Object>& parsed = ParsedManifests()[index++];
     if (manifest.state != state) continue;
     if (!openshift && manifest.file.contains("openshift")) continue;
-    TRY_ASSIGN(Object object,
-               codec::ParseYaml(manifest.text, fmt::format("{}/{}", state, manifest.file)));
-    if (codec::FindString(object, {"kind"}).empty()) {
-      return base::Fail(base::Internal(
-          "ManifestWithoutKind", fmt::format("{}/{} has no kind", state, manifest.file)));
-    }
-    objects.push_back(std::move(object));
+    TRY(parsed);
+    objects.push_back(*parsed);
   }
   return objects;
 }

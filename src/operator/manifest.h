@@ -1,5 +1,5 @@
-// The operands' manifests: plain YAML under manifests/<state>/, embedded at build time. One document
-// per file, in the order of their names (reference operand-manifests.md section 2).
+// The operands' manifests: plain YAML under manifests/<state>/, embedded at build time. One
+// document per file, in the order of their names (reference operand-manifests.md section 2).
 //
 // The room is called operator; its namespace is gpu_operator because `operator` is a C++ keyword.
 #pragma once

@@ -120,9 +120,8 @@ std::string_view Labels::Get(std::string_view key) const {
 }
 
 bool Labels::Is(std::string_view key, std::string_view value) const {
-  return std::ranges::any_of(entries_, [&](const Entry& entry) {
-    return *entry.key == key && *entry.value == value;
-  });
+  return std::ranges::any_of(
+      entries_, [&](const Entry& entry) { return *entry.key == key && *entry.value == value; });
 }
 
 std::vector<std::pair<std::string_view, std::string_view>> Labels::All() const {

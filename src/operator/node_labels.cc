@@ -103,8 +103,7 @@ NodePolicy NodePolicyOf(const api::ClusterPolicy& policy) {
   }
   result.sandbox_mode = policy.sandbox.mode;
   result.mig_manager_enabled = policy.mig_manager_enabled();
-  result.mig_default_all_disabled =
-      policy.mig_manager.config_default == api::kMigConfigAllDisabled;
+  result.mig_default_all_disabled = policy.mig_manager.config_default == api::kMigConfigAllDisabled;
   result.nvidia_driver_crd = policy.driver.use_nvidia_driver_crd;
   result.driver_auto_upgrade = policy.driver_enabled() &&
                                policy.driver.upgrade_policy.auto_upgrade && !policy.sandbox.enabled;
@@ -123,8 +122,8 @@ bool IsMigCapable(const Labels& labels) {
   if (labels.Has(api::kMigCapable)) return labels.Is(api::kMigCapable, "true");
   // Until feature discovery has said so, by the product's name: whole words, because "a30" is also
   // in RTX-A3000.
-  constexpr std::string_view kProducts[] = {"a30",   "a100",  "a100x", "a800",  "h20",  "h100",
-                                            "h200",  "h800",  "gh200", "b200",  "b300", "gb200",
+  constexpr std::string_view kProducts[] = {"a30",   "a100",  "a100x", "a800", "h20",  "h100",
+                                            "h200",  "h800",  "gh200", "b200", "b300", "gb200",
                                             "gb300", "a800x", "h100x", "a30x"};
   std::string product = base::ToLower(labels.Get(api::kGpuProduct));
   std::ranges::replace(product, ' ', '-');

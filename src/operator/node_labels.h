@@ -39,8 +39,9 @@ struct NodeDecision {
   [[nodiscard]] bool empty() const { return labels.empty() && annotations.empty(); }
 };
 
-// A node that carried a GPU and lost its PCI label: with other labels of node feature discovery that
-// is evidence; without any, discovery has not looked (or its labels were wiped) and nothing changes.
+// A node that carried a GPU and lost its PCI label: with other labels of node feature discovery
+// that is evidence; without any, discovery has not looked (or its labels were wiped) and nothing
+// changes.
 NodeDecision DecideNode(const Node& node, const NodePolicy& policy);
 
 // container unless sandbox workloads are on; then the node's own valid label, else the default.
@@ -55,7 +56,6 @@ bool LosesGpu(const Node& node);
 bool IsMassRemoval(std::size_t gpu_nodes, std::size_t losing);
 
 // Annotation on the ClusterPolicy, "true".
-inline constexpr std::string_view kAllowMassRemoval =
-    "nvidia.com/gpu-operator.allow-mass-removal";
+inline constexpr std::string_view kAllowMassRemoval = "nvidia.com/gpu-operator.allow-mass-removal";
 
 }  // namespace pitcrew::gpu_operator

@@ -75,8 +75,8 @@ TEST(DriverDigest, EmptyConfigMaps) {
   Driver(daemonset)["image"] = "nvcr.io/nvidia/driver:580.126.16-ubuntu24.04";
   SetVolume(daemonset, ConfigMapVolume("test-cert", "test-cert", {}));
   EXPECT_EQ(DriverConfigDigest(daemonset), "963428473");
-  PodSpec(daemonset)["volumes"] = Json::array({ConfigMapVolume("test-repo-config",
-                                                               "test-repo-config", {})});
+  PodSpec(daemonset)["volumes"] =
+      Json::array({ConfigMapVolume("test-repo-config", "test-repo-config", {})});
   EXPECT_EQ(DriverConfigDigest(daemonset), "2050622367");
 }
 
@@ -114,8 +114,7 @@ TEST(DriverDigest, DependsOnWhatTheDriverDoesOnly) {
       {"manager env", [](Json& d) { SetEnv(Manager(d), "A", "b"); }},
       {"args", [](Json& d) { SetArgs(Driver(d), {"a"}); }},
       {"command", [](Json& d) { Driver(d)["command"] = {"a"}; }},
-      {"sidecar",
-       [](Json& d) { PodSpec(d)["containers"].push_back({{"name", "nvidia-fs-ctr"}}); }},
+      {"sidecar", [](Json& d) { PodSpec(d)["containers"].push_back({{"name", "nvidia-fs-ctr"}}); }},
       {"volume", [](Json& d) { SetVolume(d, HostPathVolume("a", "/a")); }},
       {"mount", [](Json& d) { AddMount(Driver(d), {.volume = "a", .path = "/a"}); }},
       {"host root", [](Json& d) { SetVolume(d, HostPathVolume("host-root", "/custom")); }},

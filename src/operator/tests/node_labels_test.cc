@@ -40,7 +40,7 @@ std::vector<std::string> Deployed(const NodeDecision& decision, bool set) {
 }
 
 constexpr const char* kContainerSet[] = {
-    "driver", "gpu-feature-discovery", "container-toolkit", "device-plugin",      "dcgm",
+    "driver", "gpu-feature-discovery", "container-toolkit",    "device-plugin",     "dcgm",
     "client", "dcgm-exporter",         "node-status-exporter", "operator-validator"};
 
 NodePolicy Sandbox(const std::string& workload, const std::string& mode = "kubevirt") {
@@ -56,13 +56,13 @@ NodePolicy Sandbox(const std::string& workload, const std::string& mode = "kubev
 TEST(NodeLabels, GpuPresent) {
   struct Row {
     bool pci;
-    const char* before;  // null: absent
+    const char* before;   // null: absent
     const char* written;  // null: nothing
   };
-  constexpr Row kRows[] = {
-      {true, nullptr, "true"}, {true, "false", "true"},  {true, "other", "true"},
-      {true, "true", nullptr}, {false, "true", "false"}, {false, nullptr, nullptr},
-      {false, "false", nullptr}, {false, "other", nullptr}};
+  constexpr Row kRows[] = {{true, nullptr, "true"},   {true, "false", "true"},
+                           {true, "other", "true"},   {true, "true", nullptr},
+                           {false, "true", "false"},  {false, nullptr, nullptr},
+                           {false, "false", nullptr}, {false, "other", nullptr}};
   for (const Row& row : kRows) {
     LabelMap labels = {{"feature.node.kubernetes.io/kernel-version.full", "6.1.0"}};
     if (row.pci) labels["feature.node.kubernetes.io/pci-0302_10de.present"] = "true";
@@ -127,11 +127,11 @@ TEST(NodeLabels, ContainerWorkload) {
   EXPECT_THAT(Deployed(fresh, true), ::testing::UnorderedElementsAreArray(kContainerSet));
   EXPECT_EQ(fresh.labels.size(), 9U);
 
-  const NodeDecision kept = DecideNode(MakeNode(GpuNode({{Deploy("driver"), ""},
-                                                         {Deploy("device-plugin"), "false"},
-                                                         {Deploy("container-toolkit"),
-                                                          "paused-for-driver-upgrade"}})),
-                                       {});
+  const NodeDecision kept =
+      DecideNode(MakeNode(GpuNode({{Deploy("driver"), ""},
+                                   {Deploy("device-plugin"), "false"},
+                                   {Deploy("container-toolkit"), "paused-for-driver-upgrade"}})),
+                 {});
   EXPECT_EQ(kept.labels.at(Deploy("driver")), "true");
   EXPECT_FALSE(kept.labels.contains(Deploy("device-plugin")));
   EXPECT_FALSE(kept.labels.contains(Deploy("container-toolkit")));
@@ -153,9 +153,9 @@ TEST(NodeLabels, NothingIsWrittenWhenNothingDiffers) {
   LabelMap labels = GpuNode({{"nvidia.com/mig.capable", "true"}});
   const NodeDecision first = DecideNode(node, policy);
   for (const auto& [key, value] : first.labels) labels[key] = *value;
-  EXPECT_TRUE(DecideNode(MakeNode(labels, {{"nvidia.com/gpu-driver-upgrade-enabled", "true"}}),
-                         policy)
-                  .empty());
+  EXPECT_TRUE(
+      DecideNode(MakeNode(labels, {{"nvidia.com/gpu-driver-upgrade-enabled", "true"}}), policy)
+          .empty());
 }
 
 // #29: operands=false removes all of them, and mig.config is set all the same (section 7.4).
@@ -187,14 +187,14 @@ TEST(NodeLabels, VirtualMachineWorkloads) {
 
 // #29: a switch from container to passthrough swaps the sets.
 TEST(NodeLabels, SwitchOfWorkloadSwapsLabels) {
-  LabelMap labels = GpuNode({{"nvidia.com/gpu.workload.config", "vm-passthrough"},
-                             {Deploy("mig-manager"), "true"}});
+  LabelMap labels = GpuNode(
+      {{"nvidia.com/gpu.workload.config", "vm-passthrough"}, {Deploy("mig-manager"), "true"}});
   for (const char* name : kContainerSet) labels[Deploy(name)] = "true";
   const NodeDecision decision = DecideNode(MakeNode(labels), Sandbox("container"));
   EXPECT_THAT(Deployed(decision, false),
               UnorderedElementsAre("driver", "gpu-feature-discovery", "container-toolkit",
-                                   "device-plugin", "dcgm", "dcgm-exporter",
-                                   "node-status-exporter", "operator-validator", "mig-manager"));
+                                   "device-plugin", "dcgm", "dcgm-exporter", "node-status-exporter",
+                                   "operator-validator", "mig-manager"));
   EXPECT_THAT(Deployed(decision, true),
               UnorderedElementsAre("sandbox-validator", "cc-manager", "vfio-manager",
                                    "kata-manager", "sandbox-device-plugin"));
@@ -212,8 +212,8 @@ TEST(NodeLabels, WorkloadOfANode) {
 TEST(NodeLabels, MigCapable) {
   const auto capable = [](const LabelMap& labels) { return IsMigCapable(MakeNode(labels).labels); };
   EXPECT_TRUE(capable({{"nvidia.com/mig.capable", "true"}}));
-  EXPECT_FALSE(capable({{"nvidia.com/mig.capable", "false"},
-                        {"nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3"}}));
+  EXPECT_FALSE(capable(
+      {{"nvidia.com/mig.capable", "false"}, {"nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3"}}));
   for (const char* product : {"NVIDIA-A100-SXM4-40GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-A30",
                               "NVIDIA-H200", "NVIDIA-B200"}) {
     EXPECT_TRUE(capable({{"nvidia.com/gpu.product", product}})) << product;
@@ -221,8 +221,8 @@ TEST(NodeLabels, MigCapable) {
   for (const char* product : {"Tesla-T4", "NVIDIA-RTX-A3000", "NVIDIA-L40S"}) {
     EXPECT_FALSE(capable({{"nvidia.com/gpu.product", product}})) << product;
   }
-  EXPECT_FALSE(capable({{"nvidia.com/vgpu.host-driver-version", "1"},
-                        {"nvidia.com/mig.capable", "true"}}));
+  EXPECT_FALSE(
+      capable({{"nvidia.com/vgpu.host-driver-version", "1"}, {"nvidia.com/mig.capable", "true"}}));
   EXPECT_FALSE(capable({}));
 }
 
@@ -235,10 +235,10 @@ TEST(NodeLabels, MigManagerAndConfig) {
   EXPECT_EQ(decision.labels.at(Deploy("mig-manager")), "true");
   EXPECT_EQ(decision.labels.at("nvidia.com/mig.config"), "all-disabled");
 
-  const NodeDecision kept = DecideNode(
-      MakeNode(GpuNode({{"nvidia.com/mig.capable", "true"}, {"nvidia.com/mig.config", "all-1g.5gb"},
-                        {Deploy("mig-manager"), ""}})),
-      policy);
+  const NodeDecision kept = DecideNode(MakeNode(GpuNode({{"nvidia.com/mig.capable", "true"},
+                                                         {"nvidia.com/mig.config", "all-1g.5gb"},
+                                                         {Deploy("mig-manager"), ""}})),
+                                       policy);
   EXPECT_FALSE(kept.labels.contains("nvidia.com/mig.config"));
   EXPECT_FALSE(kept.labels.contains(Deploy("mig-manager")));  // empty counts as present
 
@@ -282,8 +282,7 @@ TEST(NodeReading, TextAndValueGiveTheSameNode) {
       {"kind", "Node"},
       {"metadata",
        {{"name", "gpu-1"},
-        {"labels",
-         GpuNode({{"kubernetes.io/hostname", "gpu-1"}, {Deploy("driver"), "true"}})},
+        {"labels", GpuNode({{"kubernetes.io/hostname", "gpu-1"}, {Deploy("driver"), "true"}})},
         {"annotations",
          {{"nvidia.com/gpu-driver-upgrade-enabled", "true"}, {"other", "a \"quoted\" one"}}}}},
       {"status", {{"nodeInfo", {{"containerRuntimeVersion", "containerd://2.2.0"}}}}}};

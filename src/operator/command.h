@@ -1,0 +1,10 @@
+// The operator as a program.
+#pragma once
+
+namespace pitcrew::gpu_operator {
+
+// Works until SIGTERM or SIGINT. 0 when told to stop, 1 on failure (also when leadership is lost),
+// 2 on wrong usage.
+int Command(int argc, char** argv);
+
+}  // namespace pitcrew::gpu_operator

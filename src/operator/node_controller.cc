@@ -1,0 +1,133 @@
+#include "operator/node_controller.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+// Names no node: node names are DNS names.
+const kube::ObjectKey kEveryNode{.namespace_name = "", .name = "*"};
+
+codec::Json ToJson(const Changes& changes) {
+  codec::Json object = codec::Json::object();
+  for (const auto& [key, value] : changes) {
+    object[key] = value ? codec::Json(*value) : codec::Json(nullptr);
+  }
+  return object;
+}
+
+}  // namespace
+
+NodeController::NodeController(World& world, std::chrono::milliseconds removal_grace)
+    : world_(world),
+      removal_grace_(removal_grace),
+      controller_({.name = "nodes", .workers = 2, .backoff = {}},
+                  [this](const kube::ObjectKey& key, const io::StopToken& stop) {
+                    return Reconcile(key, stop);
+                  }) {
+  controller_.Watch<Node>(
+      world.nodes, [this](const kube::Change<Node>& change, const auto& enqueue) {
+        const bool mass = IsMassRemoval(world_.fleet.gpu_nodes(), world_.fleet.losing());
+        // What was held back may go on.
+        if (mass_removal_ && !mass) enqueue(kEveryNode);
+        mass_removal_ = mass;
+        if (change.before != nullptr && change.now != nullptr && *change.before == *change.now)
+          return;
+        enqueue(change.key);
+      });
+  controller_.Watch<PolicyView>(
+      world.policies, [](const kube::Change<PolicyView>& change, const auto& enqueue) {
+        // A change of its status concerns no node.
+        if (change.before != nullptr && change.now != nullptr &&
+            NodePolicyOf(change.before->policy) == NodePolicyOf(change.now->policy) &&
+            change.before->allow_mass_removal == change.now->allow_mass_removal &&
+            change.before->deleting == change.now->deleting) {
+          return;
+        }
+        enqueue(kEveryNode);
+      });
+}
+
+void NodeController::EnqueueAll() { controller_.Enqueue(kEveryNode); }
+
+std::string NodeController::removals_held() const {
+  const std::size_t losing = world_.fleet.losing();
+  const std::size_t gpu_nodes = world_.fleet.gpu_nodes();
+  const auto policy = world_.ActivePolicy();
+  if (!IsMassRemoval(gpu_nodes, losing) || (policy != nullptr && policy->allow_mass_removal)) {
+    return "";
+  }
+  return fmt::format(
+      "{} of {} GPU nodes have lost the PCI labels of node feature discovery; their labels are "
+      "kept "
+      "because so many at once points to discovery rather than to GPUs. If the GPUs are really "
+      "gone, set the annotation {}=true on the ClusterPolicy",
+      losing, gpu_nodes, kAllowMassRemoval);
+}
+
+std::optional<kube::Action> NodeController::WaitBeforeRemoval(const std::string& node,
+                                                              const PolicyView& policy) {
+  const auto now = base::SteadyClock::now();
+  base::SteadyClock::time_point since;
+  {
+    const std::lock_guard lock(mutex_);
+    since = losing_.try_emplace(node, now).first->second;
+  }
+  if (now - since < removal_grace_) {
+    return kube::Action::RequeueAfter(removal_grace_ - (now - since));
+  }
+  if (policy.allow_mass_removal || removals_held().empty()) return std::nullopt;
+  // Asked again when so many nodes have their GPU back that it is no mass removal any more.
+  base::LogWarning("labels of a node without GPU are kept", {{"node", node}});
+  return kube::Action::Done();
+}
+
+base::Status NodeController::Patch(const std::string& node, const NodeDecision& decision,
+                                   const io::StopToken& stop) {
+  codec::Json patch = {{"metadata", codec::Json::object()}};
+  if (!decision.labels.empty()) patch["metadata"]["labels"] = ToJson(decision.labels);
+  if (!decision.annotations.empty()) {
+    patch["metadata"]["annotations"] = ToJson(decision.annotations);
+  }
+  const auto patched = world_.client->Patch(kube::kNodes, {.namespace_name = "", .name = node},
+                                            kube::PatchType::kMerge, patch,
+                                            {.field_manager = std::string(kFieldManager)}, stop);
+  if (!patched) {
+    // A node that is gone needs no labels.
+    if (patched.error().code == base::Code::kNotFound) return {};
+    return base::Fail(patched.error().Within("label node " + node));
+  }
+  base::LogInfo("node labelled",
+                {{"node", node}, {"change", codec::ToJsonText(patch["metadata"])}});
+  return {};
+}
+
+base::Result<kube::Action> NodeController::Reconcile(const kube::ObjectKey& key,
+                                                     const io::StopToken& stop) {
+  if (key == kEveryNode) {
+    for (const auto& [node, view] : world_.nodes.store().Snapshot()) controller_.Enqueue(node);
+    return kube::Action::Done();
+  }
+  const auto policy = world_.ActivePolicy();
+  const auto found = world_.nodes.store().Find(key);
+  if (found.is_unknown()) return base::Fail(*found.error());
+  const auto forget = [&] {
+    const std::lock_guard lock(mutex_);
+    losing_.erase(key.name);
+    return kube::Action::Done();
+  };
+  if (found.is_absent() || policy == nullptr) return forget();
+  const Node& node = **found.value();
+  const NodeDecision decision = DecideNode(node, NodePolicyOf(policy->policy));
+  if (decision.empty()) return forget();
+  if (decision.removes_gpu) {
+    if (const auto wait = WaitBeforeRemoval(key.name, *policy)) return *wait;
+    base::LogInfo("the GPU of a node is gone", {{"node", key.name}});
+  }
+  TRY(Patch(key.name, decision, stop));
+  return forget();
+}
+
+}  // namespace pitcrew::gpu_operator

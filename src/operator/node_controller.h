@@ -1,0 +1,49 @@
+// Writes the operator's labels and annotations onto nodes: one node is one key, one patch per node,
+// nothing when nothing differs.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "io/stop.h"
+#include "kube/controller.h"
+#include "operator/node_labels.h"
+#include "operator/world.h"
+
+namespace pitcrew::gpu_operator {
+
+class NodeController {
+ public:
+  // A node loses its GPU labels only after its GPU has been gone for `removal_grace`: time enough
+  // for a wave of such losses to be seen as one (IsMassRemoval), and for a restarted discovery to
+  // write its labels again.
+  NodeController(World& world, std::chrono::milliseconds removal_grace);
+
+  base::Status Run(const io::StopToken& stop) { return controller_.Run(stop); }
+  // Looks at every node again.
+  void EnqueueAll();
+  // Why removals are held back now; "" when none is.
+  [[nodiscard]] std::string removals_held() const;
+
+ private:
+  base::Result<kube::Action> Reconcile(const kube::ObjectKey& key, const io::StopToken& stop);
+  // Nothing when a node may lose its GPU labels now; otherwise what to wait for.
+  std::optional<kube::Action> WaitBeforeRemoval(const std::string& node, const PolicyView& policy);
+  base::Status Patch(const std::string& node, const NodeDecision& decision,
+                     const io::StopToken& stop);
+
+  World& world_;
+  std::chrono::milliseconds removal_grace_;
+  bool mass_removal_ = false;  // at the last event of a node; the informer's thread only
+  mutable std::mutex mutex_;
+  // Nodes whose GPU is gone, and since when this process has seen that.
+  std::map<std::string, base::SteadyClock::time_point> losing_;
+  kube::Controller controller_;
+};
+
+}  // namespace pitcrew::gpu_operator

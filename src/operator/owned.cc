@@ -1,0 +1,141 @@
+#include "operator/owned.h"
+
+#include <algorithm>
+
+#include "api/labels.h"
+#include "base/strings.h"
+#include "kube/ownership.h"
+#include "kube/projection.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+using codec::Json;
+
+constexpr kube::ResourceKind kSecurityContextConstraints{"security.openshift.io", "v1",
+                                                         "securitycontextconstraints",
+                                                         "SecurityContextConstraints", false};
+// Clusters before Kubernetes 1.20.
+constexpr kube::ResourceKind kRuntimeClassesBeta{"node.k8s.io", "v1beta1", "runtimeclasses",
+                                                 "RuntimeClass", false};
+
+// The OpenShift kind is last, so that a plain cluster's kinds are a prefix.
+constexpr kube::ResourceKind kKinds[] = {kube::kServiceAccounts,
+                                         kube::kRoles,
+                                         kube::kRoleBindings,
+                                         kube::kClusterRoles,
+                                         kube::kClusterRoleBindings,
+                                         kube::kConfigMaps,
+                                         kube::kServices,
+                                         kube::kRuntimeClasses,
+                                         kube::kDaemonSets,
+                                         kSecurityContextConstraints};
+
+std::int64_t Number(const Json& object, std::initializer_list<std::string_view> path) {
+  const Json* found = codec::Find(object, path);
+  return found != nullptr && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+}
+
+std::uint64_t FingerprintOf(const Json& object) {
+  Json copy = object;
+  copy.erase("status");
+  if (auto metadata = copy.find("metadata"); metadata != copy.end()) {
+    for (const char* member : {"resourceVersion", "managedFields", "generation", "uid",
+                               "creationTimestamp", "selfLink"}) {
+      metadata->erase(member);
+    }
+  }
+  return std::hash<std::string>{}(codec::ToJsonText(copy));
+}
+
+// The server drops such values.
+bool SaysNothing(const Json& value) {
+  return value.is_null() || (value.is_structured() && value.empty()) ||
+         (value.is_string() && value.get_ref<const std::string&>().empty());
+}
+
+}  // namespace
+
+OwnedObject ReadOwned(const Json& object) {
+  OwnedObject owned;
+  owned.uid = codec::FindString(object, {"metadata", "uid"});
+  owned.state = codec::FindString(object, {"metadata", "labels", api::kStateLabel});
+  owned.hash = codec::FindString(object, {"metadata", "annotations", api::kLastAppliedHash});
+  if (const auto owner = kube::ControllerOf(object)) owned.owner_uid = owner->uid;
+  owned.version =
+      base::ParseUnsigned(codec::FindString(object, {"metadata", "resourceVersion"})).value_or(0);
+  owned.deleting = codec::Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
+  // Of ConfigMaps that are not ours only the keys matter.
+  if (!owned.state.empty()) owned.fingerprint = FingerprintOf(object);
+  owned.daemonset = {.generation = Number(object, {"metadata", "generation"}),
+                     .observed_generation = Number(object, {"status", "observedGeneration"}),
+                     .desired = Number(object, {"status", "desiredNumberScheduled"}),
+                     .updated = Number(object, {"status", "updatedNumberScheduled"}),
+                     .available = Number(object, {"status", "numberAvailable"}),
+                     .unavailable = Number(object, {"status", "numberUnavailable"})};
+  if (const Json* data = codec::Find(object, {"data"}); data != nullptr && data->is_object()) {
+    for (const auto& [key, value] : data->items()) owned.keys.push_back(key);
+  }
+  return owned;
+}
+
+bool IsReady(const DaemonSetStatus& status) {
+  if (status.observed_generation < status.generation) return false;
+  if (status.desired == 0) return true;
+  return status.unavailable == 0 && status.updated == status.desired &&
+         status.available == status.desired;
+}
+
+bool Covers(const Json& live, const Json& desired) {
+  if (desired.is_object()) {
+    if (!live.is_object()) return desired.empty() && live.is_null();
+    for (const auto& [name, value] : desired.items()) {
+      const auto found = live.find(name);
+      if (found == live.end() ? !SaysNothing(value) : !Covers(*found, value)) return false;
+    }
+    return true;
+  }
+  if (desired.is_array()) {
+    return live.is_array() && live.size() == desired.size() &&
+           std::ranges::equal(live, desired, Covers);
+  }
+  return live == desired;
+}
+
+std::span<const kube::ResourceKind> OwnedKinds(bool openshift) {
+  const std::span<const kube::ResourceKind> all(kKinds);
+  return openshift ? all : all.first(all.size() - 1);
+}
+
+const kube::ResourceKind* KindOf(const Json& object) {
+  const std::string version = codec::FindString(object, {"apiVersion"});
+  const std::string name = codec::FindString(object, {"kind"});
+  for (const kube::ResourceKind& kind : kKinds) {
+    if (kind.kind == name && kind.api_version() == version) return &kind;
+  }
+  return name == "RuntimeClass" ? &kRuntimeClassesBeta : nullptr;
+}
+
+Inventory::Inventory(std::shared_ptr<kube::Client> client, std::string_view operator_namespace,
+                     bool openshift) {
+  for (const kube::ResourceKind& kind : OwnedKinds(openshift)) {
+    kube::InformerOptions options;
+    if (kind.namespaced) options.namespace_name = std::string(operator_namespace);
+    if (kind != kube::kConfigMaps) options.label_selector = std::string(api::kStateLabel);
+    auto projection = kube::ProjectJson<OwnedObject>(
+        [](const Json& object) -> base::Result<OwnedObject> { return ReadOwned(object); });
+    kinds_.push_back(
+        {&kind, std::make_unique<OwnedInformer>(client, kind, std::move(projection), options)});
+  }
+}
+
+const kube::Store<OwnedObject>* Inventory::StoreOf(const kube::ResourceKind& kind) const {
+  for (const Kind& entry : kinds_) {
+    if (entry.kind->plural == kind.plural && entry.kind->group == kind.group) {
+      return &entry.informer->store();
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace pitcrew::gpu_operator

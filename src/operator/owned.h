@@ -1,0 +1,81 @@
+// Objects that the operator made: how they are found again, and what is kept of them in memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "codec/json.h"
+#include "kube/client.h"
+#include "kube/informer.h"
+#include "kube/resource.h"
+
+namespace pitcrew::gpu_operator {
+
+// Name under which the operator's fields are managed.
+inline constexpr std::string_view kFieldManager = "nvidia-gpu-operator";
+
+// Numbers of a DaemonSet's status that readiness depends on.
+struct DaemonSetStatus {
+  std::int64_t generation = 0;
+  std::int64_t observed_generation = 0;
+  std::int64_t desired = 0;
+  std::int64_t updated = 0;
+  std::int64_t available = 0;
+  std::int64_t unavailable = 0;
+
+  bool operator==(const DaemonSetStatus&) const = default;
+};
+
+// What is kept of an object in the cluster.
+struct OwnedObject {
+  std::string uid;
+  std::string state;          // label nvidia.com/gpu-operator.state; "" when it is not one of ours
+  std::string owner_uid;      // of its controller
+  std::string hash;           // annotation nvidia.com/last-applied-hash
+  std::uint64_t version = 0;  // resourceVersion
+  std::uint64_t fingerprint = 0;  // of everything but status and bookkeeping
+  bool deleting = false;
+  DaemonSetStatus daemonset;
+  std::vector<std::string> keys;  // of a ConfigMap's data
+};
+OwnedObject ReadOwned(const codec::Json& object);
+
+// Every pod of the DaemonSet runs the newest version and is available (operator-behaviour.md
+// section 6.2). For OnDelete the controller's own count of updated pods stands in for upstream's
+// comparison of pods with the newest ControllerRevision: both say the same.
+bool IsReady(const DaemonSetStatus& status);
+
+// `live` has every field of `desired` with the same value. Fields that only `live` has are the
+// server's defaults or other managers'; lists must agree in length.
+bool Covers(const codec::Json& live, const codec::Json& desired);
+
+// All kinds that operands are made of; null for a kind that is none of them.
+std::span<const kube::ResourceKind> OwnedKinds(bool openshift);
+const kube::ResourceKind* KindOf(const codec::Json& object);
+
+using OwnedInformer = kube::Informer<OwnedObject>;
+
+// One watch per kind, of the objects with the inventory label only; ConfigMaps of the operator's
+// namespace all, because policies refer to some of them.
+class Inventory {
+ public:
+  Inventory(std::shared_ptr<kube::Client> client, std::string_view operator_namespace,
+            bool openshift);
+
+  struct Kind {
+    const kube::ResourceKind* kind;
+    std::unique_ptr<OwnedInformer> informer;
+  };
+  [[nodiscard]] std::vector<Kind>& kinds() { return kinds_; }
+  [[nodiscard]] const kube::Store<OwnedObject>* StoreOf(const kube::ResourceKind& kind) const;
+
+ private:
+  std::vector<Kind> kinds_;
+};
+
+}  // namespace pitcrew::gpu_operator

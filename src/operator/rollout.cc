@@ -1,0 +1,270 @@
+#include "operator/rollout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "api/labels.h"
+#include "base/log.h"
+#include "base/strings.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+std::string IdentityText(const kube::ResourceKind& kind, const kube::ObjectKey& key) {
+  return fmt::format("{} {}", kind.kind, key.name);
+}
+
+OperandReport MakeReport(const Operand& operand, Verdict verdict, std::string reason,
+                         std::string message) {
+  OperandReport report;
+  report.state = operand.state;
+  report.condition = operand.condition;
+  report.verdict = verdict;
+  report.reason = std::move(reason);
+  report.message = std::move(message);
+  return report;
+}
+
+OperandReport FailedReport(const Operand& operand, const base::Error& error) {
+  OperandReport report = MakeReport(
+      operand, Verdict::kFailed,
+      error.reason.empty() ? std::string("ReconcileFailed") : error.reason, error.message);
+  report.retry = error.code != base::Code::kInvalid ? Retry::kSoon
+                 : error.reason == "SecretMissing"  ? Retry::kLater
+                                                    : Retry::kWhenChanged;
+  return report;
+}
+
+std::string DescribeRollout(const std::string& name, const DaemonSetStatus& status) {
+  if (status.observed_generation < status.generation) {
+    return fmt::format("DaemonSet {} has just been changed", name);
+  }
+  if (status.updated < status.desired) {
+    return fmt::format("DaemonSet {}: {} of {} pods run the current version, {} are available",
+                       name, status.updated, status.desired, status.available);
+  }
+  return fmt::format("DaemonSet {}: {} of {} pods are available", name, status.available,
+                     status.desired);
+}
+
+}  // namespace
+
+Step Decide(std::string_view desired_hash, const OwnedObject* live, const Written* written,
+            base::SteadyClock::time_point now) {
+  const bool ours = written != nullptr && written->hash == desired_hash;
+  const bool may_be_echo = ours && now - written->at < kEchoTimeout;
+  if (live == nullptr) return may_be_echo ? Step::kPending : Step::kApply;
+  if (live->deleting) return Step::kPending;
+  if (live->hash != desired_hash) {
+    return may_be_echo && live->version < written->version ? Step::kPending : Step::kApply;
+  }
+  if (ours && live->fingerprint == written->fingerprint) return Step::kNothing;
+  return may_be_echo && live->version < written->version ? Step::kPending : Step::kVerify;
+}
+
+Rollout::Rollout(std::shared_ptr<kube::Client> client, const Inventory& inventory,
+                 std::string policy_uid)
+    : client_(std::move(client)), inventory_(inventory), policy_uid_(std::move(policy_uid)) {}
+
+void Rollout::Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key) {
+  const std::lock_guard lock(mutex_);
+  written_.erase({std::string(kind.plural), key});
+}
+
+void Rollout::Remember(const Identity& identity, const Object& desired, const Object& live) {
+  const OwnedObject seen = ReadOwned(live);
+  const std::lock_guard lock(mutex_);
+  written_[identity] = {
+      .hash = codec::FindString(desired, {"metadata", "annotations", api::kLastAppliedHash}),
+      .fingerprint = seen.fingerprint,
+      .version = seen.version,
+      .at = base::SteadyClock::now()};
+}
+
+base::Status Rollout::Apply(const kube::ResourceKind& kind, const Object& object,
+                            const Identity& identity, const io::StopToken& stop) {
+  const auto applied = client_->Apply(
+      kind, object, {.field_manager = std::string(kFieldManager), .force = true}, stop);
+  if (!applied) {
+    return base::Fail(applied.error().Within(IdentityText(kind, identity.second)));
+  }
+  base::LogInfo("applied", {{"kind", kind.kind}, {"name", identity.second.ToString()}});
+  Remember(identity, object, *applied);
+  pending_ = true;
+  return {};
+}
+
+base::Status Rollout::ApplyIfNeeded(const Object& object, const io::StopToken& stop) {
+  const kube::ResourceKind* kind = KindOf(object);
+  if (kind == nullptr) {
+    return base::Fail(base::Internal(
+        "UnknownKind",
+        fmt::format("no API is known for {} {}", codec::FindString(object, {"apiVersion"}),
+                    codec::FindString(object, {"kind"}))));
+  }
+  const Identity identity{std::string(kind->plural), kube::KeyOf(object)};
+  std::shared_ptr<const OwnedObject> live;
+  if (const auto* store = inventory_.StoreOf(*kind)) {
+    const auto found = store->Find(identity.second);
+    if (found.is_unknown()) return base::Fail(*found.error());
+    if (found.is_present()) live = *found.value();
+  }
+  std::optional<Written> written;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = written_.find(identity);
+    if (found != written_.end()) written = found->second;
+  }
+  const std::string hash =
+      codec::FindString(object, {"metadata", "annotations", api::kLastAppliedHash});
+  switch (Decide(hash, live.get(), written ? &*written : nullptr, base::SteadyClock::now())) {
+    case Step::kNothing:
+      return {};
+    case Step::kPending:
+      pending_ = true;
+      return {};
+    case Step::kVerify: {
+      const auto current = client_->Get(*kind, identity.second, stop);
+      if (current && Covers(*current, object)) {
+        Remember(identity, object, *current);
+        return {};
+      }
+      if (!current && current.error().code != base::Code::kNotFound) {
+        return base::Fail(current.error().Within(IdentityText(*kind, identity.second)));
+      }
+      return Apply(*kind, object, identity, stop);
+    }
+    case Step::kApply:
+      return Apply(*kind, object, identity, stop);
+  }
+  return {};
+}
+
+base::Status Rollout::Prune(
+    std::string_view state, kube::Propagation propagation,
+    const std::function<bool(const kube::ResourceKind&, const kube::ObjectKey&)>& keep,
+    const io::StopToken& stop) {
+  base::Status result;
+  for (const kube::ResourceKind& kind : OwnedKinds(true)) {
+    const auto* store = inventory_.StoreOf(kind);
+    if (store == nullptr || !store->synced()) continue;
+    for (const auto& [key, object] : store->Snapshot()) {
+      if (object == nullptr || object->state != state || object->owner_uid != policy_uid_ ||
+          object->deleting || keep(kind, key)) {
+        continue;
+      }
+      const base::Status deleted =
+          client_->Delete(kind, key, {.uid = object->uid, .propagation = propagation}, stop);
+      if (deleted || deleted.error().code == base::Code::kNotFound ||
+          deleted.error().code == base::Code::kConflict) {
+        base::LogInfo("deleted", {{"kind", kind.kind}, {"name", key.ToString()}, {"state", state}});
+      } else if (result) {
+        result = base::Fail(deleted.error().Within("delete " + IdentityText(kind, key)));
+      }
+    }
+  }
+  return result;
+}
+
+base::Status Rollout::RemoveUnknownStates(const io::StopToken& stop) {
+  std::set<std::string> unknown;
+  for (const kube::ResourceKind& kind : OwnedKinds(true)) {
+    const auto* store = inventory_.StoreOf(kind);
+    if (store == nullptr || !store->synced()) continue;
+    for (const auto& [key, object] : store->Snapshot()) {
+      if (object == nullptr || object->state.empty() || object->owner_uid != policy_uid_) continue;
+      const auto has_state = [&](const Operand& operand) { return operand.state == object->state; };
+      if (std::ranges::none_of(Operands(), has_state)) unknown.insert(object->state);
+    }
+  }
+  for (const std::string& state : unknown) {
+    TRY(Prune(
+        state, kube::Propagation::kBackground, [](const auto&, const auto&) { return false; },
+        stop));
+  }
+  return {};
+}
+
+OperandReport Rollout::Readiness(const RenderedOperand& rendered) const {
+  const Operand& operand = *rendered.operand;
+  if (rendered.daemonsets_withheld) {
+    return MakeReport(operand, Verdict::kReady, "NoGPUNodes",
+                      "no node has a GPU; waiting for one to join");
+  }
+  std::vector<std::string> behind;
+  const auto* store = inventory_.StoreOf(kube::kDaemonSets);
+  for (const Object& object : *rendered.objects) {
+    if (codec::FindString(object, {"kind"}) != "DaemonSet") continue;
+    const kube::ObjectKey key = kube::KeyOf(object);
+    const auto found = store->Find(key);
+    if (!found.is_present()) {
+      behind.push_back(fmt::format("DaemonSet {} is being created", key.name));
+      continue;
+    }
+    const OwnedObject& live = **found.value();
+    const bool current =
+        live.hash == codec::FindString(object, {"metadata", "annotations", api::kLastAppliedHash});
+    if (!current || !IsReady(live.daemonset)) {
+      behind.push_back(DescribeRollout(key.name, live.daemonset));
+    }
+  }
+  if (behind.empty()) {
+    return MakeReport(operand, Verdict::kReady, "Ready",
+                      fmt::format("{} is ready on every node that wants it", operand.title));
+  }
+  return MakeReport(operand, Verdict::kNotReady, "RollingOut", base::Join(behind, "; "));
+}
+
+OperandReport Rollout::Run(const RenderedOperand& rendered, const io::StopToken& stop) {
+  const Operand& operand = *rendered.operand;
+  const auto begin = base::SteadyClock::now();
+  const auto finish = [&](OperandReport report) {
+    report.duration = base::SteadyClock::now() - begin;
+    return report;
+  };
+  if (rendered.mode != Mode::kEnabled) {
+    const bool delegated = rendered.mode == Mode::kDelegated;
+    // Running driver pods outlive their DaemonSet and are replaced by the upgrade.
+    const auto removed = Prune(
+        operand.state, delegated ? kube::Propagation::kOrphan : kube::Propagation::kBackground,
+        [&](const kube::ResourceKind& kind, const kube::ObjectKey&) {
+          return delegated && kind != kube::kDaemonSets;
+        },
+        stop);
+    if (!removed) return finish(FailedReport(operand, removed.error()));
+    return finish(MakeReport(
+        operand, Verdict::kDisabled, delegated ? "Delegated" : "Disabled",
+        delegated ? fmt::format("{} is left to NVIDIADriver objects", operand.title)
+                  : fmt::format("{} is switched off; nothing is deployed", operand.title)));
+  }
+  if (!rendered.objects) return finish(FailedReport(operand, rendered.objects.error()));
+
+  std::set<Identity> wanted;
+  base::Status applied;
+  for (const Object& object : *rendered.objects) {
+    if (const kube::ResourceKind* kind = KindOf(object)) {
+      wanted.insert({std::string(kind->plural), kube::KeyOf(object)});
+    }
+    const base::Status status = ApplyIfNeeded(object, stop);
+    if (!status && applied) applied = status;
+  }
+  if (!applied) return finish(FailedReport(operand, applied.error()));
+  for (const Object& object : rendered.left_alone) {
+    if (const kube::ResourceKind* kind = KindOf(object)) {
+      wanted.insert({std::string(kind->plural), kube::KeyOf(object)});
+    }
+  }
+  const auto pruned = Prune(
+      operand.state, kube::Propagation::kBackground,
+      [&](const kube::ResourceKind& kind, const kube::ObjectKey& key) {
+        return wanted.contains({std::string(kind.plural), key}) ||
+               (rendered.daemonsets_withheld && kind == kube::kDaemonSets);
+      },
+      stop);
+  if (!pruned) return finish(FailedReport(operand, pruned.error()));
+  return finish(Readiness(rendered));
+}
+
+}  // namespace pitcrew::gpu_operator

@@ -1,0 +1,103 @@
+// Makes the cluster as rendered: applies what differs, deletes what is no longer wanted.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "io/stop.h"
+#include "kube/client.h"
+#include "operator/owned.h"
+#include "operator/render.h"
+
+namespace pitcrew::gpu_operator {
+
+enum class Verdict { kReady, kNotReady, kDisabled, kFailed };
+
+// When a failed operand is worth another try.
+enum class Retry {
+  kWhenChanged,  // the policy is wrong: a person has to change something, which the watch tells
+  kLater,        // something that is not watched has to appear
+  kSoon,         // with a back-off
+};
+
+// What became of one operand.
+struct OperandReport {
+  std::string_view state;
+  std::string_view condition;
+  Verdict verdict = Verdict::kNotReady;
+  std::string reason;   // CamelCase, of the condition
+  std::string message;  // for a person
+  Retry retry = Retry::kWhenChanged;
+  std::chrono::nanoseconds duration{0};
+
+  bool operator==(const OperandReport&) const = default;
+};
+
+// What to do about one desired object.
+enum class Step {
+  kNothing,  // it stands as wanted
+  kPending,  // we have just written it; the watch has not told of it yet
+  kVerify,   // somebody touched it, or we have just started: look at it
+  kApply,
+};
+
+// What was written last, to tell somebody else's change from the echo of our own.
+struct Written {
+  std::string hash;
+  std::uint64_t fingerprint = 0;
+  std::uint64_t version = 0;
+  base::SteadyClock::time_point at;
+};
+// `live` null: there is no such object; `written` null: nothing was written since the start.
+Step Decide(std::string_view desired_hash, const OwnedObject* live, const Written* written,
+            base::SteadyClock::time_point now);
+
+// After this time a write that the watch has not told of is not waited for any longer.
+inline constexpr std::chrono::seconds kEchoTimeout{10};
+
+// Used by one thread at a time, except for Forget.
+class Rollout {
+ public:
+  Rollout(std::shared_ptr<kube::Client> client, const Inventory& inventory, std::string policy_uid);
+
+  // Brings one operand to what was rendered and says how it is. Sends nothing when nothing differs.
+  OperandReport Run(const RenderedOperand& operand, const io::StopToken& stop);
+  // Deletes what carries the label of a state that no operand has any more.
+  base::Status RemoveUnknownStates(const io::StopToken& stop);
+  // An object was deleted: what was written before says nothing about it.
+  void Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key);
+  // Something was written and not seen again yet.
+  [[nodiscard]] bool pending() const { return pending_; }
+  void BeginPass() { pending_ = false; }
+
+ private:
+  using Identity = std::pair<std::string, kube::ObjectKey>;  // plural and key
+
+  base::Status ApplyIfNeeded(const Object& object, const io::StopToken& stop);
+  base::Status Apply(const kube::ResourceKind& kind, const Object& object, const Identity& identity,
+                     const io::StopToken& stop);
+  void Remember(const Identity& identity, const Object& desired, const Object& live);
+  // Deletes the policy's objects of `state` for which `keep` is false.
+  base::Status Prune(
+      std::string_view state, kube::Propagation propagation,
+      const std::function<bool(const kube::ResourceKind&, const kube::ObjectKey&)>& keep,
+      const io::StopToken& stop);
+  OperandReport Readiness(const RenderedOperand& operand) const;
+
+  std::shared_ptr<kube::Client> client_;
+  const Inventory& inventory_;
+  std::string policy_uid_;
+  bool pending_ = false;
+  std::mutex mutex_;
+  std::map<Identity, Written> written_;
+};
+
+}  // namespace pitcrew::gpu_operator

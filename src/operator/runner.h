@@ -1,0 +1,28 @@
+// The operator's controllers, wired together.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "io/stop.h"
+#include "kube/client.h"
+#include "operator/image.h"
+#include "operator/metrics.h"
+
+namespace pitcrew::gpu_operator {
+
+struct RunnerOptions {
+  std::string operator_namespace;
+  DefaultImages images = {};
+  // See NodeController.
+  std::chrono::milliseconds removal_grace = std::chrono::seconds(15);
+};
+
+// Runs all controllers until the stop (success) or until one of them cannot go on (its error).
+base::Status RunControllers(const std::shared_ptr<kube::Client>& client,
+                            const RunnerOptions& options, Metrics& metrics,
+                            const io::StopToken& stop);
+
+}  // namespace pitcrew::gpu_operator

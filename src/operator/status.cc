@@ -1,0 +1,168 @@
+#include "operator/status.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/strings.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+using codec::Json;
+
+constexpr std::size_t kLongestMessage = 32768;  // of a condition, by the schema
+
+// Builds the list of conditions, keeping the times of those whose status stays.
+class Conditions {
+ public:
+  Conditions(std::int64_t generation, const Json& previous, base::WallClock::time_point now)
+      : generation_(generation), previous_(previous), now_(base::FormatRfc3339(now)) {}
+
+  void Add(std::string_view type, bool is_true, std::string_view reason, std::string_view message) {
+    const std::string status = is_true ? "True" : "False";
+    std::string since = now_;
+    if (const Json* known = Find(previous_, type);
+        known != nullptr && codec::FindString(*known, {"status"}) == status) {
+      since = codec::FindString(*known, {"lastTransitionTime"}, now_);
+    }
+    list_.push_back({{"type", type},
+                     {"status", status},
+                     {"reason", reason},
+                     {"message", message.substr(0, kLongestMessage)},
+                     {"observedGeneration", generation_},
+                     {"lastTransitionTime", since}});
+  }
+
+  static const Json* Find(const Json& status, std::string_view type) {
+    const Json* conditions = codec::Find(status, {"conditions"});
+    if (conditions == nullptr || !conditions->is_array()) return nullptr;
+    for (const Json& condition : *conditions) {
+      if (codec::FindString(condition, {"type"}) == type) return &condition;
+    }
+    return nullptr;
+  }
+
+  Json Take() { return std::move(list_); }
+
+ private:
+  std::int64_t generation_;
+  const Json& previous_;
+  std::string now_;
+  Json list_ = Json::array();
+};
+
+std::vector<std::string> StatesThatAre(const PolicyOutcome& outcome, Verdict verdict) {
+  std::vector<std::string> states;
+  for (const OperandReport& report : outcome.operands) {
+    if (report.verdict == verdict) states.emplace_back(report.state);
+  }
+  return states;
+}
+
+void AddError(Conditions& conditions, std::string_view reason, std::string_view message) {
+  conditions.Add("Ready", false, "Error", "");
+  conditions.Add("Error", true, reason, message);
+}
+
+void AddReady(Conditions& conditions, std::string_view reason, std::string_view message) {
+  conditions.Add("Ready", true, reason, message);
+  conditions.Add("Error", false, "Ready", "");
+}
+
+void AddSummary(Conditions& conditions, const PolicyOutcome& outcome) {
+  std::vector<std::string> failures = outcome.failures;
+  for (const OperandReport& report : outcome.operands) {
+    if (report.verdict == Verdict::kFailed) {
+      failures.push_back(fmt::format("Failed to reconcile {}: {}", report.state, report.message));
+    }
+  }
+  if (!failures.empty()) {
+    AddError(conditions, "ReconcileFailed", base::Join(failures, "; "));
+  } else if (const auto states = StatesThatAre(outcome, Verdict::kNotReady); !states.empty()) {
+    AddError(
+        conditions, "OperandNotReady",
+        fmt::format("ClusterPolicy is not ready; states not ready: [{}]", base::Join(states, " ")));
+  } else if (!outcome.nfd_labels) {
+    AddReady(conditions, "NFDLabelsMissing",
+             "no node has a label of node feature discovery: without them GPU nodes are not found");
+  } else if (!outcome.gpu_nodes) {
+    AddReady(conditions, "NoGPUNodes", "no node has a GPU; watching for one to join");
+  } else {
+    AddReady(conditions, "Reconciled", "every operand is as the policy wants it");
+  }
+}
+
+}  // namespace
+
+std::string_view ToString(PolicyState state) {
+  switch (state) {
+    case PolicyState::kReady:
+      return "ready";
+    case PolicyState::kNotReady:
+      return "notReady";
+    case PolicyState::kIgnored:
+      return "ignored";
+  }
+  return "";
+}
+
+PolicyState StateOf(const PolicyOutcome& outcome) {
+  const bool settled = std::ranges::all_of(outcome.operands, [](const OperandReport& report) {
+    return report.verdict == Verdict::kReady || report.verdict == Verdict::kDisabled;
+  });
+  return outcome.failures.empty() && settled ? PolicyState::kReady : PolicyState::kNotReady;
+}
+
+Json MakeStatus(const PolicyOutcome& outcome, std::string_view operator_namespace,
+                std::int64_t generation, const Json& previous, base::WallClock::time_point now) {
+  Conditions conditions(generation, previous, now);
+  AddSummary(conditions, outcome);
+  for (const OperandReport& report : outcome.operands) {
+    const bool good = report.verdict == Verdict::kReady || report.verdict == Verdict::kDisabled;
+    conditions.Add(report.condition, good, report.reason, report.message);
+  }
+  if (!outcome.removals_held.empty()) {
+    conditions.Add("NodeLabelsReady", false, "MassRemovalHeld", outcome.removals_held);
+  }
+  return {{"state", ToString(StateOf(outcome))},
+          {"namespace", operator_namespace},
+          {"conditions", conditions.Take()}};
+}
+
+Json MakeIgnoredStatus(std::string_view active, std::string_view operator_namespace,
+                       std::int64_t generation, const Json& previous,
+                       base::WallClock::time_point now) {
+  Conditions conditions(generation, previous, now);
+  conditions.Add("Ready", false, "Ignored",
+                 fmt::format("ClusterPolicy {} is older and is the active one", active));
+  conditions.Add("Error", false, "Ignored", "");
+  return {{"state", ToString(PolicyState::kIgnored)},
+          {"namespace", operator_namespace},
+          {"conditions", conditions.Take()}};
+}
+
+std::vector<Transition> TransitionsBetween(const Json& before, const Json& after) {
+  std::vector<Transition> transitions;
+  const Json* conditions = codec::Find(after, {"conditions"});
+  if (conditions == nullptr) return transitions;
+  for (const Json& condition : *conditions) {
+    const std::string type = codec::FindString(condition, {"type"});
+    const std::string status = codec::FindString(condition, {"status"});
+    const std::string reason = codec::FindString(condition, {"reason"});
+    const Json* known = Conditions::Find(before, type);
+    // "Error" only mirrors "Ready".
+    if (type == "Error") continue;
+    if (known != nullptr && codec::FindString(*known, {"status"}) == status &&
+        codec::FindString(*known, {"reason"}) == reason) {
+      continue;
+    }
+    transitions.push_back({.type = type,
+                           .is_true = status == "True",
+                           .reason = reason,
+                           .message = codec::FindString(condition, {"message"})});
+  }
+  return transitions;
+}
+
+}  // namespace pitcrew::gpu_operator

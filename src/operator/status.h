@@ -1,0 +1,52 @@
+// status of a ClusterPolicy as a pure function (reference operator-behaviour.md sections 4
+// and 12.1).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "codec/json.h"
+#include "operator/facts.h"
+#include "operator/rollout.h"
+
+namespace pitcrew::gpu_operator {
+
+// What a pass over a policy came to.
+struct PolicyOutcome {
+  // Why no operand could be looked at; then `operands` is empty.
+  std::vector<std::string> failures;
+  std::vector<OperandReport> operands;
+  bool nfd_labels = false;
+  bool gpu_nodes = false;
+  // Why GPU nodes keep labels that they would lose (node_labels.h); "" normally.
+  std::string removals_held;
+};
+
+enum class PolicyState { kReady, kNotReady, kIgnored };
+std::string_view ToString(PolicyState state);
+PolicyState StateOf(const PolicyOutcome& outcome);
+
+// The new status. `previous` is the stored one (null when there is none): a condition keeps its
+// lastTransitionTime while its status stays.
+codec::Json MakeStatus(const PolicyOutcome& outcome, std::string_view operator_namespace,
+                       std::int64_t generation, const codec::Json& previous,
+                       base::WallClock::time_point now);
+
+// The status of a policy that is not the active one.
+codec::Json MakeIgnoredStatus(std::string_view active, std::string_view operator_namespace,
+                              std::int64_t generation, const codec::Json& previous,
+                              base::WallClock::time_point now);
+
+// A condition that became another between two statuses, for Events.
+struct Transition {
+  std::string type;
+  bool is_true = false;
+  std::string reason;
+  std::string message;
+};
+std::vector<Transition> TransitionsBetween(const codec::Json& before, const codec::Json& after);
+
+}  // namespace pitcrew::gpu_operator

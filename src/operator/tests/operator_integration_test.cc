@@ -1,0 +1,403 @@
+// The operator's controllers against a real kube-apiserver: no kubelet, no controller-manager, so
+// the tests write what those would write.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "apiserver/api_server.h"
+#include "base/file.h"
+#include "codec/yaml.h"
+#include "operator/runner.h"
+#include "operator/world.h"
+#include "support_render.h"
+
+namespace pitcrew::gpu_operator::testing {
+namespace {
+
+using codec::Json;
+using kube::ObjectKey;
+using pitcrew::testing::ApiServer;
+using ::testing::HasSubstr;
+
+constexpr kube::WriteOptions kAdmin{.field_manager = "test", .subresource = {}};
+
+bool Eventually(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+// The controllers on a thread, with a client of their own whose requests can be counted.
+class RunningOperator {
+ public:
+  explicit RunningOperator(const std::string& name_space)
+      : client_(ApiServer::Shared().MakeClient()) {
+    RunnerOptions options{.operator_namespace = name_space, .images = TestImages()};
+    options.removal_grace = std::chrono::milliseconds(300);
+    thread_ = std::thread([this, options] {
+      const auto status = RunControllers(client_, options, metrics_, source_.token());
+      EXPECT_TRUE(status) << status.error().ToString();
+    });
+  }
+  ~RunningOperator() { Stop(); }
+  RunningOperator(const RunningOperator&) = delete;
+  RunningOperator& operator=(const RunningOperator&) = delete;
+
+  void Stop() {
+    source_.Stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  // Requests that change something; leases and events do not count.
+  [[nodiscard]] std::uint64_t writes() const {
+    std::uint64_t writes = 0;
+    for (const auto& [what, count] : client_->request_counts()) {
+      for (const char* verb : {"create", "update", "patch", "apply", "delete"}) {
+        if (what.first == verb) writes += count;
+      }
+    }
+    return writes;
+  }
+  [[nodiscard]] double Value(const std::string& series) const {
+    const std::string text = metrics_.Render({});
+    const auto place = text.find("\n" + series + " ");
+    return place == std::string::npos ? -99 : std::stod(text.substr(place + series.size() + 2));
+  }
+
+ private:
+  std::shared_ptr<kube::Client> client_;
+  Metrics metrics_;
+  io::StopSource source_;
+  std::thread thread_;
+};
+
+class OperatorTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const auto client = ApiServer::Shared().MakeClient();
+    const auto text = base::ReadFile(std::string(PITCREW_SOURCE_DIR) +
+                                     "/deploy/chart/gpu-operator/crds/"
+                                     "nvidia.com_clusterpolicies.yaml");
+    ASSERT_TRUE(text) << text.error().ToString();
+    const auto definition = codec::ParseYaml(*text);
+    ASSERT_TRUE(definition) << definition.error().ToString();
+    const auto applied = client->Apply(kube::kCustomResourceDefinitions, *definition, kAdmin);
+    ASSERT_TRUE(applied) << applied.error().ToString();
+    ASSERT_TRUE(Eventually([&] { return client->List(kClusterPolicies, "").has_value(); }));
+  }
+
+  void SetUp() override {
+    static int counter = 0;
+    name_space_ = "operator-" + std::to_string(++counter);
+    client_ = ApiServer::Shared().MakeClient();
+    Create(kube::kNamespaces, {{"metadata", {{"name", name_space_}}}});
+  }
+  void TearDown() override {
+    for (const kube::ResourceKind* kind : {&kClusterPolicies, &kube::kNodes}) {
+      for (const Json& object : client_->List(*kind, "")->items) {
+        EXPECT_TRUE(client_->Delete(*kind, kube::KeyOf(object)));
+      }
+    }
+  }
+
+  void Create(const kube::ResourceKind& kind, const Json& object) {
+    const auto created = client_->Create(kind, object, kAdmin);
+    ASSERT_TRUE(created) << created.error().ToString();
+  }
+  void CreateGpuNode(const std::string& name) {
+    Json node = PlainCluster()["nodes"][0];
+    node["metadata"]["name"] = name;
+    node["metadata"]["labels"].erase("nvidia.com/gpu.present");
+    const Json status = node["status"];
+    node.erase("status");
+    Create(kube::kNodes, node);
+    Merge(kube::kNodes, Cluster(name), {{"status", status}}, "status");
+  }
+  void CreatePolicy(const std::string& name, const std::string& spec_yaml = "{}") {
+    Json policy = MinimalPolicy(*codec::ParseYaml(spec_yaml));
+    policy["metadata"] = {{"name", name}};
+    Create(kClusterPolicies, policy);
+  }
+  void Merge(const kube::ResourceKind& kind, const ObjectKey& key, const Json& patch,
+             const std::string& subresource = "") {
+    const auto merged = client_->Patch(kind, key, kube::PatchType::kMerge, patch,
+                                       {.field_manager = "test", .subresource = subresource});
+    ASSERT_TRUE(merged) << merged.error().ToString();
+  }
+  void MergeSpec(const std::string& policy, const std::string& spec_yaml) {
+    Merge(kClusterPolicies, Cluster(policy), {{"spec", *codec::ParseYaml(spec_yaml)}});
+  }
+
+  static ObjectKey Cluster(const std::string& name) { return {.namespace_name = "", .name = name}; }
+  [[nodiscard]] ObjectKey Own(const std::string& name) const {
+    return {.namespace_name = name_space_, .name = name};
+  }
+  [[nodiscard]] bool Exists(const kube::ResourceKind& kind, const ObjectKey& key) const {
+    return client_->Get(kind, key).has_value();
+  }
+  [[nodiscard]] std::string Label(const std::string& node, const std::string& key) const {
+    const auto object = client_->Get(kube::kNodes, Cluster(node));
+    return object ? codec::FindString(*object, {"metadata", "labels", key}, "(none)") : "(no node)";
+  }
+  [[nodiscard]] std::string State(const std::string& policy) const {
+    const auto object = client_->Get(kClusterPolicies, Cluster(policy));
+    return object ? codec::FindString(*object, {"status", "state"}) : "";
+  }
+  // "True Ready: message"
+  [[nodiscard]] std::string Condition(const std::string& policy, const std::string& type) const {
+    const auto object = client_->Get(kClusterPolicies, Cluster(policy));
+    const Json* conditions = object ? codec::Find(*object, {"status", "conditions"}) : nullptr;
+    if (conditions == nullptr) return "";
+    for (const Json& condition : *conditions) {
+      if (codec::FindString(condition, {"type"}) != type) continue;
+      return codec::FindString(condition, {"status"}) + " " +
+             codec::FindString(condition, {"reason"}) + ": " +
+             codec::FindString(condition, {"message"});
+    }
+    return "";
+  }
+  // What the DaemonSet controller writes once all pods run.
+  void FinishRollouts() {
+    const auto daemonsets = client_->List(kube::kDaemonSets, name_space_);
+    ASSERT_TRUE(daemonsets);
+    for (const Json& daemonset : daemonsets->items) {
+      Merge(kube::kDaemonSets, kube::KeyOf(daemonset),
+            {{"status",
+              {{"observedGeneration", daemonset["metadata"]["generation"]},
+               {"desiredNumberScheduled", 1},
+               {"currentNumberScheduled", 1},
+               {"numberMisscheduled", 0},
+               {"numberReady", 1},
+               {"updatedNumberScheduled", 1},
+               {"numberAvailable", 1}}}},
+            "status");
+    }
+  }
+  [[nodiscard]] bool ReachesReady(const std::string& policy) {
+    return Eventually([&] {
+      FinishRollouts();
+      return State(policy) == "ready";
+    });
+  }
+
+  std::string name_space_;
+  std::shared_ptr<kube::Client> client_;
+};
+
+constexpr const char* kDaemonSets[] = {
+    "nvidia-driver-daemonset", "nvidia-container-toolkit-daemonset", "nvidia-operator-validator",
+    "nvidia-device-plugin-daemonset", "gpu-feature-discovery"};
+
+// operator-behaviour.md #25 and the chain of issue point 5: labels, objects, status, and silence.
+TEST_F(OperatorTest, PolicyBecomesLabelsObjectsAndStatusAndThenNothingIsWritten) {
+  CreateGpuNode("gpu-1");
+  Create(kube::kNodes, {{"metadata", {{"name", "cpu-1"}}}});
+  CreatePolicy("cluster-policy");
+  {
+    RunningOperator running(name_space_);
+    ASSERT_TRUE(Eventually([&] { return Exists(kube::kDaemonSets, Own(kDaemonSets[4])); }));
+    for (const char* name : kDaemonSets) EXPECT_TRUE(Exists(kube::kDaemonSets, Own(name))) << name;
+    EXPECT_TRUE(Exists(kube::kConfigMaps, Own("nvidia-device-plugin-entrypoint")));
+    EXPECT_TRUE(Exists(kube::kClusterRoles, Cluster("nvidia-driver")));
+    EXPECT_TRUE(Exists(kube::kRuntimeClasses, Cluster("nvidia-cdi")));
+    EXPECT_EQ(Label("gpu-1", "nvidia.com/gpu.present"), "true");
+    EXPECT_EQ(Label("gpu-1", "nvidia.com/gpu.deploy.device-plugin"), "true");
+    EXPECT_EQ(Label("cpu-1", "nvidia.com/gpu.present"), "(none)");
+    ASSERT_TRUE(Eventually([&] { return State("cluster-policy") == "notReady"; }));
+    ASSERT_TRUE(ReachesReady("cluster-policy"));
+    EXPECT_THAT(Condition("cluster-policy", "Ready"), HasSubstr("True Reconciled"));
+    EXPECT_THAT(Condition("cluster-policy", "Error"), HasSubstr("False Ready"));
+    EXPECT_THAT(Condition("cluster-policy", "DriverReady"), HasSubstr("True Ready"));
+    EXPECT_EQ(running.Value("gpu_operator_gpu_nodes_total"), 1);
+    EXPECT_TRUE(
+        Eventually([&] { return running.Value("gpu_operator_reconciliation_status") == 1; }));
+    running.Stop();
+    const auto events = client_->List(kube::kEvents, "default");
+    ASSERT_TRUE(events);
+    bool told = false;
+    for (const Json& event : events->items) {
+      told = told || codec::FindString(event, {"involvedObject", "name"}) == "cluster-policy";
+    }
+    EXPECT_TRUE(told);
+  }
+  // A new process looks at everything once and writes nothing.
+  RunningOperator again(name_space_);
+  ASSERT_TRUE(Eventually([&] { return again.Value("gpu_operator_reconciliation_status") == 1; }));
+  Merge(kube::kNodes, Cluster("cpu-1"), {{"metadata", {{"labels", {{"irrelevant", "yes"}}}}}});
+  const double passes = again.Value("gpu_operator_reconciliation_total");
+  Merge(kube::kNodes, Cluster("cpu-1"),
+        {{"metadata", {{"labels", {{"feature.node.kubernetes.io/x", "y"}}}}}});
+  ASSERT_TRUE(
+      Eventually([&] { return again.Value("gpu_operator_reconciliation_total") > passes; }));
+  again.Stop();
+  EXPECT_EQ(again.writes(), 0U);
+}
+
+// operator-behaviour.md #27: everything but the DaemonSets.
+TEST_F(OperatorTest, WithoutGpuNodesNoDaemonSetIsMade) {
+  Create(kube::kNodes,
+         {{"metadata", {{"name", "cpu-1"}, {"labels", {{"feature.node.kubernetes.io/x", "y"}}}}}});
+  CreatePolicy("cluster-policy");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(Eventually([&] { return State("cluster-policy") == "ready"; }));
+  EXPECT_THAT(Condition("cluster-policy", "Ready"), HasSubstr("True NoGPUNodes"));
+  EXPECT_TRUE(Exists(kube::kServiceAccounts, Own("nvidia-driver")));
+  EXPECT_EQ(client_->List(kube::kDaemonSets, name_space_)->items.size(), 0U);
+  // The first GPU node brings them.
+  CreateGpuNode("gpu-1");
+  EXPECT_TRUE(Eventually([&] { return Exists(kube::kDaemonSets, Own(kDaemonSets[0])); }));
+}
+
+// #12 without its fixed requeue: ready with the reason, until discovery writes a label.
+TEST_F(OperatorTest, MissingDiscoveryLabelsAreAReason) {
+  Create(kube::kNodes, {{"metadata", {{"name", "cpu-1"}}}});
+  CreatePolicy("cluster-policy");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(Eventually([&] { return State("cluster-policy") == "ready"; }));
+  EXPECT_THAT(Condition("cluster-policy", "Ready"), HasSubstr("True NFDLabelsMissing"));
+  Merge(kube::kNodes, Cluster("cpu-1"),
+        {{"metadata", {{"labels", {{"feature.node.kubernetes.io/x", "y"}}}}}});
+  EXPECT_TRUE(Eventually(
+      [&] { return Condition("cluster-policy", "Ready").starts_with("True NoGPUNodes"); }));
+}
+
+// #26: a disabled operand goes with all that it had, the policy can still be ready.
+TEST_F(OperatorTest, DisabledOperandIsRemoved) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(ReachesReady("cluster-policy"));
+  ASSERT_TRUE(Exists(kube::kDaemonSets, Own("gpu-feature-discovery")));
+  MergeSpec("cluster-policy", "{gfd: {enabled: false}}");
+  ASSERT_TRUE(Eventually([&] {
+    return !Exists(kube::kDaemonSets, Own("gpu-feature-discovery")) &&
+           !Exists(kube::kServiceAccounts, Own("nvidia-gpu-feature-discovery")) &&
+           !Exists(kube::kRoles, Own("nvidia-gpu-feature-discovery")) &&
+           !Exists(kube::kClusterRoles, Cluster("nvidia-gpu-feature-discovery"));
+  }));
+  EXPECT_TRUE(Eventually([&] {
+    return Condition("cluster-policy", "GPUFeatureDiscoveryReady").starts_with("True Disabled");
+  }));
+  EXPECT_TRUE(ReachesReady("cluster-policy"));
+  EXPECT_TRUE(Exists(kube::kDaemonSets, Own("nvidia-device-plugin-daemonset")));
+}
+
+// "Bad input": the condition names the field, the other operands go on, what runs is left alone.
+TEST_F(OperatorTest, InvalidBlockGetsAConditionWithItsPath) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(ReachesReady("cluster-policy"));
+  const auto uid = [&] {
+    const auto object = client_->Get(kube::kDaemonSets, Own("nvidia-device-plugin-daemonset"));
+    return object ? codec::FindString(*object, {"metadata", "uid"}) : "(none)";
+  };
+  const std::string before = uid();
+  MergeSpec("cluster-policy",
+            "{devicePlugin: {repository: only.this}, gfd: {env: [{name: A, value: b}]}}");
+  ASSERT_TRUE(Eventually([&] {
+    return Condition("cluster-policy", "DevicePluginReady").starts_with("False InvalidImage");
+  }));
+  EXPECT_THAT(Condition("cluster-policy", "DevicePluginReady"), HasSubstr("spec.devicePlugin."));
+  EXPECT_THAT(Condition("cluster-policy", "Error"),
+              HasSubstr("True ReconcileFailed: Failed to reconcile state-device-plugin"));
+  EXPECT_EQ(State("cluster-policy"), "notReady");
+  EXPECT_EQ(uid(), before);
+  const auto discovery = client_->Get(kube::kDaemonSets, Own("gpu-feature-discovery"));
+  ASSERT_TRUE(discovery);
+  EXPECT_THAT(EnvOf(ContainerOf(*discovery, "gpu-feature-discovery")), ::testing::Contains("A=b"));
+  MergeSpec("cluster-policy", "{devicePlugin: {repository: null}}");
+  EXPECT_TRUE(ReachesReady("cluster-policy"));
+}
+
+// #25: one changed value is one write; and what others change or delete comes back.
+TEST_F(OperatorTest, ChangesOfOthersAreRepaired) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(ReachesReady("cluster-policy"));
+  ASSERT_TRUE(client_->Delete(kube::kConfigMaps, Own("nvidia-driver-startup-probe")));
+  EXPECT_TRUE(
+      Eventually([&] { return Exists(kube::kConfigMaps, Own("nvidia-driver-startup-probe")); }));
+  Merge(kube::kConfigMaps, Own("nvidia-device-plugin-entrypoint"),
+        {{"data", {{"entrypoint.sh", "exit 1"}}}});
+  EXPECT_TRUE(Eventually([&] {
+    const auto object = client_->Get(kube::kConfigMaps, Own("nvidia-device-plugin-entrypoint"));
+    return object && codec::FindString(*object, {"data", "entrypoint.sh"}) != "exit 1";
+  }));
+}
+
+// #6, #7, and better: the state of the others is stored, and the next one takes over by itself.
+TEST_F(OperatorTest, TheOldestPolicyIsActive) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("b-older");
+  // Creation times have whole seconds; of equally old ones the smaller name wins.
+  CreatePolicy("z-newer", "{gfd: {enabled: false}}");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(Eventually([&] { return State("z-newer") == "ignored"; }));
+  ASSERT_TRUE(ReachesReady("b-older"));
+  EXPECT_TRUE(Exists(kube::kDaemonSets, Own("gpu-feature-discovery")));
+  ASSERT_TRUE(client_->Delete(kClusterPolicies, Cluster("b-older")));
+  EXPECT_TRUE(ReachesReady("z-newer"));
+}
+
+// A ConfigMap that the policy names: its absence is a condition, its appearance is seen.
+TEST_F(OperatorTest, ReferencedConfigMapIsWaitedFor) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy", "{driver: {repoConfig: {configMapName: repos}}}");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(Eventually([&] {
+    return Condition("cluster-policy", "DriverReady").starts_with("False ConfigMapMissing");
+  }));
+  EXPECT_THAT(Condition("cluster-policy", "DriverReady"),
+              HasSubstr("spec.driver.repoConfig.configMapName"));
+  EXPECT_TRUE(Exists(kube::kDaemonSets, Own("nvidia-device-plugin-daemonset")));
+  Create(kube::kConfigMaps, {{"metadata", {{"name", "repos"}, {"namespace", name_space_}}},
+                             {"data", {{"cuda.list", "deb"}}}});
+  ASSERT_TRUE(Eventually([&] { return Exists(kube::kDaemonSets, Own(kDaemonSets[0])); }));
+  const auto driver = client_->Get(kube::kDaemonSets, Own(kDaemonSets[0]));
+  EXPECT_THAT(MountsOf(ContainerOf(*driver, "nvidia-driver-ctr")),
+              ::testing::Contains("repos:/etc/apt/sources.list.d/cuda.list:ro:sub=cuda.list"));
+}
+
+// One node that lost its GPU loses its labels; most of the fleet at once does not.
+TEST_F(OperatorTest, LabelsGoOnEvidenceOnly) {
+  for (int i = 1; i <= 5; ++i) CreateGpuNode("gpu-" + std::to_string(i));
+  CreatePolicy("cluster-policy");
+  const RunningOperator running(name_space_);
+  const auto present = [&](const std::string& node) {
+    return Label(node, "nvidia.com/gpu.present");
+  };
+  const auto lose = [&](const std::string& node) {
+    Merge(kube::kNodes, Cluster(node),
+          {{"metadata", {{"labels", {{"feature.node.kubernetes.io/pci-10de.present", nullptr}}}}}});
+  };
+  for (int i = 1; i <= 5; ++i) {
+    ASSERT_TRUE(Eventually([&] { return present("gpu-" + std::to_string(i)) == "true"; }));
+  }
+  lose("gpu-1");
+  ASSERT_TRUE(Eventually([&] { return present("gpu-1") == "false"; }));
+  EXPECT_EQ(Label("gpu-1", "nvidia.com/gpu.deploy.driver"), "(none)");
+
+  for (const char* node : {"gpu-2", "gpu-3", "gpu-4"}) lose(node);
+  ASSERT_TRUE(Eventually([&] {
+    return Condition("cluster-policy", "NodeLabelsReady").starts_with("False MassRemovalHeld");
+  }));
+  EXPECT_EQ(present("gpu-2"), "true");
+  // A person says that it is so.
+  Merge(
+      kClusterPolicies, Cluster("cluster-policy"),
+      {{"metadata", {{"annotations", {{"nvidia.com/gpu-operator.allow-mass-removal", "true"}}}}}});
+  for (const char* node : {"gpu-2", "gpu-3", "gpu-4"}) {
+    EXPECT_TRUE(Eventually([&] { return present(node) == "false"; })) << node;
+  }
+  EXPECT_EQ(present("gpu-5"), "true");
+}
+
+}  // namespace
+}  // namespace pitcrew::gpu_operator::testing

@@ -1,0 +1,141 @@
+#include "operator/world.h"
+
+#include <tuple>
+
+#include "api/labels.h"
+#include "base/strings.h"
+#include "kube/projection.h"
+#include "operator/node_labels.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+using codec::Json;
+
+constexpr kube::ResourceKind kClusterVersions{"config.openshift.io", "v1", "clusterversions",
+                                              "ClusterVersion", false};
+constexpr kube::ResourceKind kProxies{"config.openshift.io", "v1", "proxies", "Proxy", false};
+constexpr kube::ResourceKind kImageStreams{"image.openshift.io", "v1", "imagestreams",
+                                           "ImageStream"};
+
+Proxy ReadProxy(const Json& object) {
+  return {.http = codec::FindString(object, {"spec", "httpProxy"}),
+          .https = codec::FindString(object, {"spec", "httpsProxy"}),
+          .none = codec::FindString(object, {"spec", "noProxy"}),
+          .trusted_ca = codec::FindString(object, {"spec", "trustedCA", "name"})};
+}
+
+// RHCOS version to image; "latest" and tags without name or source are skipped.
+std::map<std::string, std::string> ReadToolkitImages(const Json& image_stream) {
+  std::map<std::string, std::string> images;
+  const Json* tags = codec::Find(image_stream, {"spec", "tags"});
+  if (tags == nullptr || !tags->is_array()) return images;
+  for (const Json& tag : *tags) {
+    const std::string name = codec::FindString(tag, {"name"});
+    if (name.empty() || name == "latest" || codec::Find(tag, {"from"}) == nullptr) continue;
+    images[name] = codec::FindString(tag, {"from", "name"});
+  }
+  return images;
+}
+
+}  // namespace
+
+base::Result<PolicyView> ReadPolicyView(const Json& object) {
+  TRY_ASSIGN(auto policy, api::ReadClusterPolicy(object));
+  PolicyView view;
+  view.policy = std::move(policy);
+  if (const Json* status = codec::Find(object, {"status"})) view.status = *status;
+  view.version =
+      base::ParseUnsigned(codec::FindString(object, {"metadata", "resourceVersion"})).value_or(0);
+  view.deleting = codec::Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
+  view.allow_mass_removal =
+      codec::FindString(object, {"metadata", "annotations", kAllowMassRemoval}) == "true";
+  return view;
+}
+
+base::Result<ClusterIdentity> ReadClusterIdentity(kube::Client& client, const io::StopToken& stop) {
+  ClusterIdentity identity;
+  TRY_ASSIGN(const auto version, client.Version(stop));
+  identity.kubernetes_version = version.git_version;
+  const auto cluster_version =
+      client.Get(kClusterVersions, {.namespace_name = "", .name = "version"}, stop);
+  if (cluster_version) {
+    TRY_ASSIGN(identity.openshift_version, OpenShiftVersionOf(*cluster_version));
+  } else if (cluster_version.error().code != base::Code::kNotFound) {
+    return base::Fail(cluster_version.error().Within("find out whether this is OpenShift"));
+  }
+  return identity;
+}
+
+base::Status ReadOpenShiftFacts(kube::Client& client, Facts& facts, const io::StopToken& stop) {
+  if (!facts.openshift()) return {};
+  const auto stream =
+      client.Get(kImageStreams, {.namespace_name = "openshift", .name = "driver-toolkit"}, stop);
+  if (stream) {
+    facts.driver_toolkit = {.image_stream_exists = true, .images = ReadToolkitImages(*stream)};
+  } else if (stream.error().code != base::Code::kNotFound) {
+    return base::Fail(stream.error());
+  }
+  TRY_ASSIGN(const Json proxy,
+             client.Get(kProxies, {.namespace_name = "", .name = "cluster"}, stop));
+  facts.proxy = ReadProxy(proxy);
+  return {};
+}
+
+void Fleet::Add(const Node* node, int sign) {
+  if (node == nullptr || !node->gpu_present()) return;
+  gpu_nodes_ += static_cast<std::size_t>(sign);
+  if (LosesGpu(*node)) losing_ += static_cast<std::size_t>(sign);
+}
+
+void Fleet::Count(const kube::Change<Node>& change) {
+  Add(change.now.get(), 1);
+  Add(change.before.get(), -1);
+}
+
+World::World(std::shared_ptr<kube::Client> api, std::string own_namespace, ClusterIdentity cluster)
+    : client(api),
+      operator_namespace(std::move(own_namespace)),
+      identity(std::move(cluster)),
+      nodes(api, kube::kNodes, ReadNodeText),
+      policies(api, kClusterPolicies, kube::ProjectJson<PolicyView>(ReadPolicyView)),
+      inventory(api, operator_namespace, !identity.openshift_version.empty()) {
+  nodes.AddHandler([this](const kube::Change<Node>& change) { fleet.Count(change); });
+}
+
+std::shared_ptr<const PolicyView> World::ActivePolicy() const {
+  std::shared_ptr<const PolicyView> active;
+  const auto age = [](const PolicyView& view) {
+    return std::tie(view.policy.creation_timestamp, view.policy.name);
+  };
+  for (const auto& [key, view] : policies.store().Snapshot()) {
+    if (view == nullptr || view->deleting) continue;
+    if (active == nullptr || age(*view) < age(*active)) active = view;
+  }
+  return active;
+}
+
+Facts World::NodeFacts() const {
+  Facts base;
+  base.kubernetes_version = identity.kubernetes_version;
+  base.openshift_version = identity.openshift_version;
+  const auto snapshot = nodes.store().Snapshot();
+  std::vector<const Node*> pointers;
+  pointers.reserve(snapshot.size());
+  for (const auto& [key, node] : snapshot) {
+    if (node != nullptr) pointers.push_back(node.get());
+  }
+  return FactsOfNodes(std::move(base), pointers);
+}
+
+bool SameForFacts(const Node& a, const Node& b) {
+  const auto facts = [](const Node& node) {
+    return std::tuple(node.gpu_present(), node.nfd_labels, node.runtime,
+                      node.labels.Get(api::kOsReleaseId), node.labels.Get(api::kOsReleaseVersionId),
+                      node.labels.Get(api::kKernelVersionFull),
+                      node.labels.Get(api::kOsTreeVersion));
+  };
+  return facts(a) == facts(b);
+}
+
+}  // namespace pitcrew::gpu_operator

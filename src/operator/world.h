@@ -1,0 +1,76 @@
+// What the operator sees of the cluster: one watch per kind, shared by its controllers.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "api/cluster_policy.h"
+#include "base/result.h"
+#include "codec/json.h"
+#include "kube/client.h"
+#include "kube/informer.h"
+#include "operator/facts.h"
+#include "operator/node.h"
+#include "operator/owned.h"
+
+namespace pitcrew::gpu_operator {
+
+inline constexpr kube::ResourceKind kClusterPolicies{"nvidia.com", "v1", "clusterpolicies",
+                                                     "ClusterPolicy", false};
+
+struct PolicyView {
+  api::ClusterPolicy policy;
+  codec::Json status;         // as stored; null when there is none
+  std::uint64_t version = 0;  // resourceVersion
+  bool deleting = false;
+  bool allow_mass_removal = false;  // annotation kAllowMassRemoval
+};
+base::Result<PolicyView> ReadPolicyView(const codec::Json& object);
+
+// What is the same for every reconcile of this process: read before the watches start.
+struct ClusterIdentity {
+  std::string kubernetes_version;
+  std::string openshift_version;  // "" when the cluster is not OpenShift
+};
+base::Result<ClusterIdentity> ReadClusterIdentity(kube::Client& client, const io::StopToken& stop);
+
+// OpenShift's driver toolkit images and proxy, read anew for every pass. Nothing elsewhere.
+base::Status ReadOpenShiftFacts(kube::Client& client, Facts& facts, const io::StopToken& stop);
+
+// How many nodes have a GPU, and how many are about to lose theirs. Kept up to date by the watch,
+// in O(1) per event.
+class Fleet {
+ public:
+  void Count(const kube::Change<Node>& change);
+  [[nodiscard]] std::size_t gpu_nodes() const { return gpu_nodes_; }
+  [[nodiscard]] std::size_t losing() const { return losing_; }
+
+ private:
+  void Add(const Node* node, int sign);
+  std::atomic<std::size_t> gpu_nodes_ = 0;
+  std::atomic<std::size_t> losing_ = 0;
+};
+
+class World {
+ public:
+  World(std::shared_ptr<kube::Client> api, std::string operator_namespace, ClusterIdentity cluster);
+
+  std::shared_ptr<kube::Client> client;
+  std::string operator_namespace;
+  ClusterIdentity identity;
+  Fleet fleet;
+  kube::Informer<Node> nodes;
+  kube::Informer<PolicyView> policies;
+  Inventory inventory;
+
+  // The oldest policy; of equally old ones the one whose name comes first. Null when there is none.
+  [[nodiscard]] std::shared_ptr<const PolicyView> ActivePolicy() const;
+  // Facts as far as nodes and identity tell them.
+  [[nodiscard]] Facts NodeFacts() const;
+};
+
+// Both nodes tell the same about the cluster.
+bool SameForFacts(const Node& a, const Node& b);
+
+}  // namespace pitcrew::gpu_operator
