@@ -34,24 +34,36 @@ base::Status Validate(const Options& options, const io::StopToken& stop) {
   return ValidateModule(options, options.component, stop);
 }
 
-base::Status WaitForAll(const std::vector<std::string>& files, const io::StopToken& stop,
-                        std::optional<base::SteadyClock::time_point> deadline) {
+// Whether all of the files are there, or any of them.
+enum class Quantity { kAll, kAny };
+
+struct Wait {
+  std::vector<std::string> files;
+  Quantity quantity = Quantity::kAll;
+  std::optional<base::SteadyClock::time_point> deadline;
+};
+
+base::Status WaitFor(const Wait& wait, const io::StopToken& stop) {
   std::set<std::filesystem::path> folders;
-  for (const auto& file : files) folders.insert(std::filesystem::absolute(file).parent_path());
+  for (const auto& file : wait.files) {
+    folders.insert(std::filesystem::absolute(file).parent_path());
+  }
   std::string missing;
   const auto waited = io::WaitForFiles(
       {folders.begin(), folders.end()},
       [&]() -> base::Result<bool> {
-        for (const auto& file : files) {
+        std::string first_missing;
+        for (const auto& file : wait.files) {
           TRY_ASSIGN(const bool there, host::Exists(file));
-          if (there) continue;
-          if (missing != file) base::LogInfo("Waiting", {{"file", file}});
-          missing = file;
-          return false;
+          if (there && wait.quantity == Quantity::kAny) return true;
+          if (!there && first_missing.empty()) first_missing = file;
         }
-        return true;
+        if (first_missing.empty()) return true;
+        if (missing != first_missing) base::LogInfo("Waiting", {{"file", first_missing}});
+        missing = first_missing;
+        return false;
       },
-      stop, deadline);
+      stop, wait.deadline);
   if (!waited && waited.error().code == base::Code::kTimeout) {
     return base::Fail(base::Error{base::Code::kTimeout, "FileMissing",
                                   fmt::format("{} did not appear in time", missing)});
@@ -76,29 +88,31 @@ int Command(int argc, char** argv) {
 }
 
 int WaitCommand(int argc, char** argv) {
-  std::vector<std::string> files;
+  Wait wait;
   std::optional<std::string> timeout;
+  std::optional<bool> any;
   base::CommandLine line("wait", "Waits until files exist.",
                          std::string("wait ") + PITCREW_VERSION);
-  line.AddWords("FILE", "files to wait for", &files);
+  line.AddWords("FILE", "files to wait for", &wait.files);
+  line.Add({"any", "", "end as soon as one of the files exists"}, &any);
   line.Add({"timeout", "", "give up after this time, for example 5m"}, &timeout);
   const auto go_on = line.Parse(argc, argv);
   if (!go_on) return Fail("Wrong usage", go_on.error(), kUsage);
   if (!*go_on) return 0;
-  if (files.empty()) {
+  if (wait.files.empty()) {
     return Fail("Wrong usage", base::Invalid("BadUsage", "name at least one file"), kUsage);
   }
-  std::optional<base::SteadyClock::time_point> deadline;
+  if (any.value_or(false)) wait.quantity = Quantity::kAny;
   if (timeout) {
     const auto duration = base::ParseGoDuration(*timeout);
     if (!duration) return Fail("Wrong usage", duration.error(), kUsage);
-    deadline = base::SteadyClock::now() + *duration;
+    wait.deadline = base::SteadyClock::now() + *duration;
   }
   io::StopSource source;
   if (const auto set = source.StopOnSignals({SIGTERM, SIGINT}); !set) {
     return Fail("Signals cannot be received", set.error(), kFailure);
   }
-  const auto waited = WaitForAll(files, source.token(), deadline);
+  const auto waited = WaitFor(wait, source.token());
   return waited ? 0 : Fail("The wait ended", waited.error(), kFailure);
 }
 
