@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "kube/controller.h"
 #include "kube/informer.h"
@@ -42,31 +43,31 @@ class NodeIndex {
   struct State {
     std::set<kube::ObjectKey> objects;
     bool pending_delete = false;  // an object of this node was seen to go
-    bool processed = false;       // the node was written or found right before
+    base::SteadyClock::time_point known_since;
   };
-  State Look(const std::string& node) const {
+  State Look(const std::string& node) {
     const std::lock_guard lock(mutex_);
+    const auto known = known_since_.try_emplace(node, base::SteadyClock::now()).first;
     const auto found = objects_.find(node);
     return {found == objects_.end() ? std::set<kube::ObjectKey>() : found->second,
-            pending_deletes_.contains(node), processed_.contains(node)};
+            pending_deletes_.contains(node), known->second};
   }
   // The node was brought up to date with that state.
   void Processed(const std::string& node, const State& state) {
     const std::lock_guard lock(mutex_);
     if (state.pending_delete) pending_deletes_.erase(node);
-    processed_.insert(node);
   }
   void Forget(const std::string& node) {
     const std::lock_guard lock(mutex_);
     pending_deletes_.erase(node);
-    processed_.erase(node);
+    known_since_.erase(node);
   }
 
  private:
   mutable std::mutex mutex_;
   std::map<std::string, std::set<kube::ObjectKey>> objects_;
   std::set<std::string> pending_deletes_;
-  std::set<std::string> processed_;
+  std::map<std::string, base::SteadyClock::time_point> known_since_;
 };
 
 kube::ControllerOptions Settings(const MasterConfig& config) {
@@ -120,9 +121,12 @@ class Master {
       if (view.is_present()) objects.push_back({object, **view.value()});
       if (view.is_unknown()) complete = false;
     }
-    // A label is removed only when it is known that nothing asks for it: not at the first sight of
-    // a node for which there is no object at all (8.5), and not while an object cannot be read.
-    const bool first_sight = objects.empty() && !state.pending_delete && !state.processed;
+    // A label is removed only when it is known that nothing asks for it: not while an object cannot
+    // be read, and not from a node for which there is no object at all, unless one was seen to go
+    // or none came within a resync period (8.5): worker and master may be replaced together.
+    const bool recent = config_.resync_period.count() <= 0 ||
+                        base::SteadyClock::now() - state.known_since < config_.resync_period;
+    const bool first_sight = objects.empty() && !state.pending_delete && recent;
     const auto filtered = FilterLabels(MergeLabels(std::move(objects), config_), config_);
     for (const auto& rejected : filtered.rejected) {
       base::LogWarning("A label is not put on the node", rejected, {{"node", key.name}});

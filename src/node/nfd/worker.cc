@@ -24,10 +24,10 @@ constexpr kube::BackoffPolicy kBackoff{
 // Plugging in a card makes a burst of events; one discovery answers them all.
 constexpr std::chrono::milliseconds kSettleTime{200};
 
-// What can be read later on; the rest needs a person.
+// What may be otherwise a moment later: permissions and the API's definitions arrive in any order
+// when everything is installed at once.
 bool IsTemporary(const base::Error& error) {
-  return error.code == base::Code::kUnavailable || error.code == base::Code::kTimeout ||
-         error.code == base::Code::kTooMany;
+  return error.code != base::Code::kInvalid && error.code != base::Code::kCancelled;
 }
 
 // Tells which sources have to look again, as files and devices change.
