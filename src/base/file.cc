@@ -34,7 +34,9 @@ Status WriteFileAtomically(const std::filesystem::path& path, std::string_view c
   std::error_code problem;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), problem);
   if (problem) return Fail(FromErrno(problem.value(), what));
-  std::string temporary = path.string() + ".XXXXXX";
+  // Hidden, so that whoever reads all files of the folder does not take it for one of them.
+  std::string temporary =
+      (path.parent_path() / ("." + path.filename().string() + ".XXXXXX")).string();
   FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (!file.valid()) return Fail(FromErrno(errno, what));
   const auto give_up = [&](int error_number) -> Status {

@@ -2,6 +2,7 @@
 #pragma once
 #include "node/device_plugin/command.h"
 #include "node/driver_manager/command.h"
+#include "node/feature_discovery/command.h"
 #include "node/nfd/command.h"
 #include "node/smi/command.h"
 #include "node/validator/command.h"
