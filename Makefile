@@ -39,26 +39,31 @@ down: ## take the cluster down and leave nothing (NAME=cluster)
 cluster-status: ## show the cluster's nodes, processes and GPUs (NAME=cluster)
 	@$(cluster) status $(NAME)
 
-test: build programs ## all tests: every kind, and all but e2e again under address and undefined sanitizers
+test: programs image ## all tests: every kind, and all but e2e again under address and undefined sanitizers
+	@$(MAKE) --no-print-directory build PRESET=dev
 	@$(MAKE) --no-print-directory build PRESET=asan
-	@$(MAKE) --no-print-directory image
-	@$(python) tools/run_tests.py --jobs $(JOBS) --suite $(PRESET):$(kinds) --suite asan:$(kinds) --suite $(PRESET):e2e
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite dev:$(kinds) --suite asan:$(kinds) --suite $(PRESET):e2e
 
-test-unit: build ## unit tests
-	@$(python) tools/run_tests.py --jobs $(JOBS) --suite $(PRESET):unit
+test-unit: ## unit tests
+	@$(MAKE) --no-print-directory build PRESET=dev
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite dev:unit
 
-test-golden: build ## golden tests
-	@$(python) tools/run_tests.py --jobs $(JOBS) --suite $(PRESET):golden
+test-golden: ## golden tests
+	@$(MAKE) --no-print-directory build PRESET=dev
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite dev:golden
 
-test-integration: build programs ## integration tests, with real programs on loopback
-	@$(python) tools/run_tests.py --jobs $(JOBS) --suite $(PRESET):integration
+test-integration: programs ## integration tests, with real programs on loopback
+	@$(MAKE) --no-print-directory build PRESET=dev
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite dev:integration
 
 test-e2e: image programs ## end-to-end tests, with a whole cluster
 	@$(python) tools/run_tests.py --suite $(PRESET):e2e
 
-test-one: image programs ## the tests whose name matches (NAME=regular expression)
+test-one: programs ## the tests whose name matches (NAME=regular expression, for example kube/WorkQueue or e2e)
 	@test -n "$(NAME)" || { echo "make test-one NAME='regular expression'" >&2; exit 2; }
-	@$(python) tools/run_tests.py --jobs $(JOBS) --suite $(PRESET): --only '$(NAME)'
+	@$(MAKE) --no-print-directory $(if $(filter e2e%,$(NAME)),image,build PRESET=dev)
+	@$(python) tools/run_tests.py --jobs $(JOBS) --only '$(NAME)' \
+	  $(if $(filter e2e%,$(NAME)),--suite $(PRESET):e2e,--suite dev:$(kinds))
 
 asan: ## unit, golden and integration tests under address and undefined sanitizers
 	@$(MAKE) --no-print-directory build programs PRESET=asan

@@ -7,7 +7,13 @@
 # tests/*_integration_test.cc go into programs and labels of their own.
 include(GoogleTest)
 
+# What ships is built with link-time optimisation, which would link every test program for minutes.
+option(PITCREW_TESTS "Build the rooms' test programs" ON)
+
 function(pitcrew_room_tests name target kind pattern)
+  if(NOT PITCREW_TESTS)
+    return()
+  endif()
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/${pattern})
   if(kind STREQUAL "unit")
     list(FILTER sources EXCLUDE REGEX "_(golden|integration)_test\\.cc$")
