@@ -5,4 +5,5 @@
 #include "node/feature_discovery/command.h"
 #include "node/nfd/command.h"
 #include "node/smi/command.h"
+#include "node/toolkit/command.h"
 #include "node/validator/command.h"

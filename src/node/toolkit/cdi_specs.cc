@@ -1,0 +1,117 @@
+#include "node/toolkit/cdi_specs.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "cdi/format.h"
+#include "cdi/generate/generate.h"
+#include "cdi/generate/locate.h"
+#include "host/device_node.h"
+#include "host/kernel.h"
+#include "nvml/nvml.h"
+
+namespace pitcrew::node::toolkit {
+namespace {
+
+// Kind of the devices that the runtime resolves unqualified names with (shim/requests.h).
+constexpr const char* kRuntimeKind = "runtime.nvidia.com/gpu";
+
+std::string DevRoot(const Options& options) {
+  return options.dev_root.empty() ? options.driver_root : options.dev_root;
+}
+
+std::filesystem::path DevRootHere(const Options& options) {
+  return options.dev_root_container.empty() ? options.driver_root_container
+                                            : options.dev_root_container;
+}
+
+std::filesystem::path SpecPath(const Options& options, const std::string& kind) {
+  return options.cdi_folder / (cdi::SpecFileStem(kind) + ".yaml");
+}
+
+cdi_generate::Options GenerateOptions(const Options& options, const std::string& kind) {
+  cdi_generate::Options generate;
+  generate.kind = kind;
+  generate.driver_root = options.driver_root;
+  generate.dev_root = DevRoot(options);
+  generate.hook_path = (options.toolkit_folder() / "nvidia-cdi-hook").string();
+  return generate;
+}
+
+base::Status WriteIfChanged(const std::filesystem::path& path, cdi::Spec spec) {
+  if (spec.version.empty()) spec.version = cdi::MinimumVersion(spec);
+  const auto current = base::ReadFile(path);
+  if (current && *current == cdi::ToYamlText(spec)) return {};
+  TRY(cdi::WriteSpecFile(path, spec));
+  base::LogInfo("Wrote a CDI specification",
+                {{"file", path.string()}, {"kind", spec.kind}, {"devices", spec.devices.size()}});
+  return {};
+}
+
+base::Result<gpu::Inventory> ReadInventory(const Options& options) {
+  TRY_ASSIGN(const auto library, nvml::Library::Open({options.driver_root_container}));
+  return library->ReadInventory();
+}
+
+// The specification for unqualified names. Without NVML nothing is known, so an earlier one stays;
+// only a driver that answers without any GPU removes it.
+base::Status WriteRuntimeSpec(const Options& options, const base::Result<gpu::Inventory>& inventory,
+                              const cdi_generate::DriverFiles& files) {
+  if (!inventory) return base::Fail(inventory.error());
+  const auto path = SpecPath(options, kRuntimeKind);
+  auto generated =
+      cdi_generate::GenerateGpus(*inventory, files, GenerateOptions(options, kRuntimeKind));
+  if (!generated) {
+    if (inventory->devices.empty() && ::unlink(path.c_str()) != 0 && errno != ENOENT) {
+      return base::Fail(base::FromErrno(errno, "remove " + path.string()));
+    }
+    return base::Fail(generated.error());
+  }
+  for (const auto& error : generated->omitted) {
+    base::LogWarning("A GPU cannot be requested by its name", error);
+  }
+  return WriteIfChanged(path, std::move(generated->spec));
+}
+
+}  // namespace
+
+void CreateControlNodes(const Options& options) {
+  const std::filesystem::path root =
+      options.dev_root_container.empty() ? "/" : options.dev_root_container;
+  const auto majors = host::ReadCharacterMajors();
+  const auto wanted =
+      majors ? host::NvidiaControlDevices(*majors)
+             : base::Result<std::vector<host::NamedDevice>>(base::Fail(majors.error()));
+  if (!wanted) {
+    base::LogWarning("Control device nodes are left as they are", wanted.error());
+    return;
+  }
+  for (const auto& device : *wanted) {
+    const auto made = host::EnsureCharacterDevice(root / "dev" / device.name, device.number);
+    if (!made) base::LogWarning("A control device node is not as it should be", made.error());
+  }
+}
+
+base::Status WriteCdiSpecs(const Options& options) {
+  const auto inventory = ReadInventory(options);
+  if (!inventory) base::LogWarning("NVML does not tell this node's GPUs", inventory.error());
+  const host::Root driver_root(options.driver_root_container);
+  const host::Root dev_root(DevRootHere(options));
+  TRY_ASSIGN(const auto files,
+             cdi_generate::Locate({driver_root, dev_root,
+                                   inventory ? inventory->driver_version : "", "/sys", "/proc"}));
+  TRY_ASSIGN(auto management,
+             cdi_generate::GenerateManagement(files, GenerateOptions(options, options.cdi_kind)));
+  TRY(WriteIfChanged(SpecPath(options, options.cdi_kind), std::move(management)));
+  if (const auto written = WriteRuntimeSpec(options, inventory, files); !written) {
+    base::LogWarning("GPUs cannot be requested by index or UUID through NVIDIA_VISIBLE_DEVICES",
+                     written.error());
+  }
+  return {};
+}
+
+}  // namespace pitcrew::node::toolkit

@@ -1,0 +1,20 @@
+// Device nodes and CDI specifications that the toolkit puts on the node (container-toolkit.md 4.9,
+// 4.10).
+#pragma once
+
+#include "base/result.h"
+#include "node/toolkit/options.h"
+
+namespace pitcrew::node::toolkit {
+
+// Makes control nodes that are missing below the device root. A major that the kernel does not list
+// (its module is not loaded, or the devices are simulated) is a warning: the device nodes that
+// exist are what counts.
+void CreateControlNodes(const Options& options);
+
+// Writes the management specification (device "all" for the operator's own pods), and the one with
+// every GPU by index and UUID that the runtime takes unqualified names from. Fails with
+// "NoDeviceNodes" when the device root has none.
+base::Status WriteCdiSpecs(const Options& options);
+
+}  // namespace pitcrew::node::toolkit

@@ -1,0 +1,33 @@
+// Changing a container engine's configuration on a real node: read, plan, write atomically, check
+// with the engine's own dump, restart only when something changed, and put everything back when the
+// engine does not come back (container-toolkit.md 4.4, 4.14 to 4.16).
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "io/stop.h"
+#include "node/toolkit/options.h"
+
+namespace pitcrew::node::toolkit {
+
+struct EngineSetup {
+  std::vector<std::string> low_level_runtimes;  // for the shim's configuration
+};
+
+// Reads the engine's configuration from the first source that loads (an empty one when none has
+// any). kInvalid for a source that is not known.
+base::Result<EngineSetup> ReadEngineSetup(const EngineOptions& options);
+
+// `state_folder` survives this process's end (the pid file's folder): it has a mark while a restart
+// is due, so that a process which was killed between writing and restarting makes up for it.
+base::Status ConfigureEngine(const EngineOptions& options,
+                             const std::filesystem::path& toolkit_folder,
+                             const std::filesystem::path& state_folder, const io::StopToken& stop);
+base::Status RestoreEngine(const EngineOptions& options,
+                           const std::filesystem::path& toolkit_folder,
+                           const std::filesystem::path& state_folder);
+
+}  // namespace pitcrew::node::toolkit

@@ -1,0 +1,221 @@
+#include "node/toolkit/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codec/toml.h"
+#include "node/toolkit/containerd.h"
+
+namespace pitcrew::node::toolkit {
+namespace {
+
+using codec::Json;
+
+constexpr const char* kCdiRuntime = "nvidia-cdi";
+constexpr const char* kLegacyRuntime = "nvidia-legacy";
+
+// container-toolkit.md 4.12.
+base::Result<std::vector<FileContent>> PlanCrioSetup(const EngineOptions& options,
+                                                     const std::vector<Runtime>& runtimes,
+                                                     const Json& source) {
+  Json base_runtime = Json::object();
+  const std::string preferred = codec::FindString(source, {"crio", "runtime", "default_runtime"});
+  for (const std::string& name : {preferred, std::string("runc"), std::string("crun")}) {
+    if (name.empty() || name.starts_with("nvidia")) continue;
+    const Json* found = codec::Find(source, {"crio", "runtime", "runtimes", name});
+    if (found == nullptr || !found->is_object()) continue;
+    base_runtime = *found;
+    break;
+  }
+  Json drop_in = Json::object();
+  Json& table = drop_in["crio"]["runtime"];
+  for (const auto& runtime : runtimes) {
+    Json settings = base_runtime;
+    settings["runtime_path"] = runtime.path;
+    settings["runtime_type"] = "oci";
+    table["runtimes"][runtime.name] = std::move(settings);
+    if (runtime.is_default) table["default_runtime"] = runtime.name;
+  }
+  return std::vector<FileContent>{
+      {options.drop_in.empty() ? options.config : options.drop_in, codec::ToTomlText(drop_in)}};
+}
+
+base::Result<std::vector<FileContent>> PlanCrioCleanup(const EngineOptions& options,
+                                                       const std::vector<Runtime>& runtimes,
+                                                       const EngineFiles& files) {
+  const auto& path = options.drop_in.empty() ? options.config : options.drop_in;
+  const auto& text = options.drop_in.empty() ? files.config : files.drop_in;
+  TRY_ASSIGN(Json config, codec::ParseToml(text.value_or(""), path.string()));
+  const std::string current = codec::FindString(config, {"crio", "runtime", "default_runtime"});
+  for (const auto& runtime : runtimes) {
+    if (!runtime.is_default || runtime.name != current) continue;
+    config["crio"]["runtime"].erase("default_runtime");
+    return std::vector<FileContent>{{path, codec::ToTomlText(config)}};
+  }
+  return std::vector<FileContent>{{path, text}};
+}
+
+// container-toolkit.md 2.4: four spaces, sorted keys, no newline at the end.
+std::string DockerText(const Json& config) { return config.dump(4); }
+
+// container-toolkit.md 4.13; features that are there already stay (13 row 12).
+base::Result<std::vector<FileContent>> PlanDockerSetup(const EngineOptions& options,
+                                                       const std::vector<Runtime>& runtimes,
+                                                       const Json& source) {
+  Json config = source;
+  if (!config["runtimes"].is_object()) config["runtimes"] = Json::object();
+  for (const auto& runtime : runtimes) {
+    config["runtimes"][runtime.name] = {{"args", Json::array()}, {"path", runtime.path}};
+    if (runtime.is_default) config["default-runtime"] = runtime.name;
+  }
+  if (options.enable_cdi) {
+    if (!config["features"].is_object()) config["features"] = Json::object();
+    config["features"]["cdi"] = true;
+  }
+  return std::vector<FileContent>{{options.config, DockerText(config)}};
+}
+
+base::Result<std::vector<FileContent>> PlanDockerCleanup(const EngineOptions& options,
+                                                         const std::vector<Runtime>& runtimes,
+                                                         const EngineFiles& files) {
+  if (!files.config) return std::vector<FileContent>{{options.config, std::nullopt}};
+  TRY_ASSIGN(Json config,
+             ParseEngineConfig(EngineKind::kDocker, *files.config, options.config.string()));
+  bool changed = false;
+  for (const auto& runtime : runtimes) {
+    if (config.contains("runtimes") && config["runtimes"].is_object()) {
+      changed = config["runtimes"].erase(runtime.name) > 0 || changed;
+    }
+    if (codec::FindString(config, {"default-runtime"}) == runtime.name) {
+      config["default-runtime"] = "runc";
+      changed = true;
+    }
+  }
+  if (!changed) return std::vector<FileContent>{{options.config, files.config}};
+  if (config["runtimes"].empty()) config.erase("runtimes");
+  return std::vector<FileContent>{{options.config, DockerText(config)}};
+}
+
+// Program of a configured runtime, empty when it is not configured or names none.
+std::string ProgramOf(EngineKind kind, const Json& source, const std::string& name, int version) {
+  switch (kind) {
+    case EngineKind::kContainerd: {
+      const auto path = CriTablePath(version);
+      return codec::FindString(
+          source, {path[0], path[1], "containerd", "runtimes", name, "options", "BinaryName"});
+    }
+    case EngineKind::kCrio:
+      return codec::FindString(source, {"crio", "runtime", "runtimes", name, "runtime_path"});
+    case EngineKind::kDocker:
+      return codec::FindString(source, {"runtimes", name, "path"});
+  }
+  return {};
+}
+
+std::string DefaultRuntime(EngineKind kind, const Json& source, int version) {
+  switch (kind) {
+    case EngineKind::kContainerd: {
+      const auto path = CriTablePath(version);
+      return codec::FindString(source, {path[0], path[1], "containerd", "default_runtime_name"});
+    }
+    case EngineKind::kCrio:
+      return codec::FindString(source, {"crio", "runtime", "default_runtime"});
+    case EngineKind::kDocker:
+      return codec::FindString(source, {"default-runtime"});
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<Runtime> RuntimesFor(const EngineOptions& options,
+                                 const std::filesystem::path& toolkit_folder) {
+  std::string name = options.runtime_name;
+  if (name.empty() || name == kCdiRuntime || name == kLegacyRuntime) name = "nvidia";
+  const auto program = (toolkit_folder / "nvidia-container-runtime").string();
+  std::vector<Runtime> runtimes = {
+      {name, program}, {kCdiRuntime, program + ".cdi"}, {kLegacyRuntime, program + ".legacy"}};
+  const std::string wanted = options.runtime_name.empty() ? name : options.runtime_name;
+  for (auto& runtime : runtimes) {
+    runtime.is_default = options.set_as_default && runtime.name == wanted;
+  }
+  return runtimes;
+}
+
+base::Result<std::vector<FileContent>> PlanSetup(const EngineOptions& options,
+                                                 const std::vector<Runtime>& runtimes,
+                                                 const Json& source, const EngineFiles& files) {
+  switch (options.kind) {
+    case EngineKind::kContainerd:
+      return PlanContainerdSetup(options, runtimes, source, files);
+    case EngineKind::kCrio:
+      return PlanCrioSetup(options, runtimes, source);
+    case EngineKind::kDocker:
+      return PlanDockerSetup(options, runtimes, source);
+  }
+  return std::vector<FileContent>{};
+}
+
+base::Result<std::vector<FileContent>> PlanCleanup(const EngineOptions& options,
+                                                   const std::vector<Runtime>& runtimes,
+                                                   const EngineFiles& files) {
+  switch (options.kind) {
+    case EngineKind::kContainerd:
+      return PlanContainerdCleanup(options, runtimes, files);
+    case EngineKind::kCrio:
+      return PlanCrioCleanup(options, runtimes, files);
+    case EngineKind::kDocker:
+      return PlanDockerCleanup(options, runtimes, files);
+  }
+  return std::vector<FileContent>{};
+}
+
+std::vector<std::string> LowLevelRuntimes(EngineKind kind, const Json& source) {
+  int version = 2;
+  if (kind == EngineKind::kContainerd) version = ConfigVersion(source, 2).value_or(2);
+  std::vector<std::string> programs;
+  const auto add = [&](const std::string& program) {
+    if (!program.empty() && std::ranges::find(programs, program) == programs.end()) {
+      programs.push_back(program);
+    }
+  };
+  const std::string preferred = DefaultRuntime(kind, source, version);
+  if (!preferred.starts_with("nvidia")) add(ProgramOf(kind, source, preferred, version));
+  for (const auto* name : {"runc", "crun"}) add(ProgramOf(kind, source, name, version));
+  add("runc");
+  add("crun");
+  return programs;
+}
+
+base::Status CheckEffective(const EngineOptions& options, const std::vector<Runtime>& runtimes,
+                            const Json& dump) {
+  const int version =
+      options.kind == EngineKind::kContainerd ? ConfigVersion(dump, 2).value_or(2) : 2;
+  for (const auto& runtime : runtimes) {
+    const std::string program = ProgramOf(options.kind, dump, runtime.name, version);
+    if (program == runtime.path) continue;
+    return base::Fail(base::Invalid(
+        "EngineConfigNotEffective",
+        fmt::format(
+            "{} does not take runtime {} from {}: its own configuration dump has program \"{}\" "
+            "instead of \"{}\"; does it read {}?",
+            ToString(options.kind), runtime.name, options.drop_in.string(), program, runtime.path,
+            options.config.string())));
+  }
+  return {};
+}
+
+base::Result<Json> ParseEngineConfig(EngineKind kind, std::string_view text,
+                                     std::string_view source) {
+  if (kind != EngineKind::kDocker) return codec::ParseToml(text, source);
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return Json::object();
+  TRY_ASSIGN(Json config, codec::ParseJson(text, source));
+  if (!config.is_object()) {
+    return base::Fail(
+        base::Invalid("InvalidEngineConfig", fmt::format("{} is not an object", source)));
+  }
+  return config;
+}
+
+}  // namespace pitcrew::node::toolkit

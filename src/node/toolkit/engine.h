@@ -1,0 +1,68 @@
+// Configuration of a container engine as pure functions: from what its files and its own dump say
+// to what its files should say (container-toolkit.md 4.5, 4.6, 4.11 to 4.13, 4.16).
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "codec/json.h"
+#include "node/toolkit/options.h"
+
+namespace pitcrew::node::toolkit {
+
+// The wanted content of a file; nullopt: the file is not to be there.
+struct FileContent {
+  std::filesystem::path path;
+  std::optional<std::string> content;
+  bool operator==(const FileContent&) const = default;
+};
+
+// Texts of the engine's files as they are; nullopt for a missing one.
+struct EngineFiles {
+  std::optional<std::string> config;
+  std::optional<std::string> drop_in;
+};
+
+struct Runtime {
+  std::string name;  // in the engine
+  std::string path;  // of the program
+  bool is_default = false;
+  bool operator==(const Runtime&) const = default;
+};
+
+// NAME, nvidia-cdi and nvidia-legacy, in this order; NAME is runtime_name, or nvidia when it is
+// empty or one of the other two.
+std::vector<Runtime> RuntimesFor(const EngineOptions& options,
+                                 const std::filesystem::path& toolkit_folder);
+
+// What the files should contain once our runtimes are in. `source` is the engine's configuration
+// from one of its sources (an empty object when there is none). Idempotent: planned again on its
+// own result it gives the same texts.
+base::Result<std::vector<FileContent>> PlanSetup(const EngineOptions& options,
+                                                 const std::vector<Runtime>& runtimes,
+                                                 const codec::Json& source,
+                                                 const EngineFiles& files);
+// What they should contain once our runtimes are out again.
+base::Result<std::vector<FileContent>> PlanCleanup(const EngineOptions& options,
+                                                   const std::vector<Runtime>& runtimes,
+                                                   const EngineFiles& files);
+
+// Programs of the engine's default runtime (unless it is one of NVIDIA's), runc and crun as the
+// configuration names them, then "runc" and "crun"; each once.
+std::vector<std::string> LowLevelRuntimes(EngineKind kind, const codec::Json& source);
+
+// Whether the engine's own dump has all runtimes with their programs: the proof that the files are
+// the ones which the engine reads.
+base::Status CheckEffective(const EngineOptions& options, const std::vector<Runtime>& runtimes,
+                            const codec::Json& dump);
+
+// Text of the engine's configuration to a value: TOML, or JSON for docker.
+base::Result<codec::Json> ParseEngineConfig(EngineKind kind, std::string_view text,
+                                            std::string_view source);
+
+}  // namespace pitcrew::node::toolkit

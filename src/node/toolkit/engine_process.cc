@@ -1,0 +1,277 @@
+#include "node/toolkit/engine_process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "io/file_watcher.h"
+#include "node/toolkit/program.h"
+
+namespace pitcrew::node::toolkit {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kDumpTime = 30s;
+// A client's greeting and an empty SETTINGS frame (RFC 9113, section 3.4).
+constexpr std::string_view kHttp2Greeting("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+constexpr std::size_t kFrameHeader = 9;
+constexpr char kSettingsFrame = 4;
+
+base::Error NoEngine(int error_number, const std::filesystem::path& socket) {
+  return base::FromErrno(error_number, "connect to the container engine at " + socket.string());
+}
+
+base::Result<base::FileDescriptor> Connect(const std::filesystem::path& socket) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = socket.string();
+  if (path.size() >= sizeof(address.sun_path)) return base::Fail(NoEngine(ENAMETOOLONG, socket));
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  base::FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return base::Fail(NoEngine(errno, socket));
+  // A unix socket connects at once, or says EAGAIN when its queue is full.
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return base::Fail(NoEngine(errno, socket));
+  }
+  return fd;
+}
+
+int MillisecondsUntil(base::SteadyClock::time_point deadline) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - base::SteadyClock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30));
+}
+
+base::Status ReadGreeting(int fd, const std::filesystem::path& socket,
+                          base::SteadyClock::time_point deadline) {
+  std::array<char, kFrameHeader> frame;
+  std::size_t have = 0;
+  while (have < frame.size()) {
+    pollfd poll_fd{fd, POLLIN, 0};
+    const int ready = ::poll(&poll_fd, 1, MillisecondsUntil(deadline));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready < 0) return base::Fail(NoEngine(errno, socket));
+    if (ready == 0) return base::Fail(NoEngine(ETIMEDOUT, socket));
+    const ssize_t count = ::read(fd, frame.data() + have, frame.size() - have);
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (count <= 0) return base::Fail(NoEngine(ECONNREFUSED, socket));
+    have += static_cast<std::size_t>(count);
+  }
+  if (frame[3] == kSettingsFrame) return {};
+  return base::Fail(base::Invalid("NotAContainerEngine",
+                                  socket.string() + " is not the socket of a container engine"));
+}
+
+// One process's status line "SigIgn:" has a hexadecimal mask of ignored signals.
+bool IgnoresHangup(pid_t pid) {
+  const auto status = base::ReadFile(fmt::format("/proc/{}/status", pid));
+  if (!status) return false;
+  const auto at = status->find("SigIgn:");
+  if (at == std::string::npos) return false;
+  const auto mask = std::strtoull(status->c_str() + at + 7, nullptr, 16);
+  return (mask & (1ULL << (SIGHUP - 1))) != 0;
+}
+
+base::Status WaitForExit(const EngineProcess& engine, const io::StopToken& stop,
+                         base::SteadyClock::time_point deadline) {
+  const auto ended = io::WaitReadable({engine.handle.get()}, stop, deadline);
+  if (ended) return {};
+  if (ended.error().code != base::Code::kTimeout) return base::Fail(ended.error());
+  return base::Fail(base::Error{
+      base::Code::kTimeout, "EngineDidNotRestart",
+      fmt::format("containerd (pid {}) got SIGHUP and is still the same process", engine.pid)});
+}
+
+base::Status SignalEngine(const EngineOptions& options, const io::StopToken& stop,
+                          base::SteadyClock::time_point deadline) {
+  auto engine = FindEngine(options.socket);
+  if (!engine) {
+    const auto code = engine.error().code;
+    // An engine that is not up now reads the new configuration when it comes.
+    if (code == base::Code::kNotFound || code == base::Code::kUnavailable) return {};
+    return base::Fail(engine.error());
+  }
+  if (IgnoresHangup(engine->pid)) {
+    return base::Fail(base::Error{
+        base::Code::kUnsupported, "RestartSignalIgnored",
+        fmt::format(
+            "{} (pid {}) ignores SIGHUP; set RUNTIME_RESTART_MODE to systemd, or none and restart "
+            "it yourself",
+            ToString(options.kind), engine->pid)});
+  }
+  base::LogInfo("Restarting the container engine",
+                {{"engine", ToString(options.kind)}, {"pid", engine->pid}, {"signal", "SIGHUP"}});
+  if (::syscall(SYS_pidfd_send_signal, engine->handle.get(), SIGHUP, nullptr, 0) != 0) {
+    return base::Fail(base::FromErrno(errno, fmt::format("send SIGHUP to pid {}", engine->pid)));
+  }
+  // Docker reads its file again and stays; containerd ends and its supervisor starts it anew.
+  if (options.kind == EngineKind::kDocker) return {};
+  return WaitForExit(*engine, stop, deadline);
+}
+
+base::Status RestartThroughSystemd(const EngineOptions& options,
+                                   base::SteadyClock::time_point deadline) {
+  Program program;
+  program.root = options.host_root;
+  TRY_ASSIGN(program.path, FindHostProgram(options.host_root, "systemctl"));
+  program.arguments = {"restart", std::string(ToString(options.kind))};
+  base::LogInfo("Restarting the container engine through systemd",
+                {{"engine", ToString(options.kind)}});
+  TRY(RunProgram(program, deadline));
+  return {};
+}
+
+// Value of --config or -c on the command line of a running engine; empty when it has none.
+std::string ConfigArgument(pid_t pid) {
+  const auto text = base::ReadFile(fmt::format("/proc/{}/cmdline", pid));
+  if (!text) return {};
+  const auto words = base::Split(*text, '\0');
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    for (const std::string_view flag : {"--config", "-c", "-config"}) {
+      if (words[i] == flag && i + 1 < words.size()) return words[i + 1];
+      if (words[i].starts_with(std::string(flag) + "=")) return words[i].substr(flag.size() + 1);
+    }
+  }
+  return {};
+}
+
+// The program that runs now, in the root that it has: right even where the engine lies at a path
+// that nobody would guess.
+base::Result<Program> RunningProgram(const EngineOptions& options) {
+  TRY_ASSIGN(const auto engine, FindEngine(options.socket));
+  const std::string link = fmt::format("/proc/{}/exe", engine.pid);
+  std::error_code problem;
+  const auto target = std::filesystem::read_symlink(link, problem);
+  if (problem) return base::Fail(base::FromErrno(problem.value(), "read " + link));
+  if (!target.filename().string().starts_with(ToString(options.kind))) {
+    return base::Fail(base::NotFound(
+        "UnknownEngineProgram",
+        fmt::format("{} is served by {}", options.socket.string(), target.string())));
+  }
+  Program program;
+  program.root = fmt::format("/proc/{}/root", engine.pid);
+  program.path = target;
+  program.executable = base::FileDescriptor(::open(link.c_str(), O_PATH | O_CLOEXEC));
+  if (!program.executable.valid()) return base::Fail(base::FromErrno(errno, "open " + link));
+  if (const auto config = ConfigArgument(engine.pid); !config.empty()) {
+    program.arguments = {"--config", config};
+  }
+  return program;
+}
+
+base::Result<Program> EngineProgram(const EngineOptions& options) {
+  Program program;
+  program.root = options.host_root;
+  if (!options.executable.empty()) {
+    program.path = options.executable;
+    return program;
+  }
+  if (options.kind == EngineKind::kContainerd) {
+    if (auto running = RunningProgram(options)) return running;
+  }
+  TRY_ASSIGN(program.path, FindHostProgram(options.host_root, ToString(options.kind)));
+  return program;
+}
+
+}  // namespace
+
+base::Result<EngineProcess> FindEngine(const std::filesystem::path& socket) {
+  TRY_ASSIGN(const auto connection, Connect(socket));
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    return base::Fail(NoEngine(errno, socket));
+  }
+  if (peer.pid <= 0) {
+    return base::Fail(base::Error{
+        base::Code::kUnsupported, "EngineNotVisible",
+        fmt::format(
+            "the process behind {} is not in this pid namespace: the pod needs hostPID: true",
+            socket.string())});
+  }
+  EngineProcess engine;
+  engine.pid = peer.pid;
+  engine.handle = base::FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+  if (!engine.handle.valid()) {
+    // Gone between the two calls: as if nobody listened.
+    return base::Fail(NoEngine(errno == ESRCH ? ECONNREFUSED : errno, socket));
+  }
+  return engine;
+}
+
+base::Status ProbeEngine(EngineKind kind, const std::filesystem::path& socket,
+                         base::SteadyClock::time_point deadline) {
+  TRY_ASSIGN(const auto connection, Connect(socket));
+  if (kind == EngineKind::kDocker) return {};
+  if (::send(connection.get(), kHttp2Greeting.data(), kHttp2Greeting.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(kHttp2Greeting.size())) {
+    return base::Fail(NoEngine(ECONNREFUSED, socket));
+  }
+  return ReadGreeting(connection.get(), socket, deadline);
+}
+
+base::Status WaitForEngine(EngineKind kind, const std::filesystem::path& socket,
+                           const io::StopToken& stop, base::SteadyClock::time_point deadline) {
+  base::Error last = NoEngine(ENOENT, socket);
+  const auto waited = io::WaitForFiles(
+      {socket.parent_path()},
+      [&]() -> base::Result<bool> {
+        const auto answer = ProbeEngine(kind, socket, deadline);
+        if (answer) return true;
+        last = answer.error();
+        const bool may_come =
+            last.code == base::Code::kNotFound || last.code == base::Code::kUnavailable;
+        if (!may_come) return base::Fail(last);
+        return false;
+      },
+      stop, deadline);
+  if (!waited && waited.error().code == base::Code::kTimeout) {
+    return base::Fail(base::Error{base::Code::kTimeout, "EngineDidNotComeBack",
+                                  "the container engine does not answer: " + last.message});
+  }
+  return waited;
+}
+
+base::Status RestartEngine(const EngineOptions& options, const io::StopToken& stop,
+                           base::SteadyClock::time_point deadline) {
+  switch (options.restart) {
+    case RestartMode::kNone:
+      base::LogWarning(
+          "The container engine must be restarted by hand to read its new configuration",
+          {{"engine", ToString(options.kind)}});
+      return {};
+    case RestartMode::kSystemd:
+      TRY(RestartThroughSystemd(options, deadline));
+      break;
+    case RestartMode::kSignal:
+      TRY(SignalEngine(options, stop, deadline));
+      break;
+  }
+  if (options.kind == EngineKind::kCrio) return {};  // its socket is not mounted for us
+  return WaitForEngine(options.kind, options.socket, stop, deadline);
+}
+
+base::Result<std::string> DumpEngineConfig(const EngineOptions& options) {
+  TRY_ASSIGN(Program program, EngineProgram(options));
+  const auto command = options.kind == EngineKind::kCrio
+                           ? std::vector<std::string>{"status", "config"}
+                           : std::vector<std::string>{"config", "dump"};
+  program.arguments.insert(program.arguments.end(), command.begin(), command.end());
+  return RunProgram(program, base::SteadyClock::now() + kDumpTime);
+}
+
+}  // namespace pitcrew::node::toolkit

@@ -1,0 +1,46 @@
+// The running container engine, found through its socket: who listens, how to make it read its
+// configuration again, and when it answers again (container-toolkit.md 4.14).
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+
+#include "base/clock.h"
+#include "base/file_descriptor.h"
+#include "base/result.h"
+#include "io/stop.h"
+#include "node/toolkit/options.h"
+
+namespace pitcrew::node::toolkit {
+
+struct EngineProcess {
+  pid_t pid = 0;
+  base::FileDescriptor handle;  // pidfd: still means this process when the number is reused
+};
+
+// The process that listens on `socket`, from the connection's peer credentials. kNotFound or
+// kUnavailable when nobody does; kUnsupported "EngineNotVisible" when it lives in a pid namespace
+// that this process does not see (hostPID is missing).
+base::Result<EngineProcess> FindEngine(const std::filesystem::path& socket);
+
+// Whether the engine answers on its socket: containerd's gRPC server must greet (HTTP/2 SETTINGS),
+// of others a connection is enough. kUnavailable when not yet.
+base::Status ProbeEngine(EngineKind kind, const std::filesystem::path& socket,
+                         base::SteadyClock::time_point deadline);
+
+// Waits by events of the socket's folder until ProbeEngine succeeds.
+base::Status WaitForEngine(EngineKind kind, const std::filesystem::path& socket,
+                           const io::StopToken& stop, base::SteadyClock::time_point deadline);
+
+// Restarts or reloads the engine in the mode of the options and waits until it answers again.
+base::Status RestartEngine(const EngineOptions& options, const io::StopToken& stop,
+                           base::SteadyClock::time_point deadline);
+
+// The engine's configuration as it would be loaded now, from its own "config dump" (containerd) or
+// "status config" (CRI-O). The program is options.executable, else the one that runs now, else the
+// one in the host's standard folders.
+base::Result<std::string> DumpEngineConfig(const EngineOptions& options);
+
+}  // namespace pitcrew::node::toolkit

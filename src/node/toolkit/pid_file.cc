@@ -1,0 +1,44 @@
+#include "node/toolkit/pid_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "base/file.h"
+#include "base/strings.h"
+
+namespace pitcrew::node::toolkit {
+
+base::Result<PidFile> PidFile::Lock(const std::filesystem::path& path) {
+  std::error_code problem;
+  std::filesystem::create_directories(path.parent_path(), problem);
+  if (problem) {
+    return base::Fail(
+        base::FromErrno(problem.value(), "make folder " + path.parent_path().string()));
+  }
+  base::FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file.valid()) return base::Fail(base::FromErrno(errno, "open " + path.string()));
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return base::Fail(base::FromErrno(errno, "lock " + path.string()));
+    const auto holder = base::ReadFile(path);
+    return base::Fail(base::Unavailable(
+        "AlreadyRunning", fmt::format("another toolkit (pid {}) holds {}",
+                                      holder ? base::Trim(*holder) : "unknown", path.string())));
+  }
+  const std::string text = fmt::format("{}\n", ::getpid());
+  if (::ftruncate(file.get(), 0) != 0 ||
+      ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    return base::Fail(base::FromErrno(errno, "write " + path.string()));
+  }
+  return PidFile(path, std::move(file));
+}
+
+PidFile::~PidFile() {
+  if (file_.valid()) ::unlink(path_.c_str());
+}
+
+}  // namespace pitcrew::node::toolkit
