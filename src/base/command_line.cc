@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -90,6 +91,19 @@ struct CommandLine::Implementation {
     return false;
   }
 
+  // "-w=false", which CLI11 takes for a value "=false", as the long flag or in two words.
+  void AddLetter(const std::string& letter, const std::string& value,
+                 std::vector<std::string>& words) const {
+    for (const auto& entry : entries) {
+      const bool is_name = std::ranges::find(entry.names, letter) != entry.names.end();
+      if (!is_name || entry.names.front().size() == 1) continue;
+      words.push_back(fmt::format("--{}={}", entry.names.front(), value));
+      return;
+    }
+    words.push_back("-" + letter);
+    words.push_back(value);
+  }
+
   // Go's single-dash long flags get their second dash, and "--name=" an empty value of its own.
   [[nodiscard]] std::vector<std::string> Canonical(int argc, const char* const* argv) const {
     std::vector<std::string> words;
@@ -101,8 +115,7 @@ struct CommandLine::Implementation {
         word = "-" + word;
       }
       if (name.size() == 2 && name[0] == '-' && name[1] != '-' && equals != std::string::npos) {
-        words.push_back(name);
-        words.push_back(word.substr(equals + 1));
+        AddLetter(name.substr(1), word.substr(equals + 1), words);
       } else if (word.starts_with("--") && word.ends_with('=')) {
         words.push_back(word.substr(0, word.size() - 1));
         words.emplace_back();

@@ -112,7 +112,18 @@ TEST(CommandLine, AnUnknownFlagIsAnErrorThatNamesIt) {
   EXPECT_THAT(values.error().message, HasSubstr("no-such-flag"));
 }
 
-}  // namespace
+TEST(CommandLine, LettersTakeAValueAfterEquals) {
+  CommandLine line("t", "", "t 1");
+  std::optional<bool> wait;
+  std::optional<std::string> component;
+  line.Add({"with-wait,w", "", ""}, &wait);
+  line.Add({"component,c", "", ""}, &component);
+  const char* argv[] = {"t", "-w=false", "-c=driver"};
+  ASSERT_TRUE(line.Parse(3, argv));
+  EXPECT_EQ(wait, false);
+  EXPECT_EQ(component, "driver");
+}
+
 TEST(CommandLine, WordsStandBetweenFlags) {
   CommandLine line("t", "", "t 1");
   std::vector<std::string> words;
@@ -135,4 +146,5 @@ TEST(CommandLine, VerbosityTakesTheLetterFromVersion) {
   }
 }
 
+}  // namespace
 }  // namespace pitcrew::base
