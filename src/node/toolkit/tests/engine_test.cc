@@ -1,0 +1,287 @@
+#include "node/toolkit/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "codec/toml.h"
+#include "node/toolkit/configure_engine.h"
+#include "node/toolkit/containerd.h"
+#include "node/toolkit/installation.h"
+#include "node/toolkit/pid_file.h"
+#include "node/toolkit/program.h"
+
+namespace pitcrew::node::toolkit {
+namespace {
+
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+using namespace std::chrono_literals;
+
+// container-toolkit.md #30.
+TEST(Runtimes, NamesAndDefault) {
+  const auto names = [](const std::string& name, bool set_as_default) {
+    EngineOptions options;
+    options.runtime_name = name;
+    options.set_as_default = set_as_default;
+    Names all;
+    for (const auto& runtime : RuntimesFor(options, "/t")) {
+      all.push_back(runtime.name + (runtime.is_default ? "*" : "") + " " + runtime.path);
+    }
+    return all;
+  };
+  const std::string program = "/t/nvidia-container-runtime";
+  EXPECT_EQ(names("nvidia", true), (Names{"nvidia* " + program, "nvidia-cdi " + program + ".cdi",
+                                          "nvidia-legacy " + program + ".legacy"}));
+  EXPECT_EQ(names("NAME", true)[0], "NAME* " + program);
+  EXPECT_EQ(names("nvidia-cdi", true),
+            (Names{"nvidia " + program, "nvidia-cdi* " + program + ".cdi",
+                   "nvidia-legacy " + program + ".legacy"}));
+  EXPECT_EQ(names("", true)[0], "nvidia* " + program);
+  EXPECT_EQ(names("nvidia", false)[0], "nvidia " + program);
+}
+
+// container-toolkit.md 4.6, #48.
+TEST(Runtimes, LowLevelPrograms) {
+  const auto programs = [](EngineKind kind, std::string_view text) {
+    return LowLevelRuntimes(kind, *ParseEngineConfig(kind, text, "source"));
+  };
+  EXPECT_EQ(programs(EngineKind::kContainerd, ""), (Names{"runc", "crun"}));
+  EXPECT_EQ(programs(EngineKind::kContainerd, R"(version = 3
+[plugins."io.containerd.cri.v1.runtime".containerd]
+default_runtime_name = "special"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.special.options]
+BinaryName = "/opt/special"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+BinaryName = "/usr/bin/runc"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.crun.options]
+BinaryName = ""
+)"),
+            (Names{"/opt/special", "/usr/bin/runc", "runc", "crun"}));
+  EXPECT_EQ(programs(EngineKind::kContainerd, R"(version = 2
+[plugins."io.containerd.grpc.v1.cri".containerd]
+default_runtime_name = "nvidia"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
+BinaryName = "/old/nvidia-container-runtime"
+)"),
+            (Names{"runc", "crun"}));
+  EXPECT_EQ(programs(EngineKind::kCrio, "[crio.runtime]\ndefault_runtime = \"crun\"\n"
+                                        "[crio.runtime.runtimes.crun]\nruntime_path = \"/c\"\n"),
+            (Names{"/c", "runc", "crun"}));
+  EXPECT_EQ(programs(EngineKind::kDocker, R"({"runtimes":{"runc":{"path":"/r"}}})"),
+            (Names{"/r", "runc", "crun"}));
+}
+
+// container-toolkit.md #41; what people wrote around the line stays.
+TEST(Imports, OnlyTheLineChanges) {
+  const std::string pattern = "/etc/containerd/conf.d/*.toml";
+  EXPECT_EQ(*AddImport("version = 2 # two\n\n[debug]\n", pattern),
+            "imports = [\"/etc/containerd/conf.d/*.toml\"]\nversion = 2 # two\n\n[debug]\n");
+  EXPECT_EQ(*AddImport("# mine\nversion = 2\nimports = [ \"/a.toml\" ] # why\n", pattern),
+            "# mine\nversion = 2\nimports = [\"/a.toml\", \"/etc/containerd/conf.d/*.toml\"] # why\n");
+  const auto lines = AddImport("imports = [\n  \"/a.toml\", # a\n]\nversion = 2\n[x]\ny = 1\n", pattern);
+  EXPECT_EQ(*lines, "imports = [\"/a.toml\", \"/etc/containerd/conf.d/*.toml\"]\nversion = 2\n[x]\ny = 1\n");
+}
+
+TEST(Effective, TheDumpMustHaveOurRuntimes) {
+  EngineOptions options;
+  options.kind = EngineKind::kContainerd;
+  options.config = "/etc/containerd/config.toml";
+  options.drop_in = "/etc/containerd/conf.d/99-nvidia.toml";
+  const auto runtimes = RuntimesFor(options, "/t");
+  codec::Json dump = {{"version", 3}};
+  const auto missing = CheckEffective(options, runtimes, dump);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().reason, "EngineConfigNotEffective");
+  EXPECT_NE(missing.error().message.find("/etc/containerd/config.toml"), std::string::npos);
+  for (const auto& runtime : runtimes) {
+    dump["plugins"]["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"][runtime.name]["options"]
+        ["BinaryName"] = runtime.path;
+  }
+  EXPECT_TRUE(CheckEffective(options, runtimes, dump));
+}
+
+class InFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(::testing::TempDir()) / "pitcrew-toolkit";
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    options_.kind = EngineKind::kContainerd;
+    options_.config = folder_ / "config.toml";
+    options_.drop_in = folder_ / "conf.d/99-nvidia.toml";
+    options_.socket = folder_ / "none.sock";
+    options_.restart = RestartMode::kNone;
+    options_.host_root = folder_ / "host";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  fs::path folder_;
+  EngineOptions options_;
+};
+
+// container-toolkit.md #42: a failing command falls back to the file.
+TEST_F(InFolder, SourcesAreTriedInOrder) {
+  ASSERT_TRUE(base::WriteFileAtomically(options_.config,
+                                        "version = 3\n[plugins.\"io.containerd.cri.v1.runtime\".containerd]\n"
+                                        "default_runtime_name = \"x\"\n"
+                                        "[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.x.options]\n"
+                                        "BinaryName = \"/x\"\n"));
+  options_.executable = "/no/such/containerd";
+  EXPECT_EQ(ReadEngineSetup(options_)->low_level_runtimes, (Names{"/x", "runc", "crun"}));
+  options_.config_sources = {" file = " + (folder_ / "missing.toml").string() + " "};
+  EXPECT_EQ(ReadEngineSetup(options_)->low_level_runtimes, (Names{"runc", "crun"}));
+  options_.config_sources = {"guess"};
+  EXPECT_EQ(ReadEngineSetup(options_).error().reason, "BadUsage");
+}
+
+// A broken configuration of somebody else is not touched.
+TEST_F(InFolder, ABrokenTopLevelFileIsAnErrorAndStays) {
+  ASSERT_TRUE(base::WriteFileAtomically(options_.config, "version = [\n"));
+  options_.config_sources = {"file=" + (folder_ / "missing.toml").string()};
+  const auto configured = ConfigureEngine(options_, "/t", folder_, {});
+  ASSERT_FALSE(configured);
+  EXPECT_NE(configured.error().message.find("config.toml:"), std::string::npos);
+  EXPECT_EQ(*base::ReadFile(options_.config), "version = [\n");
+  EXPECT_FALSE(fs::exists(options_.drop_in));
+}
+
+// container-toolkit.md #29, #34: nothing stays but the installation.
+TEST_F(InFolder, ConfigureAndRestore) {
+  options_.config_sources = {"file"};
+  ASSERT_TRUE(ConfigureEngine(options_, "/t", folder_, {}));
+  EXPECT_TRUE(fs::exists(options_.drop_in));
+  EXPECT_FALSE(fs::exists(folder_ / "engine-restart-due"));
+  const auto written = fs::last_write_time(options_.drop_in);
+  ASSERT_TRUE(ConfigureEngine(options_, "/t", folder_, {}));
+  EXPECT_EQ(fs::last_write_time(options_.drop_in), written);
+  ASSERT_TRUE(RestoreEngine(options_, "/t", folder_));
+  EXPECT_FALSE(fs::exists(options_.drop_in));
+  EXPECT_FALSE(fs::exists(options_.config));
+}
+
+// container-toolkit.md #28 and 13 row 16.
+TEST_F(InFolder, OnlyOneToolkitRuns) {
+  const auto path = folder_ / "run/toolkit.pid";
+  {
+    const auto first = PidFile::Lock(path);
+    ASSERT_TRUE(first) << first.error().message;
+    const auto text = *base::ReadFile(path);
+    EXPECT_EQ(text, std::to_string(::getpid()) + "\n");
+    const auto second = PidFile::Lock(path);
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().reason, "AlreadyRunning");
+    EXPECT_EQ(*base::ReadFile(path), text);
+  }
+  EXPECT_FALSE(fs::exists(path));
+}
+
+// container-toolkit.md 4.7, 4.8, #16, #19; 13 row 3: files are replaced, not deleted first.
+TEST_F(InFolder, Installation) {
+  ASSERT_TRUE(base::WriteFileAtomically(folder_ / "src/usr/bin/nvidia-container-runtime", "one", 0755));
+  Options options;
+  options.source_root = folder_ / "src";
+  options.install_folder = folder_ / "dst";
+  options.driver_root = "/run/nvidia/driver";
+  const fs::path toolkit = options.toolkit_folder();
+  ASSERT_TRUE(base::WriteFileAtomically(toolkit / "nvidia-container-runtime.real", "old"));
+  ASSERT_TRUE(Install(options, {"runc", "crun"}));
+  for (const auto* name : {"nvidia-container-runtime", "nvidia-container-runtime.cdi",
+                           "nvidia-container-runtime.legacy", "nvidia-container-runtime-hook",
+                           "nvidia-container-toolkit", "nvidia-cdi-hook", "nvidia-ctk"}) {
+    EXPECT_EQ(*base::ReadFile(toolkit / name), "one") << name;
+    EXPECT_EQ(fs::status(toolkit / name).permissions(), fs::perms(0755)) << name;
+  }
+  EXPECT_EQ(fs::read_symlink(toolkit / "nvidia-container-toolkit"), "nvidia-container-runtime-hook");
+  EXPECT_FALSE(fs::exists(toolkit / "nvidia-container-runtime.real"));
+  const auto written = fs::last_write_time(toolkit / "nvidia-container-runtime");
+  ASSERT_TRUE(Install(options, {"runc", "crun"}));
+  EXPECT_EQ(fs::last_write_time(toolkit / "nvidia-container-runtime"), written);
+
+  const auto config = codec::ParseToml(
+      *base::ReadFile(toolkit / ".config/nvidia-container-runtime/config.toml"));
+  EXPECT_EQ(codec::FindString(*config, {"nvidia-container-cli", "root"}), "/run/nvidia/driver");
+  EXPECT_EQ(codec::FindString(*config, {"nvidia-container-cli", "ldconfig"}),
+            "@/run/nvidia/driver/sbin/ldconfig");
+  EXPECT_EQ((*config)["nvidia-container-runtime-hook"]["skip-mode-detection"], true);
+  EXPECT_EQ((*config)["nvidia-container-runtime"]["runtimes"], (codec::Json{"runc", "crun"}));
+  EXPECT_FALSE(config->contains("features"));
+}
+
+// container-toolkit.md 4.8, "Resulting key order" and "set only when".
+TEST(RuntimeConfig, TextForTheOperatorsSettings) {
+  Options options;
+  options.install_folder = "/usr/local/nvidia";
+  options.driver_root = "/run/nvidia/driver";
+  options.runtime.mode = "cdi";
+  options.runtime.default_kind = "management.nvidia.com/gpu";
+  options.runtime.log_level = "";
+  EXPECT_EQ(RuntimeConfigText(options, {"runc"}), R"(accept-nvidia-visible-devices-as-volume-mounts = false
+accept-nvidia-visible-devices-envvar-when-unprivileged = true
+disable-require = false
+supported-driver-capabilities = "compat32,compute,display,graphics,ngx,utility,video"
+swarm-resource = ""
+
+[nvidia-container-cli]
+  debug = ""
+  environment = []
+  ldcache = ""
+  ldconfig = "@/run/nvidia/driver/sbin/ldconfig"
+  load-kmods = true
+  no-cgroups = false
+  path = "/usr/local/nvidia/toolkit/nvidia-container-cli"
+  root = "/run/nvidia/driver"
+  user = ""
+
+[nvidia-container-runtime]
+  debug = "/dev/null"
+  log-level = "info"
+  mode = "cdi"
+  runtimes = ["runc"]
+
+  [nvidia-container-runtime.modes]
+
+    [nvidia-container-runtime.modes.cdi]
+      annotation-prefixes = ["cdi.k8s.io/"]
+      default-kind = "management.nvidia.com/gpu"
+      spec-dirs = ["/etc/cdi", "/var/run/cdi"]
+
+    [nvidia-container-runtime.modes.csv]
+      mount-spec-path = "/etc/nvidia-container-runtime/host-files-for-container.d"
+
+    [nvidia-container-runtime.modes.legacy]
+      cuda-compat-mode = "ldconfig"
+
+[nvidia-container-runtime-hook]
+  path = "/usr/local/nvidia/toolkit/nvidia-container-runtime-hook"
+  skip-mode-detection = true
+
+[nvidia-ctk]
+  path = "/usr/local/nvidia/toolkit/nvidia-ctk"
+)");
+}
+
+TEST(ProgramTest, OutputStatusAndDeadline) {
+  const auto soon = [] { return base::SteadyClock::now() + 20s; };
+  const auto run = [&](Names arguments) {
+    Program program;
+    program.path = "/bin/sh";
+    program.arguments = std::move(arguments);
+    return RunProgram(program, soon());
+  };
+  EXPECT_EQ(*run({"-c", "echo out; echo err >&2; echo $PATH"}),
+            "out\n/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n");
+  const auto failed = run({"-c", "echo broken >&2; exit 3"});
+  EXPECT_EQ(failed.error().reason, "ProgramFailed");
+  EXPECT_NE(failed.error().message.find("status 3: broken"), std::string::npos);
+  Program missing;
+  missing.path = "/no/such/program";
+  EXPECT_EQ(RunProgram(missing, soon()).error().code, base::Code::kNotFound);
+  Program endless;
+  endless.path = "/bin/sh";
+  endless.arguments = {"-c", "read x < /proc/self/fd/1"};
+  EXPECT_EQ(RunProgram(endless, base::SteadyClock::now()).error().code, base::Code::kTimeout);
+}
+
+}  // namespace
+}  // namespace pitcrew::node::toolkit
