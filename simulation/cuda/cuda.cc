@@ -84,7 +84,28 @@ Driver& TheDriver() {
   return *driver;
 }
 
-thread_local std::vector<Context*> current_contexts;
+// The thread's stack of contexts. Trivial, so that the library can be unloaded while threads live.
+struct ContextStack {
+  static constexpr int kDepth = 16;
+  Context* items[kDepth];
+  int depth;
+
+  [[nodiscard]] Context* Top() const { return depth == 0 ? nullptr : items[depth - 1]; }
+  [[nodiscard]] bool Push(Context* context) {
+    if (depth == kDepth) return false;
+    items[depth++] = context;
+    return true;
+  }
+  void Pop() { depth = depth == 0 ? 0 : depth - 1; }
+  void Erase(const Context* context) {
+    int kept = 0;
+    for (int i = 0; i < depth; ++i) {
+      if (items[i] != context) items[kept++] = items[i];
+    }
+    depth = kept;
+  }
+};
+constinit thread_local ContextStack current_contexts{};
 
 std::filesystem::path LibraryPath() {
   Dl_info info{};
@@ -152,7 +173,7 @@ std::uint64_t UsedHere(const Driver& driver, int device) {
   return used;
 }
 
-Context* Current() { return current_contexts.empty() ? nullptr : current_contexts.back(); }
+Context* Current() { return current_contexts.Top(); }
 
 // Shows this process on the GPU where the state can be written; in a container it cannot.
 void Announce(Driver& driver, int ordinal, bool running) {
@@ -353,7 +374,7 @@ CUDA_API Result cuCtxCreate_v2(void** context, unsigned, int device) {
   if (const Result result = Look(driver, device, view); result != kSuccess) return result;
   if (view.gpu->compute_mode == 2) return kDeviceUnavailable;  // prohibited
   auto made = std::make_unique<Context>(Context{device});
-  current_contexts.push_back(made.get());
+  if (!current_contexts.Push(made.get())) return kOutOfMemory;
   *context = made.get();
   driver.contexts[made.get()] = std::move(made);
   Announce(driver, device, true);
@@ -369,7 +390,7 @@ CUDA_API Result cuCtxDestroy_v2(void* context) {
   const auto found = driver.contexts.find(context);
   if (found == driver.contexts.end()) return kInvalidContext;
   const int device = found->second->device;
-  std::erase(current_contexts, found->second.get());
+  current_contexts.Erase(found->second.get());
   driver.contexts.erase(found);
   Announce(driver, device, false);
   return kSuccess;
@@ -381,9 +402,9 @@ CUDA_API Result cuCtxSetCurrent(void* context) {
   const std::lock_guard guard(driver.mutex);
   const auto found = driver.contexts.find(context);
   if (context != nullptr && found == driver.contexts.end()) return kInvalidContext;
-  if (!current_contexts.empty()) current_contexts.pop_back();
-  if (context != nullptr) current_contexts.push_back(found->second.get());
-  return kSuccess;
+  current_contexts.Pop();
+  if (context == nullptr) return kSuccess;
+  return current_contexts.Push(found->second.get()) ? kSuccess : kOutOfMemory;
 }
 
 CUDA_API Result cuCtxGetCurrent(void** context) {
