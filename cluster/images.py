@@ -87,7 +87,8 @@ class Simulation:
                                      "--into", f"{folder}/tree"], capture_output=True, text=True, check=False)
         if result.returncode == 0:
             return ""
-        return result.stderr.strip().replace(str(file), str(path)) or f"pitcrew-simulate ended with {result.returncode}"
+        words = result.stderr.strip().removeprefix("pitcrew-simulate: ").replace(str(file), str(path))
+        return words or f"{path}: pitcrew-simulate ended with {result.returncode}"
 
     def install(self, target: pathlib.Path):
         """A copy of the cluster's own, so that a new build does not change what runs."""

@@ -147,8 +147,9 @@ def specification(state: State, programs: Programs, nodes: list[Node], index: in
     labels = ",".join(f"{key}={value}" for key, value in node.labels.items())
     return {
         "cluster": state.name, "role": node.name, "hostname": node.name,
-        "path": f"{containerd}:{_SIMULATION}/bin:{processes.PATH}", "logs": str(state.folder / "log"),
-        "root": {"base": str(base), "binds": binds,
+        "path": f"{containerd}:{processes.PATH}", "logs": str(state.folder / "log"),
+        # The hardware's own tool is in reach; the folder's nvidia-smi must not be: it comes with a driver.
+        "root": {"base": str(base), "binds": binds, "links": {"/usr/local/bin/pitcrew-simulate": SIMULATE},
                  "files": _files(state, node, index, nodes, subnet, programs.cni_folder())},
         "sysctls": {"/proc/sys/net/ipv4/ip_forward": "1"},
         "commands": _commands(node),

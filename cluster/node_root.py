@@ -123,7 +123,15 @@ def _write_files(root: str, files: dict[str, str]):
         target.chmod(0o600 if path.endswith(".key") or "kubeconfig" in path else 0o644)
 
 
-def enter(base: str, binds: dict[str, str], files: dict[str, str]):
+def _make_links(root: str, links: dict[str, str]):
+    for path, target in links.items():
+        link = pathlib.Path(root + path)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+
+
+def enter(base: str, binds: dict[str, str], files: dict[str, str], links: dict[str, str]):
     """Builds the node's root on `base` (an empty folder) and makes it this namespace's root."""
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
     root = _make_overlay(base)
@@ -132,6 +140,7 @@ def enter(base: str, binds: dict[str, str], files: dict[str, str]):
     _make_pci_bus(root)
     _bind_in(root, binds)
     _write_files(root, files)
+    _make_links(root, links)
     linux.pivot_root(root)
     # Containers with HostToContainer or Bidirectional propagation need a shared root.
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_SHARED)

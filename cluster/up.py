@@ -46,7 +46,7 @@ def check_gpus(cluster: Cluster, simulation: images.Simulation | None):
                                "build it with `make build`")
         problem = simulation.check(node.gpu_description_in_place(one), cluster.path)
         if problem:
-            raise MalformedInput(f"node {one.name}: {problem}")
+            raise MalformedInput(f"{problem} (node {one.name})")
 
 
 def is_complete(state: State, cluster: Cluster) -> bool:
