@@ -18,7 +18,6 @@ namespace {
 using namespace std::chrono_literals;
 using codec::Json;
 
-constexpr auto kRestartTime = 60s;
 // A pod that is being deleted has 30 s in all.
 constexpr auto kCleanupTime = 20s;
 
@@ -131,7 +130,7 @@ base::Status WriteAndRestart(const EngineOptions& options, const std::vector<Fil
   for (const auto& file : wanted) TRY(Put(file));
   TRY(CheckWithDump(options, toolkit_folder));
   TRY(base::WriteFileAtomically(RestartMark(state_folder), "", 0600));
-  return RestartEngine(options, stop, base::SteadyClock::now() + kRestartTime);
+  return RestartEngine(options, stop, base::SteadyClock::now() + options.restart_time);
 }
 
 // Puts the old files back and lets the engine read them.
@@ -143,7 +142,7 @@ void RollBack(const EngineOptions& options, const std::vector<FileContent>& prev
   if (!due) return;
   // An engine in a restart loop picks the old files up by itself; one that still runs needs another
   // restart only if it came up with the new ones.
-  const auto deadline = base::SteadyClock::now() + kRestartTime;
+  const auto deadline = base::SteadyClock::now() + options.restart_time;
   base::Status restarted = RestartEngine(options, {}, deadline);
   if (restarted) restarted = Remove(RestartMark(state_folder));
   if (restarted) {
@@ -176,7 +175,7 @@ base::Status ConfigureEngine(const EngineOptions& options,
       return {};
     }
     base::LogInfo("A restart of the container engine is still due");
-    TRY(RestartEngine(options, stop, base::SteadyClock::now() + kRestartTime));
+    TRY(RestartEngine(options, stop, base::SteadyClock::now() + options.restart_time));
     return Remove(RestartMark(state_folder));
   }
   for (const auto& file : previous) {

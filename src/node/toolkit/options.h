@@ -1,6 +1,7 @@
 // Flags and environment of nvidia-ctk-installer (container-toolkit.md 4.3).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -47,6 +48,8 @@ struct EngineOptions {
   bool use_legacy_config = false;
   std::string runtime_type = "io.containerd.runc.v2";
   std::vector<std::string> annotation_prefixes;
+  // How long the engine may take to come back before its old configuration is put back.
+  std::chrono::seconds restart_time{60};
 };
 
 struct Options {

@@ -37,7 +37,9 @@ class InContainer : public ::testing::Test {
   void Library(const std::string& path, const std::string& soname) {
     Write(path, base::testing::MakeElfLibrary(soname));
   }
-  [[nodiscard]] fs::path At(const std::string& path) const { return folder_ / "root" / path.substr(1); }
+  [[nodiscard]] fs::path At(const std::string& path) const {
+    return folder_ / "root" / path.substr(1);
+  }
   [[nodiscard]] std::string Read(const std::string& path) const {
     const auto text = base::ReadFile(At(path));
     return text ? *text : text.error().reason;
@@ -154,7 +156,8 @@ TEST_F(InContainer, ExistingCacheIsKeptAndDriverComesFirstOnlyFromItsOwnFolders)
       {0x303, "libfoo.so.1", "/usr/lib/x86_64-linux-gnu/libfoo.so.1", 0, 0},
       {0x303, "libcuda.so.1", "/usr/local/cuda/stubs/libcuda.so.1", 0, 0}};
   Write("/etc/ld.so.cache", WriteLdCache(cache));
-  Write("/etc/ld.so.conf", "# mine\n/usr/local/cuda/stubs # comment\ninclude ld.so.conf.d/*.none\n");
+  Write("/etc/ld.so.conf",
+        "# mine\n/usr/local/cuda/stubs # comment\ninclude ld.so.conf.d/*.none\n");
   Library("/opt/driver/libcuda.so.2", "libcuda.so.1");
   ASSERT_TRUE(UpdateLdCache(*root_, {"/opt/driver"}));
   EXPECT_EQ(Cache(),
@@ -255,13 +258,17 @@ TEST_F(InContainer, CudaCompatWithoutNote) {
 TEST(CudaCompat, DecisionWithNote) {
   const auto note = ParseCompatNote(Note(kNoteJson));
   ASSERT_TRUE(note) << note.error().message;
-  const auto by_driver = [&](const char* host) { return UseCompat(*note, "575.57.08", {host, "", ""}); };
+  const auto by_driver = [&](const char* host) {
+    return UseCompat(*note, "575.57.08", {host, "", ""});
+  };
   EXPECT_FALSE(by_driver("590.1.1"));
   EXPECT_TRUE(by_driver("570.211.01"));
   EXPECT_TRUE(by_driver("575.10.10"));
   EXPECT_FALSE(by_driver("575.57.08"));
   EXPECT_FALSE(by_driver("575.99.99"));
-  const auto by_cuda = [&](const char* host) { return UseCompat(*note, "575.57.08", {"", host, ""}); };
+  const auto by_cuda = [&](const char* host) {
+    return UseCompat(*note, "575.57.08", {"", host, ""});
+  };
   EXPECT_TRUE(by_cuda("12.8"));
   EXPECT_FALSE(by_cuda("12.9"));
   EXPECT_FALSE(by_cuda("12.10"));
@@ -296,9 +303,9 @@ TEST(Params, OnlyTheExactLineIsChanged) {
   EXPECT_EQ(WithoutDeviceModification("A: 1\nModifyDeviceFiles: 1\nB: 2\n"),
             "A: 1\nModifyDeviceFiles: 0\nB: 2\n");
   EXPECT_EQ(WithoutDeviceModification("ModifyDeviceFiles: 1"), "ModifyDeviceFiles: 0\n");
-  for (const auto* text : {"", "ModifyDeviceFiles: 0\n", " ModifyDeviceFiles: 1\n",
-                           "ModifyDeviceFiles: 1 \n", "ModifyDeviceFiles: 11\n",
-                           "ModifyDeviceFiles: 1\nModifyDeviceFiles: 0\n"}) {
+  for (const auto* text :
+       {"", "ModifyDeviceFiles: 0\n", " ModifyDeviceFiles: 1\n", "ModifyDeviceFiles: 1 \n",
+        "ModifyDeviceFiles: 11\n", "ModifyDeviceFiles: 1\nModifyDeviceFiles: 0\n"}) {
     EXPECT_EQ(WithoutDeviceModification(text), "") << text;
   }
 }

@@ -36,7 +36,8 @@ TEST(Arguments, BundleAndCreate) {
     const auto parsed = ParseArguments(words);
     return parsed ? parsed->bundle.string() : parsed.error().reason;
   };
-  for (const auto* form : {"-b", "--bundle", "-bundle", "---b"}) EXPECT_EQ(bundle({form, "/x"}), "/x");
+  for (const auto* form : {"-b", "--bundle", "-bundle", "---b"})
+    EXPECT_EQ(bundle({form, "/x"}), "/x");
   for (const auto* form : {"-b=/x", "--bundle=/x", "-bundle=/x"}) EXPECT_EQ(bundle({form}), "/x");
   EXPECT_EQ(bundle({"-b=/foo/=bar"}), "/foo/=bar");
   EXPECT_EQ(bundle({"--not-bundle", "/x"}), "");
@@ -59,8 +60,9 @@ TEST(Arguments, BundleAndCreate) {
 // container-toolkit.md 3.2, #1, #4.
 TEST(RuntimeConfig, DefaultsAndOverrides) {
   const Config defaults;
-  const auto config = ParseConfig(
-      "[nvidia-container-runtime]\ndebug = \"/x.log\"\nmode = \"csv\"\nunknown = 3\n", "config.toml");
+  const auto config =
+      ParseConfig("[nvidia-container-runtime]\ndebug = \"/x.log\"\nmode = \"csv\"\nunknown = 3\n",
+                  "config.toml");
   ASSERT_TRUE(config);
   EXPECT_EQ(config->debug_log, "/x.log");
   EXPECT_EQ(config->mode, "csv");

@@ -1,6 +1,7 @@
-// Every folder of tests/data is one case of an engine's life: input.yaml has the options, the files as
-// they are and the source; setup.yaml and cleanup.yaml have the files as they should be afterwards
-// (text, or null for a file that is not there). Cleanup starts from the files of the setup.
+// Every folder of tests/data is one case of an engine's life: input.yaml has the options, the files
+// as they are and the source; setup.yaml and cleanup.yaml have the files as they should be
+// afterwards (text, or null for a file that is not there). Cleanup starts from the files of the
+// setup.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -78,8 +79,9 @@ TEST_P(Case, FilesAreAsExpected) {
   const EngineOptions options = ReadOptions(input.value("options", Json::object()));
   const auto runtimes = RuntimesFor(options, "/opt/t/toolkit");
   Json files = input.value("files", Json::object());
-  const auto source_text = input.contains("source") ? std::optional(input["source"].get<std::string>())
-                                                    : TextOf(files, options.config.string());
+  const auto source_text = input.contains("source")
+                               ? std::optional(input["source"].get<std::string>())
+                               : TextOf(files, options.config.string());
   const auto source = ParseEngineConfig(options.kind, source_text.value_or(""), "source");
   ASSERT_TRUE(source) << source.error().message;
 

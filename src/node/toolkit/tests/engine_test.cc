@@ -66,8 +66,9 @@ default_runtime_name = "nvidia"
 BinaryName = "/old/nvidia-container-runtime"
 )"),
             (Names{"runc", "crun"}));
-  EXPECT_EQ(programs(EngineKind::kCrio, "[crio.runtime]\ndefault_runtime = \"crun\"\n"
-                                        "[crio.runtime.runtimes.crun]\nruntime_path = \"/c\"\n"),
+  EXPECT_EQ(programs(EngineKind::kCrio,
+                     "[crio.runtime]\ndefault_runtime = \"crun\"\n"
+                     "[crio.runtime.runtimes.crun]\nruntime_path = \"/c\"\n"),
             (Names{"/c", "runc", "crun"}));
   EXPECT_EQ(programs(EngineKind::kDocker, R"({"runtimes":{"runc":{"path":"/r"}}})"),
             (Names{"/r", "runc", "crun"}));
@@ -78,10 +79,14 @@ TEST(Imports, OnlyTheLineChanges) {
   const std::string pattern = "/etc/containerd/conf.d/*.toml";
   EXPECT_EQ(*AddImport("version = 2 # two\n\n[debug]\n", pattern),
             "imports = [\"/etc/containerd/conf.d/*.toml\"]\nversion = 2 # two\n\n[debug]\n");
-  EXPECT_EQ(*AddImport("# mine\nversion = 2\nimports = [ \"/a.toml\" ] # why\n", pattern),
-            "# mine\nversion = 2\nimports = [\"/a.toml\", \"/etc/containerd/conf.d/*.toml\"] # why\n");
-  const auto lines = AddImport("imports = [\n  \"/a.toml\", # a\n]\nversion = 2\n[x]\ny = 1\n", pattern);
-  EXPECT_EQ(*lines, "imports = [\"/a.toml\", \"/etc/containerd/conf.d/*.toml\"]\nversion = 2\n[x]\ny = 1\n");
+  EXPECT_EQ(
+      *AddImport("# mine\nversion = 2\nimports = [ \"/a.toml\" ] # why\n", pattern),
+      "# mine\nversion = 2\nimports = [\"/a.toml\", \"/etc/containerd/conf.d/*.toml\"] # why\n");
+  const auto lines =
+      AddImport("imports = [\n  \"/a.toml\", # a\n]\nversion = 2\n[x]\ny = 1\n", pattern);
+  EXPECT_EQ(
+      *lines,
+      "imports = [\"/a.toml\", \"/etc/containerd/conf.d/*.toml\"]\nversion = 2\n[x]\ny = 1\n");
 }
 
 TEST(Effective, TheDumpMustHaveOurRuntimes) {
@@ -96,8 +101,8 @@ TEST(Effective, TheDumpMustHaveOurRuntimes) {
   EXPECT_EQ(missing.error().reason, "EngineConfigNotEffective");
   EXPECT_NE(missing.error().message.find("/etc/containerd/config.toml"), std::string::npos);
   for (const auto& runtime : runtimes) {
-    dump["plugins"]["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"][runtime.name]["options"]
-        ["BinaryName"] = runtime.path;
+    dump["plugins"]["io.containerd.cri.v1.runtime"]["containerd"]["runtimes"][runtime.name]
+        ["options"]["BinaryName"] = runtime.path;
   }
   EXPECT_TRUE(CheckEffective(options, runtimes, dump));
 }
@@ -122,11 +127,12 @@ class InFolder : public ::testing::Test {
 
 // container-toolkit.md #42: a failing command falls back to the file.
 TEST_F(InFolder, SourcesAreTriedInOrder) {
-  ASSERT_TRUE(base::WriteFileAtomically(options_.config,
-                                        "version = 3\n[plugins.\"io.containerd.cri.v1.runtime\".containerd]\n"
-                                        "default_runtime_name = \"x\"\n"
-                                        "[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.x.options]\n"
-                                        "BinaryName = \"/x\"\n"));
+  ASSERT_TRUE(base::WriteFileAtomically(
+      options_.config,
+      "version = 3\n[plugins.\"io.containerd.cri.v1.runtime\".containerd]\n"
+      "default_runtime_name = \"x\"\n"
+      "[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.x.options]\n"
+      "BinaryName = \"/x\"\n"));
   options_.executable = "/no/such/containerd";
   EXPECT_EQ(ReadEngineSetup(options_)->low_level_runtimes, (Names{"/x", "runc", "crun"}));
   options_.config_sources = {" file = " + (folder_ / "missing.toml").string() + " "};
@@ -178,7 +184,8 @@ TEST_F(InFolder, OnlyOneToolkitRuns) {
 
 // container-toolkit.md 4.7, 4.8, #16, #19; 13 row 3: files are replaced, not deleted first.
 TEST_F(InFolder, Installation) {
-  ASSERT_TRUE(base::WriteFileAtomically(folder_ / "src/usr/bin/nvidia-container-runtime", "one", 0755));
+  ASSERT_TRUE(
+      base::WriteFileAtomically(folder_ / "src/usr/bin/nvidia-container-runtime", "one", 0755));
   Options options;
   options.source_root = folder_ / "src";
   options.install_folder = folder_ / "dst";
@@ -192,14 +199,15 @@ TEST_F(InFolder, Installation) {
     EXPECT_EQ(*base::ReadFile(toolkit / name), "one") << name;
     EXPECT_EQ(fs::status(toolkit / name).permissions(), fs::perms(0755)) << name;
   }
-  EXPECT_EQ(fs::read_symlink(toolkit / "nvidia-container-toolkit"), "nvidia-container-runtime-hook");
+  EXPECT_EQ(fs::read_symlink(toolkit / "nvidia-container-toolkit"),
+            "nvidia-container-runtime-hook");
   EXPECT_FALSE(fs::exists(toolkit / "nvidia-container-runtime.real"));
   const auto written = fs::last_write_time(toolkit / "nvidia-container-runtime");
   ASSERT_TRUE(Install(options, {"runc", "crun"}));
   EXPECT_EQ(fs::last_write_time(toolkit / "nvidia-container-runtime"), written);
 
-  const auto config = codec::ParseToml(
-      *base::ReadFile(toolkit / ".config/nvidia-container-runtime/config.toml"));
+  const auto config =
+      codec::ParseToml(*base::ReadFile(toolkit / ".config/nvidia-container-runtime/config.toml"));
   EXPECT_EQ(codec::FindString(*config, {"nvidia-container-cli", "root"}), "/run/nvidia/driver");
   EXPECT_EQ(codec::FindString(*config, {"nvidia-container-cli", "ldconfig"}),
             "@/run/nvidia/driver/sbin/ldconfig");
@@ -216,7 +224,8 @@ TEST(RuntimeConfig, TextForTheOperatorsSettings) {
   options.runtime.mode = "cdi";
   options.runtime.default_kind = "management.nvidia.com/gpu";
   options.runtime.log_level = "";
-  EXPECT_EQ(RuntimeConfigText(options, {"runc"}), R"(accept-nvidia-visible-devices-as-volume-mounts = false
+  EXPECT_EQ(RuntimeConfigText(options, {"runc"}),
+            R"(accept-nvidia-visible-devices-as-volume-mounts = false
 accept-nvidia-visible-devices-envvar-when-unprivileged = true
 disable-require = false
 supported-driver-capabilities = "compat32,compute,display,graphics,ngx,utility,video"

@@ -7,8 +7,8 @@
 namespace pitcrew::node::toolkit {
 namespace {
 
-base::Result<std::optional<Options>> Parse(std::vector<const char*> words,
-                                           const std::map<std::string, std::string>& variables = {}) {
+base::Result<std::optional<Options>> Parse(
+    std::vector<const char*> words, const std::map<std::string, std::string>& variables = {}) {
   words.insert(words.begin(), "nvidia-toolkit");
   return ParseOptions(static_cast<int>(words.size()), words.data(),
                       [&](const std::string& name) -> std::optional<std::string> {
@@ -20,27 +20,27 @@ base::Result<std::optional<Options>> Parse(std::vector<const char*> words,
 
 // container-toolkit.md 4.18: what the operator's DaemonSet sets for containerd with CDI.
 TEST(ToolkitOptions, EnvironmentOfTheOperatorsDaemonSet) {
-  const auto parsed = Parse(
-      {}, {{"ROOT", "/usr/local/nvidia"},
-           {"NVIDIA_CONTAINER_RUNTIME_MODES_CDI_DEFAULT_KIND", "management.nvidia.com/gpu"},
-           {"NVIDIA_VISIBLE_DEVICES", "void"},
-           {"TOOLKIT_PID_FILE", "/run/nvidia/toolkit/toolkit.pid"},
-           {"NRI_NAMESPACE", "gpu-operator"},
-           {"CDI_ENABLED", "true"},
-           {"NVIDIA_RUNTIME_SET_AS_DEFAULT", "false"},
-           {"NVIDIA_CONTAINER_RUNTIME_MODE", "cdi"},
-           {"CRIO_CONFIG_MODE", "config"},
-           {"RUNTIME", "containerd"},
-           {"CONTAINERD_RUNTIME_CLASS", "nvidia"},
-           {"RUNTIME_CONFIG", "/runtime/config-dir/config.toml"},
-           {"CONTAINERD_CONFIG", "/runtime/config-dir/config.toml"},
-           {"RUNTIME_DROP_IN_CONFIG", "/runtime/config-dir.d/99-nvidia.toml"},
-           {"RUNTIME_DROP_IN_CONFIG_HOST_PATH", "/etc/containerd/conf.d/99-nvidia.toml"},
-           {"RUNTIME_SOCKET", "/runtime/sock-dir/containerd.sock"},
-           {"NVIDIA_DRIVER_ROOT", "/run/nvidia/driver"},
-           {"DRIVER_ROOT_CTR_PATH", "/driver-root"},
-           {"NVIDIA_DEV_ROOT", "/"},
-           {"DEV_ROOT_CTR_PATH", "/host"}});
+  const auto parsed =
+      Parse({}, {{"ROOT", "/usr/local/nvidia"},
+                 {"NVIDIA_CONTAINER_RUNTIME_MODES_CDI_DEFAULT_KIND", "management.nvidia.com/gpu"},
+                 {"NVIDIA_VISIBLE_DEVICES", "void"},
+                 {"TOOLKIT_PID_FILE", "/run/nvidia/toolkit/toolkit.pid"},
+                 {"NRI_NAMESPACE", "gpu-operator"},
+                 {"CDI_ENABLED", "true"},
+                 {"NVIDIA_RUNTIME_SET_AS_DEFAULT", "false"},
+                 {"NVIDIA_CONTAINER_RUNTIME_MODE", "cdi"},
+                 {"CRIO_CONFIG_MODE", "config"},
+                 {"RUNTIME", "containerd"},
+                 {"CONTAINERD_RUNTIME_CLASS", "nvidia"},
+                 {"RUNTIME_CONFIG", "/runtime/config-dir/config.toml"},
+                 {"CONTAINERD_CONFIG", "/runtime/config-dir/config.toml"},
+                 {"RUNTIME_DROP_IN_CONFIG", "/runtime/config-dir.d/99-nvidia.toml"},
+                 {"RUNTIME_DROP_IN_CONFIG_HOST_PATH", "/etc/containerd/conf.d/99-nvidia.toml"},
+                 {"RUNTIME_SOCKET", "/runtime/sock-dir/containerd.sock"},
+                 {"NVIDIA_DRIVER_ROOT", "/run/nvidia/driver"},
+                 {"DRIVER_ROOT_CTR_PATH", "/driver-root"},
+                 {"NVIDIA_DEV_ROOT", "/"},
+                 {"DEV_ROOT_CTR_PATH", "/host"}});
   ASSERT_TRUE(parsed) << parsed.error().message;
   const Options& options = **parsed;
   EXPECT_EQ(options.toolkit_folder(), "/usr/local/nvidia/toolkit");
@@ -84,8 +84,9 @@ TEST(ToolkitOptions, Defaults) {
 
 // container-toolkit.md 4.3: flags win; an empty value of a switch is false; #21, #23.
 TEST(ToolkitOptions, Precedence) {
-  const auto parsed = Parse({"--root", "/flag", "--enable-cdi-in-runtime=false", "-r", "containerd"},
-                            {{"ROOT", "/env"}, {"CDI_ENABLED", "true"}, {"NO_DAEMON", ""}});
+  const auto parsed =
+      Parse({"--root", "/flag", "--enable-cdi-in-runtime=false", "-r", "containerd"},
+            {{"ROOT", "/env"}, {"CDI_ENABLED", "true"}, {"NO_DAEMON", ""}});
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ((*parsed)->install_folder, "/flag");
   EXPECT_TRUE((*parsed)->cdi_enabled);
@@ -95,12 +96,16 @@ TEST(ToolkitOptions, Precedence) {
 
 // container-toolkit.md #26, #27 and 4.3; every one is told before anything is touched.
 TEST(ToolkitOptions, Refusals) {
-  for (const auto& words : std::vector<std::vector<const char*>>{
-           {"--pid-file", "/run/other.pid"}, {"--runtime", "podman"},
-           {"--toolkit-install-dir", ""},    {"--cdi-kind", "nvidia.com"},
-           {"--create-device-nodes", "all"}, {"--no-such-flag"},
-           {"--restart-mode", "later"},      {"--runtime=crio", "--restart-mode=signal"},
-           {"--runtime=crio", "--config-mode=hook"}}) {
+  for (const auto& words :
+       std::vector<std::vector<const char*>>{{"--pid-file", "/run/other.pid"},
+                                             {"--runtime", "podman"},
+                                             {"--toolkit-install-dir", ""},
+                                             {"--cdi-kind", "nvidia.com"},
+                                             {"--create-device-nodes", "all"},
+                                             {"--no-such-flag"},
+                                             {"--restart-mode", "later"},
+                                             {"--runtime=crio", "--restart-mode=signal"},
+                                             {"--runtime=crio", "--config-mode=hook"}}) {
     const auto parsed = Parse(words);
     ASSERT_FALSE(parsed) << words[0];
     EXPECT_EQ(parsed.error().code, base::Code::kInvalid) << words[0];

@@ -1,0 +1,246 @@
+// The toolkit and a real containerd, in its own folders, under a supervisor as small as a node's
+// init.
+#include <dirent.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "codec/toml.h"
+#include "node/toolkit/configure_engine.h"
+#include "node/toolkit/engine.h"
+#include "node/toolkit/engine_process.h"
+#include "node/toolkit/program.h"
+
+namespace pitcrew::node::toolkit {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+// containerd 2 from $PATH or from the cache that the local cluster builds its programs into.
+fs::path FindContainerd() {
+  std::vector<fs::path> folders;
+  if (const char* path = std::getenv("PATH")) {
+    for (const auto& folder : base::Split(path, ':')) folders.emplace_back(folder);
+  }
+  fs::path cache;
+  if (const char* given = std::getenv("PITCREW_CACHE")) {
+    cache = given;
+  } else if (const char* home = std::getenv("HOME")) {
+    cache = fs::path(home) / ".cache/pitcrew";
+  }
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(cache / "programs", ignored)) {
+    if (entry.path().filename().string().starts_with("containerd-v2"))
+      folders.push_back(entry.path());
+  }
+  for (const auto& folder : folders) {
+    Program program;
+    program.path = folder / "containerd";
+    program.arguments = {"--version"};
+    const auto version = RunProgram(program, base::SteadyClock::now() + 20s);
+    if (version && version->find(" v2.") != std::string::npos) return program.path;
+  }
+  return {};
+}
+
+// Starts a program, and again whenever it ends, until it is stopped.
+class Supervisor {
+ public:
+  Supervisor(std::vector<std::string> words, fs::path log, fs::path poison)
+      : words_(std::move(words)), log_(std::move(log)), poison_(std::move(poison)) {
+    Start();
+    thread_ = std::thread([this] { Watch(); });
+  }
+  ~Supervisor() {
+    stopping_ = true;
+    ::kill(child_, SIGTERM);
+    thread_.join();
+  }
+  [[nodiscard]] int starts() const { return starts_; }
+
+ private:
+  void Start() {
+    // A file whose presence keeps the program from coming up: a configuration that it cannot bear.
+    const bool poisoned = !poison_.empty() && fs::exists(poison_);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::vector<char*> argv;
+      for (auto& word : words_) argv.push_back(word.data());
+      argv.push_back(nullptr);
+      const int log = ::open(log_.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+      ::dup2(log, STDOUT_FILENO);
+      ::dup2(log, STDERR_FILENO);
+      if (poisoned) {
+        ::usleep(50'000);  // as a program that fails early; the supervisor itself never waits
+        ::_exit(1);
+      }
+      ::execv(argv[0], argv.data());
+      ::_exit(127);
+    }
+    child_ = child;
+    ++starts_;
+  }
+  void Watch() {
+    while (true) {
+      int status = 0;
+      if (::waitpid(child_, &status, 0) < 0 && errno == EINTR) continue;
+      if (stopping_) return;
+      Start();
+      if (stopping_) ::kill(child_, SIGTERM);
+    }
+  }
+
+  std::vector<std::string> words_;
+  fs::path log_;
+  fs::path poison_;
+  std::atomic<pid_t> child_ = 0;
+  std::atomic<int> starts_ = 0;
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+class Containerd : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "containerd needs root";
+    program_ = FindContainerd();
+    if (program_.empty()) GTEST_SKIP() << "there is no containerd 2 in PATH or the cache";
+    folder_ = fs::path(::testing::TempDir()) / ("pitcrew-containerd-" + std::to_string(::getpid()));
+    fs::create_directories(folder_ / "conf.d");
+    ASSERT_TRUE(base::WriteFileAtomically(folder_ / "config.toml", Config()));
+    options_.kind = EngineKind::kContainerd;
+    options_.config = folder_ / "config.toml";
+    options_.drop_in = folder_ / "conf.d/99-nvidia.toml";
+    options_.socket = folder_ / "containerd.sock";
+    options_.restart = RestartMode::kSignal;
+    options_.host_root = "/";
+    options_.enable_cdi = true;
+    options_.set_as_default = false;
+  }
+  void TearDown() override {
+    supervisor_.reset();
+    if (folder_.empty()) return;
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+
+  [[nodiscard]] std::string Config() const {
+    const std::string base = folder_.string();
+    return "# this comment stays\nversion = 3\nroot = \"" + base + "/root\"\nstate = \"" + base +
+           "/state\"\n\n[grpc]\n  address = \"" + base +
+           "/containerd.sock\"\n\n[plugins.\"io.containerd.cri.v1.runtime\"]\n"
+           "  restrict_oom_score_adj = true\n[plugins.\"io.containerd.cri.v1.runtime\".cni]\n  "
+           "conf_dir "
+           "= \"" +
+           base + "/cni\"\n";
+  }
+
+  void Start(const fs::path& poison = {}) {
+    supervisor_ = std::make_unique<Supervisor>(
+        std::vector<std::string>{program_.string(), "--config", options_.config.string()},
+        folder_ / "containerd.log", poison);
+    const auto up =
+        WaitForEngine(options_.kind, options_.socket, {}, base::SteadyClock::now() + 60s);
+    ASSERT_TRUE(up) << up.error().message << "\n"
+                    << base::ReadFile(folder_ / "containerd.log").value_or("");
+  }
+
+  // What the running containerd's own program makes of the files.
+  [[nodiscard]] codec::Json Runtimes() const {
+    const auto dump = DumpEngineConfig(options_);
+    EXPECT_TRUE(dump) << dump.error().message;
+    const auto config = codec::ParseToml(dump.value_or(""));
+    const auto* runtimes =
+        codec::Find(*config, {"plugins", "io.containerd.cri.v1.runtime", "containerd", "runtimes"});
+    return runtimes != nullptr ? *runtimes : codec::Json();
+  }
+  [[nodiscard]] pid_t Pid() const {
+    const auto engine = FindEngine(options_.socket);
+    return engine ? engine->pid : -1;
+  }
+
+  fs::path program_;
+  fs::path folder_;
+  EngineOptions options_;
+  std::unique_ptr<Supervisor> supervisor_;
+};
+
+// container-toolkit.md 4.14, 4.15, #29, #40; 13 rows 4, 5, 18.
+TEST_F(Containerd, IsConfiguredRestartedOnceAndPutBack) {
+  Start();
+  const pid_t first = Pid();
+  const auto configured = ConfigureEngine(options_, "/opt/t/toolkit", folder_, {});
+  ASSERT_TRUE(configured) << configured.error().message;
+  EXPECT_EQ(supervisor_->starts(), 2);
+  EXPECT_NE(Pid(), first);
+  const auto runtimes = Runtimes();
+  EXPECT_EQ(codec::FindString(runtimes, {"nvidia", "options", "BinaryName"}),
+            "/opt/t/toolkit/nvidia-container-runtime");
+  EXPECT_EQ(codec::FindString(runtimes, {"nvidia-cdi", "options", "BinaryName"}),
+            "/opt/t/toolkit/nvidia-container-runtime.cdi");
+  EXPECT_EQ(codec::FindString(runtimes, {"nvidia-legacy", "options", "BinaryName"}),
+            "/opt/t/toolkit/nvidia-container-runtime.legacy");
+  EXPECT_EQ(codec::FindString(runtimes, {"runc", "runtime_type"}), "io.containerd.runc.v2");
+  const auto top_level = *base::ReadFile(options_.config);
+  EXPECT_NE(top_level.find("# this comment stays"), std::string::npos);
+  EXPECT_NE(top_level.find("imports = [\"" + folder_.string() + "/conf.d/*.toml\"]"),
+            std::string::npos);
+
+  // The container restarts: nothing changed, containerd keeps running.
+  const pid_t second = Pid();
+  ASSERT_TRUE(ConfigureEngine(options_, "/opt/t/toolkit", folder_, {}));
+  EXPECT_EQ(supervisor_->starts(), 2);
+  EXPECT_EQ(Pid(), second);
+
+  // A killed toolkit left files and a due restart behind.
+  ASSERT_TRUE(base::WriteFileAtomically(folder_ / "engine-restart-due", ""));
+  ASSERT_TRUE(ConfigureEngine(options_, "/opt/t/toolkit", folder_, {}));
+  EXPECT_EQ(supervisor_->starts(), 3);
+
+  const auto restored = RestoreEngine(options_, "/opt/t/toolkit", folder_);
+  ASSERT_TRUE(restored) << restored.error().message;
+  EXPECT_EQ(supervisor_->starts(), 4);
+  EXPECT_FALSE(Runtimes().contains("nvidia"));
+  EXPECT_FALSE(fs::exists(options_.drop_in));
+}
+
+// "Rolled back when the runtime does not come back" (pain point 3).
+TEST_F(Containerd, OldFilesAreBackWhenItDoesNotComeUp) {
+  Start(options_.drop_in);
+  options_.restart_time = 3s;
+  const auto configured = ConfigureEngine(options_, "/opt/t/toolkit", folder_, {});
+  ASSERT_FALSE(configured);
+  EXPECT_EQ(configured.error().reason, "EngineDidNotComeBack");
+  EXPECT_FALSE(fs::exists(options_.drop_in));
+  EXPECT_EQ(*base::ReadFile(options_.config), Config());
+  EXPECT_TRUE(WaitForEngine(options_.kind, options_.socket, {}, base::SteadyClock::now() + 60s));
+}
+
+// A configuration that containerd itself refuses is put back without any restart.
+TEST_F(Containerd, ARefusedConfigurationCausesNoRestart) {
+  Start();
+  options_.drop_in = folder_ / "elsewhere/99-nvidia.toml";
+  options_.drop_in_host_path = (folder_ / "not-there/99-nvidia.toml").string();
+  const pid_t before = Pid();
+  const auto configured = ConfigureEngine(options_, "/opt/t/toolkit", folder_, {});
+  ASSERT_FALSE(configured);
+  EXPECT_EQ(configured.error().reason, "EngineConfigNotEffective");
+  EXPECT_EQ(Pid(), before);
+  EXPECT_FALSE(fs::exists(options_.drop_in));
+  EXPECT_EQ(*base::ReadFile(options_.config), Config());
+}
+
+}  // namespace
+}  // namespace pitcrew::node::toolkit
