@@ -1,5 +1,6 @@
 // The headers that declare the functions of commands.def.
 #pragma once
+
 #include "node/device_plugin/command.h"
 #include "node/driver_manager/command.h"
 #include "node/feature_discovery/command.h"
@@ -7,3 +8,4 @@
 #include "node/smi/command.h"
 #include "node/toolkit/command.h"
 #include "node/validator/command.h"
+#include "operator/command.h"
