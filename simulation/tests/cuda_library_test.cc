@@ -1,15 +1,13 @@
 // The built libcuda.so.1, loaded as programs load it.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "simulation/state/discovery.h"
-#include "simulation/tests/support_node.h"
+#include "simulation/testing/test_node.h"
 
 namespace pitcrew::simulation {
 namespace {
@@ -28,22 +26,10 @@ class CudaLibrary : public ::testing::Test {
     ASSERT_NE(library_, nullptr) << ::dlerror();
   }
   // Each test sees a library that was never initialised.
-  void TearDown() override {
-    ::dlclose(library_);
-    ::unsetenv(kStateVariable);
-    ::unsetenv(kDevVariable);
-  }
+  void TearDown() override { ::dlclose(library_); }
   void Start(const std::string& description) {
     node_ = std::make_unique<TestNode>(description);
-    ::setenv(kStateVariable, node_->state_path().c_str(), 1);
-    const auto dev = node_->folder() / "dev";
-    std::filesystem::create_directories(dev);
-    const auto state = node_->file().Snapshot();
-    for (std::uint32_t i = 0; i < state->gpu_count; ++i) {
-      const auto path = dev / ("nvidia" + std::to_string(state->gpus[i].minor_number));
-      ASSERT_EQ(::mknod(path.c_str(), S_IFCHR | 0666, makedev(195, i)), 0);
-    }
-    ::setenv(kDevVariable, dev.c_str(), 1);
+    node_->Use();
     ASSERT_EQ(Call("cuInit", 0u), 0);
   }
   template <class... Arguments>
@@ -65,6 +51,7 @@ TEST_F(CudaLibrary, NoDriverIsNoDevice) {
   EXPECT_EQ(Call("cuInit", 0u), 100);
   int count = 0;
   EXPECT_EQ(Call("cuDeviceGetCount", &count), 3);
+  ::unsetenv(kStateVariable);
 }
 
 TEST_F(CudaLibrary, DescribesItsDevices) {

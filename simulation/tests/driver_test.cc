@@ -9,7 +9,7 @@
 #include "simulation/driver/mounts.h"
 #include "simulation/driver/pci_tree.h"
 #include "simulation/state/discovery.h"
-#include "simulation/tests/support_node.h"
+#include "simulation/testing/test_node.h"
 
 namespace pitcrew::simulation {
 namespace {

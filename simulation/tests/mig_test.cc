@@ -6,7 +6,7 @@
 #include <set>
 
 #include "simulation/state/incidents.h"
-#include "simulation/tests/support_node.h"
+#include "simulation/testing/test_node.h"
 
 namespace pitcrew::simulation {
 namespace {

@@ -19,7 +19,7 @@
 #include "nvml/abi.h"
 #include "simulation/state/discovery.h"
 #include "simulation/state/incidents.h"
-#include "simulation/tests/support_node.h"
+#include "simulation/testing/test_node.h"
 
 namespace pitcrew::simulation {
 namespace {
@@ -38,28 +38,13 @@ class NvmlLibrary : public ::testing::Test {
     while (Call("nvmlShutdown") == kSuccess) {
     }
     ::dlclose(library_);
-    ::unsetenv(kStateVariable);
-    ::unsetenv(kDevVariable);
   }
 
   // Makes the node that the library finds, and initialises the library on it.
   void Start(const std::string& description) {
     node_ = std::make_unique<TestNode>(description);
-    ::setenv(kStateVariable, node_->state_path().c_str(), 1);
-    if (std::getenv(kDevVariable) == nullptr) {
-      // An empty folder is nobody's /dev; without nodes in it nothing is visible, so give all.
-      MakeNodes(*node_->file().Snapshot());
-    }
+    node_->Use();
     ASSERT_EQ(Call("nvmlInit_v2"), kSuccess);
-  }
-
-  void MakeNodes(const NodeState& node) {
-    const auto dev = node_->folder() / "dev";
-    std::filesystem::create_directories(dev);
-    for (std::uint32_t i = 0; i < node.gpu_count; ++i) {
-      MakeNode("nvidia" + std::to_string(node.gpus[i].minor_number), node.gpus[i].minor_number);
-    }
-    ::setenv(kDevVariable, dev.c_str(), 1);
   }
   void MakeNode(const std::string& name, unsigned minor_number) {
     const auto path = node_->folder() / "dev" / name;
@@ -393,7 +378,7 @@ TEST_F(NvmlLibrary, NoDriverIsDriverNotLoaded) {
   ::setenv(kStateVariable, "/nonexistent", 1);
   EXPECT_EQ(Call("nvmlInit_v2"), kDriverNotLoaded);
   node_ = std::make_unique<TestNode>("gpus: [{profile: T4}]");
-  ::setenv(kStateVariable, node_->state_path().c_str(), 1);
+  node_->Use();
   Change_([](NodeState& state) { state.driver_loaded = 0; });
   EXPECT_EQ(Call("nvmlInit_v2"), kDriverNotLoaded);
 }
@@ -438,10 +423,7 @@ TEST_F(NvmlLibrary, ASlowCallEndsWhenTheSlownessDoes) {
 // A container sees the GPUs whose device nodes it has.
 TEST_F(NvmlLibrary, OnlyGpusWithADeviceNodeAreVisible) {
   node_ = std::make_unique<TestNode>("gpus: [{profile: H100-80, count: 8}]");
-  MakeNode("nvidia5", 5);
-  MakeNode("nvidiactl", 255);
-  ::setenv(kDevVariable, (node_->folder() / "dev").c_str(), 1);
-  ::setenv(kStateVariable, node_->state_path().c_str(), 1);
+  node_->Use({5});
   ASSERT_EQ(Call("nvmlInit_v2"), kSuccess);
   unsigned count = 0;
   EXPECT_EQ(Call("nvmlDeviceGetCount_v2", &count), kSuccess);
@@ -457,11 +439,9 @@ TEST_F(NvmlLibrary, OnlyGpusWithADeviceNodeAreVisible) {
 TEST_F(NvmlLibrary, OnlyMigDevicesWithCapabilityNodesAreVisible) {
   node_ = std::make_unique<TestNode>(
       "gpus: [{profile: A100-40, mig: {enabled: true, devices: {1g.5gb: 7}}}]");
-  MakeNode("nvidia0", 0);
+  node_->Use();
   MakeNode("nvidia-caps/nvidia-cap" + std::to_string(GpuInstanceMinor(0, 9)), 1);
   MakeNode("nvidia-caps/nvidia-cap" + std::to_string(ComputeInstanceMinor(0, 9, 0)), 2);
-  ::setenv(kDevVariable, (node_->folder() / "dev").c_str(), 1);
-  ::setenv(kStateVariable, node_->state_path().c_str(), 1);
   ASSERT_EQ(Call("nvmlInit_v2"), kSuccess);
   Device mig = nullptr;
   ASSERT_EQ(Call("nvmlDeviceGetMigDeviceHandleByIndex", Gpu(0), 0u, &mig), kSuccess);

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "simulation/state/readings.h"
-#include "simulation/tests/support_node.h"
+#include "simulation/testing/test_node.h"
 
 namespace pitcrew::simulation {
 namespace {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "simulation/state/state_file.h"
 
@@ -21,8 +23,18 @@ class TestNode {
   [[nodiscard]] std::filesystem::path state_path() const { return folder_ / "state"; }
   StateFile& file() { return *file_; }
 
+  // Lets libraries that this process or its children load find this node and see all its GPUs, or
+  // only those with the given minor numbers: sets environment variables until this object ends.
+  void Use();
+  void Use(const std::vector<unsigned>& minors);
+  // Those variables.
+  [[nodiscard]] std::map<std::string, std::string> Environment() const;
+
  private:
+  void Export() const;
+
   std::filesystem::path folder_;
+  bool used_ = false;
   std::shared_ptr<StateFile> file_;
 };
 

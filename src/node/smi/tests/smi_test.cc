@@ -1,0 +1,139 @@
+// Runs nvidia-smi over the simulated library.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "simulation/state/incidents.h"
+#include "simulation/testing/process.h"
+#include "simulation/testing/test_node.h"
+
+namespace pitcrew::node::smi {
+namespace {
+
+using simulation::Outcome;
+using simulation::TestNode;
+using ::testing::HasSubstr;
+
+const std::string kProgram = std::string(PITCREW_BINARY_DIR) + "/bin/nvidia-smi";
+
+class Smi : public ::testing::Test {
+ protected:
+  void Start(const std::string& description) {
+    node_ = std::make_unique<TestNode>(description);
+    node_->Use();
+  }
+  Outcome Run_(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), kProgram);
+    auto environment = node_ ? node_->Environment() : std::map<std::string, std::string>{};
+    environment["LD_LIBRARY_PATH"] = std::string(PITCREW_BINARY_DIR) + "/lib";
+    return simulation::RunProgram(arguments, environment);
+  }
+  template <class Function>
+  void Change(Function change) {
+    ASSERT_TRUE(node_->file().Update([&](simulation::NodeState& state) {
+      change(state);
+      return true;
+    }));
+  }
+  std::unique_ptr<TestNode> node_;
+};
+
+TEST_F(Smi, TableOfEverything) {
+  Start(
+      "gpus: [{profile: H100-80}, {profile: A100-40, mig: {enabled: true, devices: {2g.10gb: "
+      "1}}}]");
+  Change(
+      [](auto& state) { simulation::AddProcess(state.gpus[0], 77, "/bin/job", 1 << 30, false); });
+  const auto outcome = Run_({});
+  EXPECT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, HasSubstr("Driver Version: 580.95.05"));
+  EXPECT_THAT(outcome.output, HasSubstr("CUDA Version: 13.0"));
+  EXPECT_THAT(outcome.output, HasSubstr("NVIDIA H100 80GB HBM3"));
+  EXPECT_THAT(outcome.output, HasSubstr("00000000:1B:00.0 Off"));
+  EXPECT_THAT(outcome.output, HasSubstr("81559MiB"));
+  EXPECT_THAT(outcome.output, HasSubstr("2g.10gb"));
+  EXPECT_THAT(outcome.output, HasSubstr("/bin/job"));
+  EXPECT_THAT(outcome.output, HasSubstr("1024MiB"));
+}
+
+// Every line of the table has the same width, whatever it holds.
+TEST_F(Smi, TableLinesAreEquallyWide) {
+  Start(
+      "gpus: [{profile: H100-80, name: NVIDIA with a name that is much longer than its column}, "
+      "{profile: T4}, {profile: A30, mig: {enabled: true}}, {profile: L4}]");
+  Change([](auto& state) {
+    simulation::LoseGpu(state, 3);
+    simulation::AddProcess(state.gpus[0], 4194304, std::string(60, 'x'), 80ull << 30, true);
+  });
+  const auto outcome = Run_({});
+  std::size_t start = outcome.output.find('\n') + 1;
+  while (start < outcome.output.size()) {
+    const auto end = outcome.output.find('\n', start);
+    const auto line = outcome.output.substr(start, end - start);
+    EXPECT_TRUE(line.empty() || line.size() == 91u) << line;
+    start = end + 1;
+  }
+}
+
+TEST_F(Smi, ListsGpusAndMigDevices) {
+  Start("gpus: [{profile: T4}, {profile: A100-40, mig: {enabled: true, devices: {1g.5gb: 2}}}]");
+  const auto outcome = Run_({"-L"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.output,
+              ::testing::MatchesRegex("GPU 0: Tesla T4 \\(UUID: GPU-[0-9a-f-]+\\)\n"
+                                      "GPU 1: NVIDIA A100-SXM4-40GB \\(UUID: GPU-[0-9a-f-]+\\)\n"
+                                      "  MIG 1g.5gb      Device  0: \\(UUID: MIG-[0-9a-f-]+\\)\n"
+                                      "  MIG 1g.5gb      Device  1: \\(UUID: MIG-[0-9a-f-]+\\)\n"));
+}
+
+TEST_F(Smi, QueriesFields) {
+  Start("gpus: [{profile: L40S}, {profile: T4}]");
+  EXPECT_EQ(Run_({"--query-gpu=index,name,memory.total,mig.mode.current", "--format=csv"}).output,
+            "index, name, memory.total [MiB], mig.mode.current\n"
+            "0, NVIDIA L40S, 46068 MiB, [N/A]\n"
+            "1, Tesla T4, 15360 MiB, [N/A]\n");
+  EXPECT_EQ(
+      Run_({"--query-gpu=memory.total,compute_cap", "--format=csv,noheader,nounits", "-i", "1"})
+          .output,
+      "15360, 7.5\n");
+}
+
+TEST_F(Smi, DetailsOfEveryGpu) {
+  Start("gpus: [{profile: T4}]");
+  const auto outcome = Run_({"-q"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.output, HasSubstr("Attached GPUs"));
+  EXPECT_THAT(outcome.output, HasSubstr("Product Name"));
+  EXPECT_THAT(outcome.output, HasSubstr("Turing"));
+}
+
+TEST_F(Smi, VersionNeedsTheDriver) {
+  Start("gpus: [{profile: T4}]");
+  EXPECT_THAT(Run_({"--version"}).output, HasSubstr("580.95.05"));
+}
+
+TEST_F(Smi, ExitCodes) {
+  EXPECT_EQ(Run_({"--nonsense"}).status, 2);
+  Start("gpus: [{profile: T4}]");
+  EXPECT_EQ(Run_({"--query-gpu=nonsense"}).status, 2);
+  EXPECT_EQ(Run_({"--query-gpu=name", "--format=xml"}).status, 2);
+  EXPECT_EQ(Run_({"-i", "5"}).status, 6);
+  Change([](auto& state) { simulation::LoseGpu(state, 0); });
+  EXPECT_EQ(Run_({"-L"}).status, 15);
+  Change([](auto& state) { state.driver_loaded = 0; });
+  const auto unloaded = Run_({});
+  EXPECT_EQ(unloaded.status, 9);
+  EXPECT_THAT(unloaded.output, HasSubstr("couldn't communicate with the NVIDIA driver"));
+}
+
+TEST_F(Smi, NoGpuIsSaid) {
+  Start("gpus: [{profile: T4}]");
+  std::filesystem::remove(node_->folder() / "dev/nvidia0");
+  const auto outcome = Run_({});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.output, HasSubstr("No devices were found"));
+}
+
+}  // namespace
+}  // namespace pitcrew::node::smi
