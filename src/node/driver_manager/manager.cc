@@ -27,9 +27,6 @@ namespace {
 
 constexpr std::chrono::minutes kOperandTimeout{5};
 constexpr std::chrono::minutes kHostSmiTimeout{1};
-// How long this pod stays after it has told the operator that the host has a driver: the
-// DaemonSet's node selector then takes the pod away.
-constexpr std::chrono::seconds kPreinstalledPause{60};
 constexpr std::chrono::minutes kMofedTimeout{30};
 // In the order of their dependencies (4.10), with nvidia_drm, which upstream forgets.
 constexpr std::array kModules = {"nvidia_drm", "nvidia_modeset",   "nvidia_uvm", "nvidia_peermem",
@@ -116,7 +113,7 @@ class Manager {
         {{"metadata", {{"labels", {{std::string(api::kDeployDriver), "pre-installed"}}}}}}, stop_));
     base::LogWarning("The host has a driver of its own; the operator is told so",
                      {{"version", *version}});
-    [[maybe_unused]] const bool stopped = stop_.WaitFor(kPreinstalledPause);
+    [[maybe_unused]] const bool stopped = stop_.WaitFor(options_.preinstalled_pause);
     return base::Fail(base::Error{
         base::Code::kUnsupported, "DriverPreinstalled",
         fmt::format(
@@ -211,7 +208,7 @@ class Manager {
     for (const auto* module : kModules) {
       const auto references = host::ReadModuleReferences(module, options_.sys);
       if (references.is_absent()) continue;
-      if (const auto unloaded = host::UnloadModule(module); !unloaded) {
+      if (const auto unloaded = options_.unload_module(module); !unloaded) {
         failures.push_back(unloaded.error().message);
       }
     }
@@ -225,7 +222,7 @@ class Manager {
 
   base::Status UnloadNouveau() {
     if (host::ReadModuleReferences("nouveau", options_.sys).is_absent()) return {};
-    return host::UnloadModule("nouveau");
+    return options_.unload_module("nouveau");
   }
 
   base::Status RemoveRootfs() {

@@ -3,11 +3,13 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "base/command_line.h"
 #include "base/result.h"
+#include "host/kernel.h"
 
 namespace pitcrew::node::driver_manager {
 
@@ -27,7 +29,12 @@ struct Options {
   bool force_reinstall = false;
   std::string config_digest;  // DRIVER_CONFIG_DIGEST
 
-  // Where this process sees things; other values are for tests.
+  // How long the pod stays after it has told the operator that the host has a driver: the
+  // DaemonSet's node selector takes it away meanwhile.
+  std::chrono::seconds preinstalled_pause{60};
+
+  // Where this process sees things, and how it unloads modules; other values are for tests.
+  std::function<base::Status(const std::string& module)> unload_module = host::UnloadModule;
   std::filesystem::path host_root = "/host";
   std::filesystem::path sys = "/sys";
   std::filesystem::path proc = "/proc";

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 namespace {
@@ -107,12 +108,14 @@ void Bind(void* library, const char* name, Pointer& target) {
 
 Cuda Open() {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  const char* reason = library == nullptr ? ::dlerror() : nullptr;
+  const std::string first_reason = reason == nullptr ? "" : reason;
   // A container whose ld.so.cache does not know the driver's folders.
   for (const char* path : {"/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib64/libcuda.so.1",
                            "/usr/lib/aarch64-linux-gnu/libcuda.so.1"}) {
     if (library == nullptr) library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
   }
-  if (library == nullptr) End(kNoLibrary, "libcuda.so.1 cannot be loaded", ::dlerror());
+  if (library == nullptr) End(kNoLibrary, "no driver library", first_reason.c_str());
   Cuda cuda;
   Bind(library, "cuInit", cuda.init);
   Bind(library, "cuDeviceGetCount", cuda.device_count);

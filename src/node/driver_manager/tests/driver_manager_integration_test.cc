@@ -1,0 +1,192 @@
+// The driver manager on a real kube-apiserver, over a node's tree in a temporary folder.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "apiserver/api_server.h"
+#include "kube/await.h"
+#include "kube/projection.h"
+#include "node/driver_manager/manager.h"
+#include "node/driver_manager/operand_labels.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pitcrew::node::driver_manager {
+namespace {
+
+using codec::Json;
+using ::pitcrew::testing::ApiServer;
+using ::testing::ElementsAre;
+
+constexpr const char* kPlugin = "nvidia.com/gpu.deploy.device-plugin";
+
+class ManagerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    client_ = ApiServer::Shared().MakeClient();
+    node_ = "node-" + std::to_string(++counter_);
+    options_.node_name = node_;
+    options_.namespace_name = "space-" + std::to_string(counter_);
+    options_.host_root = root_.path() / "host";
+    options_.sys = root_.path() / "sys";
+    options_.run_folder = root_.path() / "run";
+    options_.config_digest = "123";
+    options_.preinstalled_pause = std::chrono::seconds(0);
+    // Never the machine's own modules.
+    options_.unload_module = [this](const std::string& module) -> base::Status {
+      if (module == busy_module_) return base::Fail(base::Unavailable("ModuleInUse", module));
+      unloaded_.push_back(module);
+      std::filesystem::remove_all(options_.sys / "module" / module);
+      return {};
+    };
+    Make(kube::kNamespaces, {{"metadata", {{"name", options_.namespace_name}}}});
+    Make(kube::kServiceAccounts,
+         {{"metadata", {{"name", "default"}, {"namespace", options_.namespace_name}}}});
+    Make(kube::kNodes, {{"metadata", {{"name", node_}, {"labels", {{kPlugin, "true"}}}}}});
+  }
+  void Make(const kube::ResourceKind& kind, const Json& object) {
+    const auto made = client_->Create(kind, object);
+    ASSERT_TRUE(made) << made.error().message;
+  }
+  void MakePod(const std::string& name, const std::string& app, const Json& resources) {
+    Make(kube::kPods,
+         {{"metadata",
+           {{"name", name}, {"namespace", options_.namespace_name}, {"labels", {{"app", app}}}}},
+          {"spec",
+           {{"nodeName", node_},
+            {"containers",
+             Json::array({{{"name", "c"}, {"image", "i"}, {"resources", resources}}})}}}});
+  }
+  Json Node() { return *client_->Get(kube::kNodes, {"", node_}); }
+  // What the DaemonSet controller does: a paused operand's pod goes.
+  void PlayDaemonSetController(const io::StopToken& stop) {
+    kube::InformerOptions selection;
+    selection.field_selector = "metadata.name=" + node_;
+    [[maybe_unused]] const auto played = kube::Await<Json>(
+        client_, kube::kNodes,
+        kube::ProjectJson<Json>([](const Json& node) -> base::Result<Json> { return node; }),
+        selection,
+        [&](const kube::Store<Json>& store) -> base::Result<bool> {
+          const auto node = store.Find({"", node_});
+          if (!node.is_present() || LabelOf(**node.value(), kPlugin) == "true") return false;
+          was_paused_ = true;
+          kube::DeleteOptions at_once;
+          at_once.grace_period_seconds = 0;
+          [[maybe_unused]] const auto deleted =
+              client_->Delete(kube::kPods, {options_.namespace_name, "plugin"}, at_once);
+          return true;
+        },
+        stop);
+  }
+  base::Status Run() {
+    io::StopSource stop;
+    std::thread controller([&] { PlayDaemonSetController(stop.token()); });
+    const auto done = UninstallDriver(options_, client_, {});
+    stop.Stop();
+    controller.join();
+    return done;
+  }
+
+  static int counter_;
+  test_support::TemporaryFolder root_;
+  std::shared_ptr<kube::Client> client_;
+  std::string node_;
+  Options options_;
+  bool was_paused_ = false;
+  std::string busy_module_;
+  std::vector<std::string> unloaded_;
+};
+int ManagerTest::counter_ = 0;
+
+TEST_F(ManagerTest, NothingLoadedIsDoneAtOnce) {  // driver-lifecycle.md #96
+  root_.Write("run/nvidia-driver.pid", "1\n");
+  const auto before = Node();
+  const auto done = Run();
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(Node(), before) << "no pausing, no cordon";
+  EXPECT_FALSE(std::filesystem::exists(root_.path() / "run/nvidia-driver.pid"));
+}
+
+TEST_F(ManagerTest, ARunThatDiedIsTidiedUp) {
+  Make(kube::kNodes, {{"metadata",
+                       {{"name", "died-" + node_},
+                        {"labels", {{kPlugin, "paused-for-driver-upgrade"}}},
+                        {"annotations", {{std::string(kCordonedAnnotation), "true"}}}}},
+                      {"spec", {{"unschedulable", true}}}});
+  options_.node_name = "died-" + node_;
+  ASSERT_TRUE(UninstallDriver(options_, client_, {}));
+  const auto node = client_->Get(kube::kNodes, {"", options_.node_name});
+  EXPECT_EQ(LabelOf(*node, kPlugin), "true");
+  EXPECT_EQ(AnnotationOf(*node, kCordonedAnnotation), "");
+  EXPECT_EQ(codec::Find(*node, {"spec", "unschedulable"}), nullptr);
+}
+
+TEST_F(ManagerTest, TheWantedDriverIsKept) {  // driver-lifecycle.md #97
+  root_.Write("sys/module/nvidia/refcnt", "2\n");
+  root_.Write("run/nvidia-driver.state", "123\n");
+  MakePod("plugin", "nvidia-device-plugin-daemonset", Json::object());
+  const auto done = Run();
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_TRUE(was_paused_);
+  EXPECT_EQ(LabelOf(Node(), kPlugin), "true");
+  EXPECT_EQ(codec::Find(Node(), {"spec", "unschedulable"}), nullptr);
+}
+
+TEST_F(ManagerTest, APodThatMayNotGoLeavesTheNodeAsItWas) {  // driver-lifecycle.md 4.9
+  root_.Write("sys/module/nvidia/refcnt", "2\n");
+  MakePod("plugin", "nvidia-device-plugin-daemonset", Json::object());
+  MakePod("mine", "training", {{"limits", {{"nvidia.com/gpu", "1"}}}});
+  const auto done = Run();
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().reason, "GpuPodsNotEvictable");
+  EXPECT_TRUE(was_paused_);
+  EXPECT_EQ(LabelOf(Node(), kPlugin), "true");
+  EXPECT_EQ(codec::Find(Node(), {"spec", "unschedulable"}), nullptr);
+  EXPECT_TRUE(client_->Get(kube::kPods, {options_.namespace_name, "mine"}));
+}
+
+TEST_F(ManagerTest, ManagedUpgradesAreNotEvictedHere) {  // driver-lifecycle.md #98
+  root_.Write("sys/module/nvidia/refcnt", "2\n");
+  MakePod("mine", "training", {{"limits", {{"nvidia.com/gpu", "1"}}}});
+  ASSERT_TRUE(client_->Patch(
+      kube::kNodes, {"", node_}, kube::PatchType::kMerge,
+      {{"metadata", {{"annotations", {{"nvidia.com/gpu-driver-upgrade-enabled", "true"}}}}}}));
+  const auto done = Run();
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_TRUE(client_->Get(kube::kPods, {options_.namespace_name, "mine"}));
+  EXPECT_EQ(codec::Find(Node(), {"spec", "unschedulable"}), nullptr);
+  EXPECT_EQ(LabelOf(Node(), kPlugin), "true");
+}
+
+TEST_F(ManagerTest, ModulesGoInOrderAndABusyOneEndsItWithTheOperandsBack) {  // #99
+  for (const auto* module : {"nvidia", "nvidia_uvm", "nvidia_modeset", "gdrdrv"}) {
+    root_.Write(std::string("sys/module/") + module + "/refcnt", "0\n");
+  }
+  busy_module_ = "nvidia_uvm";
+  const auto failed = Run();
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().reason, "DriverStillInUse");
+  EXPECT_THAT(unloaded_, ElementsAre("nvidia_modeset", "gdrdrv", "nvidia"));
+  EXPECT_EQ(LabelOf(Node(), kPlugin), "true");
+  EXPECT_EQ(codec::Find(Node(), {"spec", "unschedulable"}), nullptr);
+}
+
+TEST_F(ManagerTest, AHostDriverIsToldToTheOperator) {  // driver-lifecycle.md #95
+  const std::filesystem::path busybox = "/bin/busybox";
+  if (::geteuid() != 0 || !std::filesystem::exists(busybox)) {
+    GTEST_SKIP() << "needs root, and a static busybox that runs in the host's root";
+  }
+  std::filesystem::create_directories(options_.host_root / "bin");
+  std::filesystem::copy_file(busybox, options_.host_root / "bin/sh");
+  const auto smi = root_.Write("host/usr/bin/nvidia-smi", "#!/bin/sh\necho 580.95.05\n");
+  ::chmod(smi.c_str(), 0755);
+  const auto done = UninstallDriver(options_, client_, {});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().reason, "DriverPreinstalled") << done.error().message;
+  EXPECT_EQ(LabelOf(Node(), "nvidia.com/gpu.deploy.driver"), "pre-installed");
+}
+
+}  // namespace
+}  // namespace pitcrew::node::driver_manager

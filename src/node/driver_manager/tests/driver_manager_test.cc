@@ -1,0 +1,157 @@
+// The driver manager's decisions, without a cluster.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "codec/yaml.h"
+#include "node/driver_manager/eviction.h"
+#include "node/driver_manager/manager.h"
+#include "node/driver_manager/operand_labels.h"
+#include "node/driver_manager/options.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pitcrew::node::driver_manager {
+namespace {
+
+using codec::Json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+base::Result<std::optional<Options>> Read(const std::map<std::string, std::string>& environment,
+                                          std::vector<std::string> words = {"uninstall_driver"}) {
+  words.insert(words.begin(), "driver-manager");
+  std::vector<char*> pointers;
+  for (auto& word : words) pointers.push_back(word.data());
+  return ReadOptions(static_cast<int>(pointers.size()), pointers.data(),
+                     [&](const std::string& name) -> std::optional<std::string> {
+                       const auto found = environment.find(name);
+                       if (found == environment.end()) return std::nullopt;
+                       return found->second;
+                     });
+}
+
+TEST(Options, DrainTimeoutTakesAUnit) {  // driver-lifecycle.md #101
+  const auto with = [](const std::string& timeout) {
+    return Read({{"NODE_NAME", "n"}, {"DRAIN_TIMEOUT_SECONDS", timeout}});
+  };
+  EXPECT_FALSE(with("300"));
+  EXPECT_EQ((*with("300s"))->drain_timeout, std::chrono::seconds(300));
+  EXPECT_EQ((*with(""))->drain_timeout.count(), 0);
+}
+
+TEST(Options, EnvironmentAndDefaults) {  // driver-lifecycle.md #101, section 4.2
+  EXPECT_FALSE(Read({})) << "NODE_NAME is missing";
+  EXPECT_FALSE(Read({{"NODE_NAME", "n"}}, {"install"}));
+  EXPECT_FALSE(Read({{"NODE_NAME", "n"}}, {}));
+  const auto defaults = **Read({{"NODE_NAME", "n"}});
+  EXPECT_TRUE(defaults.evict_gpu_pods);
+  EXPECT_EQ(defaults.namespace_name, "gpu-operator");
+  EXPECT_FALSE((*Read({{"NODE_NAME", "n"}, {"ENABLE_GPU_POD_EVICTION", ""}}))->evict_gpu_pods);
+}
+
+TEST(OperandLabels, PauseMapping) {  // driver-lifecycle.md #91
+  const std::pair<const char*, const char*> rows[] = {
+      {"", ""},
+      {"false", "false"},
+      {"true", "paused-for-driver-upgrade"},
+      {"paused-for-driver-upgrade", "paused-for-driver-upgrade"},
+      {"foo", "foo_paused-for-driver-upgrade"},
+      {"foo_paused-for-driver-upgrade", "foo_paused-for-driver-upgrade"}};
+  for (const auto& [value, paused] : rows) EXPECT_EQ(PausedValue(value), paused);
+}
+
+TEST(OperandLabels, ResumeMapping) {  // driver-lifecycle.md #92
+  const std::pair<const char*, const char*> rows[] = {{"", ""},
+                                                      {"false", "false"},
+                                                      {"true", "true"},
+                                                      {"paused-for-driver-upgrade", "true"},
+                                                      {"foo_paused-for-driver-upgrade", "foo"},
+                                                      {"foo", "foo"}};
+  for (const auto& [value, resumed] : rows) EXPECT_EQ(ResumedValue(value), resumed);
+}
+
+TEST(OperandLabels, OnlyLabelsThatAreThereArePatched) {  // section 12.2, weakness 33
+  const Json node = {{"metadata",
+                      {{"labels",
+                        {{"nvidia.com/gpu.deploy.device-plugin", "true"},
+                         {"nvidia.com/gpu.deploy.dcgm", "false"},
+                         {"nvidia.com/gpu.deploy.driver", "true"},
+                         {"my/label", "x"}}}}}};
+  EXPECT_EQ(*PausePatch(node, "my/label"),
+            Json({{"metadata",
+                   {{"labels",
+                     {{"nvidia.com/gpu.deploy.device-plugin", "paused-for-driver-upgrade"},
+                      {"my/label", "x_paused-for-driver-upgrade"}}}}}}));
+  EXPECT_FALSE(ResumePatch(node, "my/label"));
+}
+
+Json Pod(const std::string& yaml) { return *codec::ParseYaml(yaml); }
+
+TEST(Eviction, PlansOnlyPodsThatUseGpusAndMayGo) {  // section 4.8, weakness 31
+  const std::vector<Json> pods = {
+      Pod(R"({metadata: {name: plain, namespace: a}, spec: {containers: [{name: c}]}})"),
+      Pod(R"({metadata: {name: job, namespace: a, ownerReferences: [{kind: Job, controller: true}]},
+              spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]},
+              status: {phase: Running}})"),
+      Pod(R"({metadata: {name: done, namespace: a, ownerReferences: [{kind: Job, controller: true}]},
+              spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]},
+              status: {phase: Succeeded}})"),
+      Pod(R"({metadata: {name: mig, namespace: a, ownerReferences: [{kind: Job, controller: true}]},
+              spec: {containers: [{resources: {limits: {nvidia.com/mig-1g.10gb: 1}}}]}})"),
+      Pod(R"({metadata: {name: ds, namespace: a, ownerReferences: [{kind: DaemonSet, controller: true}]},
+              spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}})"),
+  };
+  const auto plan = PlanEviction(pods, {});
+  EXPECT_THAT(plan.evict, ElementsAre(kube::ObjectKey{"a", "job"}, kube::ObjectKey{"a", "mig"}));
+  EXPECT_THAT(plan.refused, SizeIs(0));
+}
+
+TEST(Eviction, RefusesWhatWouldBeLost) {  // section 4.8
+  const std::vector<Json> pods = {
+      Pod(R"({metadata: {name: bare, namespace: a},
+              spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}})"),
+      Pod(R"({metadata: {name: data, namespace: a, ownerReferences: [{kind: Job, controller: true}]},
+              spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}],
+                     volumes: [{name: v, emptyDir: {}}]}})")};
+  const auto plan = PlanEviction(pods, {});
+  EXPECT_THAT(plan.evict, SizeIs(0));
+  EXPECT_THAT(plan.refused,
+              ElementsAre(HasSubstr("a/bare"), HasSubstr("DRAIN_DELETE_EMPTYDIR_DATA")));
+  Options options;
+  options.drain_force = true;
+  options.drain_delete_empty_dir = true;
+  EXPECT_THAT(PlanEviction(pods, options).evict, SizeIs(2));
+}
+
+TEST(ObserveNode, ADriverIsKeptOnlyWhenItIsTheWantedOne) {  // driver-lifecycle.md #97, 6.3
+  const test_support::TemporaryFolder root;
+  Options options;
+  options.sys = root.path() / "sys";
+  options.run_folder = root.path() / "run";
+  options.config_digest = "123";
+  EXPECT_FALSE(ObserveNode(options, Json::object())->driver_loaded);
+  root.Write("run/nvidia-driver.state", "123\n");
+  EXPECT_FALSE(ObserveNode(options, Json::object())->driver_kept) << "nothing is loaded";
+  root.Write("sys/module/nvidia/refcnt", "0\n");
+  EXPECT_TRUE(ObserveNode(options, Json::object())->driver_kept);
+  options.force_reinstall = true;
+  EXPECT_FALSE(ObserveNode(options, Json::object())->driver_kept);
+  options.force_reinstall = false;
+  options.config_digest = "124";
+  EXPECT_FALSE(ObserveNode(options, Json::object())->driver_kept);
+  options.config_digest = "";
+  EXPECT_FALSE(ObserveNode(options, Json::object())->driver_kept);
+}
+
+TEST(ObserveNode, AnUnreadableModuleStateIsNoAbsence) {
+  const test_support::TemporaryFolder root;
+  Options options;
+  options.sys = root.path() / "sys";
+  root.Write("sys/module/nvidia/refcnt", "rubbish\n");
+  EXPECT_FALSE(ObserveNode(options, Json::object()));
+}
+
+}  // namespace
+}  // namespace pitcrew::node::driver_manager
