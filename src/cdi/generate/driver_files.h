@@ -18,7 +18,8 @@ struct File {
 };
 
 struct Library {
-  std::string path;    // of the real file
+  std::string path;    // in the folder where it was found, with links of the folder resolved
+  std::string source;  // the real file, when that has another name; empty otherwise
   std::string soname;  // empty when it names none
   // Names of the links in the library's folder: which SONAME and .so links the driver installed.
   std::vector<std::string> links;

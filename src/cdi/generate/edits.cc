@@ -123,7 +123,9 @@ void AddDriver(const DriverFiles& files, const Options& options, bool graphics,
   if (graphics) {
     for (const auto& file : files.graphics) AddMount(file.path, file.source, options, edits);
   }
-  for (const auto& library : files.libraries) AddMount(library.path, "", options, edits);
+  for (const auto& library : files.libraries) {
+    AddMount(library.path, library.source, options, edits);
+  }
   for (const auto& socket : files.sockets) AddMount(socket, "", options, edits, kSocketOptions);
   for (const auto& file : files.firmware) AddMount(file, "", options, edits);
   for (const auto& program : files.programs) AddMount(program.path, program.source, options, edits);

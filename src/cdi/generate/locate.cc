@@ -69,61 +69,89 @@ base::Result<std::string> FindVersion(const LocateOptions& options) {
                                  options.driver_root.path().string())));
 }
 
+// Libraries of one folder whose names match, in order of their names. A link to a file of another
+// name keeps its own name: that is the one that programs look for.
+base::Result<std::vector<Library>> LibrariesIn(const host::Root& root, std::string_view folder,
+                                               const std::string& pattern) {
+  std::vector<Library> found;
+  const auto real_folder = root.Resolve(folder);
+  if (!real_folder) return found;
+  TRY_ASSIGN(const auto inside, root.Strip(*real_folder));
+  TRY_ASSIGN(const auto names, NamesIn(root, inside.string()));
+  for (const auto& name : names) {
+    if (!Matches(pattern, name)) continue;
+    const auto real = root.Resolve((inside / name).string());
+    std::error_code ignored;
+    if (!real || !std::filesystem::is_regular_file(*real, ignored)) continue;
+    TRY_ASSIGN(const auto source, root.Strip(*real));
+    Library library;
+    // A link to another version's name or from another folder is that library, not this one.
+    const bool is_same = source.filename() == name;
+    library.path = is_same ? source.string() : (inside / name).string();
+    if (!is_same) library.source = source.string();
+    found.push_back(std::move(library));
+  }
+  return found;
+}
+
 // SONAME, and the links of the folder; a file that is no ELF library has no SONAME.
-Library Describe(const host::Root& root, const std::string& path) {
-  Library library{path, "", {}};
+void Describe(const host::Root& root, Library& library) {
+  const std::string& path = library.path;
   const base::FileDescriptor file(::open(root.At(path).c_str(), O_RDONLY | O_CLOEXEC));
   const auto elf = base::ReadElfLibrary(file.get());
   if (elf) library.soname = elf->soname;
   const auto folder = root.At(std::filesystem::path(path).parent_path().string());
   const std::string stem = path.substr(path.rfind('/') + 1, path.find(".so") - path.rfind('/') - 1);
-  if (const auto names = host::ListFolder(folder)) {
-    for (const auto& name : *names) {
-      std::error_code ignored;
-      if (name.starts_with(stem + ".so") && std::filesystem::is_symlink(folder / name, ignored)) {
-        library.links.push_back(name);
-      }
+  const auto names = host::ListFolder(folder);
+  if (!names) return;
+  for (const auto& name : *names) {
+    std::error_code ignored;
+    if (name.starts_with(stem + ".so") && std::filesystem::is_symlink(folder / name, ignored)) {
+      library.links.push_back(name);
     }
   }
-  return library;
+}
+
+base::Result<std::vector<std::string>> FindLibraryFolders(const host::Root& root,
+                                                          const std::string& version) {
+  std::vector<std::string> folders;
+  for (const auto folder : host::LibraryFolders()) {
+    TRY_ASSIGN(const auto libraries, LibrariesIn(root, folder, "lib*.so." + version));
+    for (const auto& library : libraries) {
+      std::string inside = library.path.substr(0, library.path.rfind('/'));
+      if (inside.empty()) inside = "/";
+      if (std::ranges::find(folders, inside) == folders.end()) folders.push_back(std::move(inside));
+    }
+  }
+  if (!folders.empty()) return folders;
+  return base::Fail(base::NotFound(
+      "DriverLibrariesNotFound",
+      fmt::format("there is no lib*.so.{} below {}", version, root.path().string())));
 }
 
 base::Result<std::vector<Library>> FindDriverLibraries(const LocateOptions& options,
                                                        DriverFiles& files) {
   const auto& root = options.driver_root;
-  TRY_ASSIGN(const auto versioned, host::FindLibraries(root, "lib*.so." + files.version));
-  for (const auto& library : versioned) {
-    TRY_ASSIGN(const auto inside, root.Strip(library.parent_path()));
-    if (std::ranges::find(files.library_folders, inside.string()) == files.library_folders.end()) {
-      files.library_folders.push_back(inside.string());
+  TRY_ASSIGN(files.library_folders, FindLibraryFolders(root, files.version));
+  std::vector<Library> found;
+  const auto append = [&](const std::string& folder, const std::string& pattern) -> base::Status {
+    TRY_ASSIGN(auto libraries, LibrariesIn(root, folder, pattern));
+    for (auto& library : libraries) {
+      const bool known = std::ranges::find(found, library.path, &Library::path) != found.end();
+      if (known) continue;
+      Describe(root, library);
+      found.push_back(std::move(library));
     }
-  }
-  if (files.library_folders.empty()) {
-    return base::Fail(base::NotFound(
-        "DriverLibrariesNotFound",
-        fmt::format("there is no lib*.so.{} below {}", files.version, root.path().string())));
-  }
-  std::vector<std::filesystem::path> found;
+    return {};
+  };
   for (const auto& folder : files.library_folders) {
-    for (const auto& searched : {folder, folder + "/vdpau"}) {
-      TRY_ASSIGN(const auto names, NamesIn(root, searched));
-      for (const auto& name : names) {
-        if (!Matches("*.so." + files.version, name)) continue;
-        const auto real = root.Resolve(searched + "/" + name);
-        if (real && std::filesystem::is_regular_file(*real)) found.push_back(*real);
-      }
-    }
+    TRY(append(folder, "*.so." + files.version));
+    TRY(append(folder + "/vdpau", "*.so." + files.version));
   }
-  TRY_ASSIGN(const auto nvvm, host::FindLibraries(root, "libnvidia-nvvm70.so.*"));
-  found.insert(found.end(), nvvm.begin(), nvvm.end());
-  std::vector<Library> libraries;
-  for (const auto& library : found) {
-    TRY_ASSIGN(const auto inside, root.Strip(library));
-    const bool known =
-        std::ranges::find(libraries, inside.string(), &Library::path) != libraries.end();
-    if (!known) libraries.push_back(Describe(root, inside.string()));
+  for (const auto folder : host::LibraryFolders()) {
+    TRY(append(std::string(folder), "libnvidia-nvvm70.so.*"));
   }
-  return libraries;
+  return found;
 }
 
 std::vector<std::string> FindFirmware(const LocateOptions& options, const std::string& version) {
