@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -29,10 +30,24 @@ struct Shared {
   base::FileDescriptor signal{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::mutex mutex;
   std::deque<base::Result<Event>> queue;
+  // A GPU that has fallen off the bus reports that, and can no longer be asked for its name.
+  std::map<abi::Device, std::string> names;
 
   ~Shared() {
     const Symbols& nvml = library->symbols();
     if (nvml.nvmlEventSetFree != nullptr) nvml.nvmlEventSetFree(set);
+  }
+
+  void Remember(abi::Device device, std::string_view uuid) {
+    const std::lock_guard guard(mutex);
+    names[device] = uuid;
+  }
+
+  // Empty when the GPU was not registered.
+  std::string NameOf(abi::Device device) {
+    const std::lock_guard guard(mutex);
+    const auto found = names.find(device);
+    return found == names.end() ? "" : found->second;
   }
 
   void Push(base::Result<Event> event) {
@@ -44,12 +59,15 @@ struct Shared {
   }
 };
 
-Event Translate(const Symbols& nvml, const abi::EventData& data) {
+Event Translate(Shared& shared, const abi::EventData& data) {
+  const Symbols& nvml = shared.library->symbols();
   Event event;
   event.type = static_cast<EventType>(data.event_type);
   event.data = data.event_data;
   event.gpu_instance_id = data.gpu_instance_id;
   event.compute_instance_id = data.compute_instance_id;
+  event.device_uuid = shared.NameOf(data.device);
+  if (!event.device_uuid.empty()) return event;
   event.device_uuid =
       ReadText([&](char* buffer, unsigned size) {
         return NVML_CALL(nvml, nvmlDeviceGetUUID, "name an event's GPU", data.device, buffer, size);
@@ -64,7 +82,7 @@ void WaitLoop(const std::shared_ptr<Shared>& shared) {
     const abi::Return code = nvml.nvmlEventSetWait_v2(shared->set, &data, kWaitMilliseconds);
     if (code == abi::kTimeout) continue;
     if (code == abi::kSuccess) {
-      shared->Push(Translate(nvml, data));
+      shared->Push(Translate(*shared, data));
       continue;
     }
     // The caller learns of it, and starts over with a new set: a wait that fails at once would
@@ -87,9 +105,11 @@ class NvmlEventSet final : public EventSet {
     unsigned long long supported = 0;
     TRY(NVML_CALL(nvml, nvmlDeviceGetSupportedEventTypes, "read a GPU's event types", device,
                   &supported));
-    return NVML_CALL(nvml, nvmlDeviceRegisterEvents,
-                     "watch the events of GPU " + std::string(device_uuid), device,
-                     static_cast<unsigned long long>(mask & supported), shared_->set);
+    TRY(NVML_CALL(nvml, nvmlDeviceRegisterEvents,
+                  "watch the events of GPU " + std::string(device_uuid), device,
+                  static_cast<unsigned long long>(mask & supported), shared_->set));
+    shared_->Remember(device, device_uuid);
+    return {};
   }
 
   base::Result<Event> Wait(int stop_fd, std::optional<std::chrono::milliseconds> timeout) override {

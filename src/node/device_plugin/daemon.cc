@@ -1,6 +1,7 @@
 #include "node/device_plugin/daemon.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -64,6 +65,15 @@ void LogSettings(const Settings& settings, const Options& options) {
 }
 
 }  // namespace
+
+std::optional<FileIdentity> FileIdentity::Of(const std::filesystem::path& path) {
+  struct stat status = {};
+  if (path.empty() || ::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return FileIdentity{.device = status.st_dev,
+                      .inode = status.st_ino,
+                      .changed_seconds = status.st_ctim.tv_sec,
+                      .changed_nanoseconds = status.st_ctim.tv_nsec};
+}
 
 Daemon::Daemon(Options options, NodePaths paths, const io::SignalReceiver& reload,
                io::StopToken stop)
@@ -165,7 +175,8 @@ base::Status Daemon::WatchHealth(const gpu::Inventory& inventory, Occasion occas
   // What is known about the health of the same GPUs stays known.
   if (monitor_ && occasion == Occasion::kDevicesChanged && uuids == gpu_uuids_) return {};
   monitor_.reset();
-  TRY_ASSIGN(monitor_, HealthMonitor::Start(library_, inventory, options_.xid_policy));
+  TRY_ASSIGN(monitor_,
+             HealthMonitor::Start(library_, inventory, options_.xid_policy, options_.probe_period));
   gpu_uuids_ = std::move(uuids);
   return {};
 }
@@ -207,19 +218,11 @@ base::Status Daemon::HandleFileChanges() {
   TRY_ASSIGN(const auto changes, watcher_->Take());
   bool devices_changed = false;
   for (const auto& change : changes) {
-    if (change.folder == plugin_folder()) {
-      const bool appeared = change.kind == io::FileChange::Kind::kAppeared;
-      if (appeared && change.path() == options_.kubelet_socket) {
-        base::LogInfo("the kubelet has restarted");
-        for (const auto& [resource, plugin] : plugins_) plugin->Forget();
-        failed_registrations_ = 0;
-        next_registration_.reset();
-      }
-    } else {
-      // Without a driver every change may be its arrival.
-      devices_changed =
-          devices_changed || !library_ || change.name.empty() || TellsOfGpus(change.name);
-    }
+    // Sockets are looked at by RegisterAll, whatever happened to them.
+    if (change.folder == plugin_folder() && !change.name.empty()) continue;
+    // Without a driver every change may be its arrival.
+    devices_changed =
+        devices_changed || !library_ || change.name.empty() || TellsOfGpus(change.name);
   }
   if (!devices_changed) return {};
   // What is offered stays offered while a change cannot be understood.

@@ -1,6 +1,7 @@
 // The device plugin's life: load, offer, and react to what changes (device-plugin.md section 6).
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -29,6 +30,17 @@ struct NodePaths {
                                                     "/sys/bus/pci/devices"};
 };
 
+// What tells a file from one that was made later under the same name.
+struct FileIdentity {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::int64_t changed_seconds = 0;
+  std::int64_t changed_nanoseconds = 0;
+  bool operator==(const FileIdentity&) const = default;
+  // nullopt when nothing is there.
+  static std::optional<FileIdentity> Of(const std::filesystem::path& path);
+};
+
 // One thread runs it; NVML's events and the kubelet's calls come from others.
 class Daemon {
  public:
@@ -55,6 +67,8 @@ class Daemon {
   // Folders that do not exist are left out.
   void Watch(const std::vector<std::filesystem::path>& folders);
   base::Status HandleFileChanges();
+  // Whether the kubelet listens; a new one has forgotten every registration.
+  bool FindKubelet();
   // Registers what is not registered yet; sets the time of the next try when that fails.
   void RegisterAll();
   // Whether the control daemon of a resource serves (section 17.1).
@@ -71,6 +85,7 @@ class Daemon {
   std::unique_ptr<HealthMonitor> monitor_;
   std::map<std::string, std::unique_ptr<ResourcePlugin>> plugins_;
   bool mps_ = false;
+  std::optional<FileIdentity> kubelet_;  // its socket when we last looked
   int failed_registrations_ = 0;
   std::optional<base::SteadyClock::time_point> next_registration_;
 };

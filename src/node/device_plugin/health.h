@@ -18,8 +18,6 @@ namespace pitcrew::node::device_plugin {
 
 // How long no further error may come before a GPU counts as quiet.
 inline constexpr std::chrono::seconds kQuietPeriod{60};
-// How often GPUs that are not fit are asked again.
-inline constexpr std::chrono::seconds kProbePeriod{10};
 
 // Pure; not thread-safe.
 class HealthState {

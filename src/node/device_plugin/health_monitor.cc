@@ -9,8 +9,8 @@
 namespace pitcrew::node::device_plugin {
 
 base::Result<std::unique_ptr<HealthMonitor>> HealthMonitor::Start(
-    std::shared_ptr<nvml::Library> library, const gpu::Inventory& inventory,
-    gpu::XidPolicy policy) {
+    std::shared_ptr<nvml::Library> library, const gpu::Inventory& inventory, gpu::XidPolicy policy,
+    std::chrono::milliseconds probe_period) {
   base::FileDescriptor changed(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!changed.valid()) return base::Fail(base::FromErrno(errno, "make an eventfd"));
   std::vector<std::string> gpus;
@@ -27,7 +27,7 @@ base::Result<std::unique_ptr<HealthMonitor>> HealthMonitor::Start(
     }
   }
   std::unique_ptr<HealthMonitor> monitor(
-      new HealthMonitor(std::move(library), std::move(state), std::move(changed)));
+      new HealthMonitor(std::move(library), std::move(state), std::move(changed), probe_period));
   if (off) {
     base::LogInfo("GPU health is not watched: DP_DISABLE_HEALTHCHECKS turns it off");
   } else {
@@ -37,8 +37,11 @@ base::Result<std::unique_ptr<HealthMonitor>> HealthMonitor::Start(
 }
 
 HealthMonitor::HealthMonitor(std::shared_ptr<nvml::Library> library, HealthState state,
-                             base::FileDescriptor changed)
-    : library_(std::move(library)), changed_(std::move(changed)), state_(std::move(state)) {}
+                             base::FileDescriptor changed, std::chrono::milliseconds probe_period)
+    : library_(std::move(library)),
+      changed_(std::move(changed)),
+      probe_period_(probe_period),
+      state_(std::move(state)) {}
 
 HealthMonitor::~HealthMonitor() {
   stop_.Stop();
@@ -81,7 +84,7 @@ void HealthMonitor::Run() {
     auto events = Subscribe();
     if (events) {
       Watch(*events);
-    } else if (stop_.token().WaitFor(kProbePeriod)) {
+    } else if (stop_.token().WaitFor(probe_period_)) {
       return;
     }
   }
@@ -115,7 +118,7 @@ void HealthMonitor::Watch(nvml::EventSet& events) {
   const auto token = stop_.token();
   while (true) {
     std::optional<std::chrono::milliseconds> limit;
-    if (!AllFit()) limit = kProbePeriod;
+    if (!AllFit()) limit = probe_period_;
     const auto event = events.Wait(token.fd(), limit);
     if (event) {
       bool changed = false;
@@ -139,7 +142,7 @@ void HealthMonitor::Watch(nvml::EventSet& events) {
     // Something is wrong with NVML as a whole or with a GPU: ask each one.
     base::LogWarning("waiting for GPU health events failed", event.error());
     Probe(state_.gpus());
-    if (token.WaitFor(kProbePeriod)) return;
+    if (token.WaitFor(probe_period_)) return;
     Probe(state_.gpus());
     return;
   }

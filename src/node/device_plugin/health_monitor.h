@@ -1,6 +1,7 @@
 // Watches the GPUs through NVML's events, from a thread of its own.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -16,10 +17,12 @@ namespace pitcrew::node::device_plugin {
 
 class HealthMonitor {
  public:
-  // With a policy that is off there is no thread and everything stays healthy.
+  // GPUs that are not fit are asked again every `probe_period`. With a policy that is off there is
+  // no thread and everything stays healthy.
   static base::Result<std::unique_ptr<HealthMonitor>> Start(std::shared_ptr<nvml::Library> library,
                                                             const gpu::Inventory& inventory,
-                                                            gpu::XidPolicy policy);
+                                                            gpu::XidPolicy policy,
+                                                            std::chrono::milliseconds probe_period);
   ~HealthMonitor();
   HealthMonitor(const HealthMonitor&) = delete;
   HealthMonitor& operator=(const HealthMonitor&) = delete;
@@ -32,7 +35,7 @@ class HealthMonitor {
 
  private:
   HealthMonitor(std::shared_ptr<nvml::Library> library, HealthState state,
-                base::FileDescriptor changed);
+                base::FileDescriptor changed, std::chrono::milliseconds probe_period);
   void Run();
   // Watches until the event set has to be made anew.
   void Watch(nvml::EventSet& events);
@@ -44,6 +47,7 @@ class HealthMonitor {
 
   const std::shared_ptr<nvml::Library> library_;
   const base::FileDescriptor changed_;
+  const std::chrono::milliseconds probe_period_;
   const io::StopSource stop_;
   mutable std::mutex mutex_;
   HealthState state_;  // guarded by mutex_

@@ -2,6 +2,7 @@
 // (device-plugin.md sections 3 and 4).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -61,6 +62,8 @@ struct Options {
   std::vector<std::string> cdi_feature_flags;
   std::vector<std::string> cdi_disabled_hooks;
   gpu::XidPolicy xid_policy;
+  // How often GPUs that are not fit are asked again; no flag.
+  std::chrono::milliseconds probe_period = std::chrono::seconds(10);
 };
 
 // nullopt when --help or --version was asked for. kInvalid for wrong flags or variables.

@@ -1,0 +1,325 @@
+// The whole device plugin on simulated GPUs, against the kubelet's side over real gRPC.
+#include "node/device_plugin/daemon.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "base/file.h"
+#include "cdi/format.h"
+#include "node/device_plugin/tests/support_simulated_node.h"
+#include "nvml/nvml.h"
+#include "rpc/testing/fake_kubelet.h"
+
+namespace pitcrew::node::device_plugin {
+namespace {
+
+using rpc::testing::FakeKubelet;
+using rpc::testing::PluginClient;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::IsEmpty;
+using ::testing::Property;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
+
+// A daemon on a thread of its own; stopped and checked at the end of the test.
+class RunningDaemon {
+ public:
+  explicit RunningDaemon(const SimulatedNode& node, api::PluginFlags flags = {},
+                         const std::filesystem::path& config_file = {}) {
+    Options options;
+    options.flags = std::move(flags);
+    options.flags.driver_root_in_here = node.driver_root().string();
+    options.kubelet_socket = node.kubelet_socket();
+    options.config_file = config_file;
+    options.probe_period = std::chrono::milliseconds(20);
+    NodePaths paths;
+    paths.cdi_folder = node.cdi_folder();
+    paths.pci_devices = {node.pci_devices()};
+    thread_ = std::thread([this, options, paths] {
+      const auto reload = io::SignalReceiver::Create({SIGHUP});
+      Daemon daemon(options, paths, *reload, stop_.token());
+      status_ = daemon.Run();
+    });
+  }
+  ~RunningDaemon() { Stop(); }
+  base::Status Stop() {
+    stop_.Stop();
+    return Wait();
+  }
+  // For a daemon that is expected to end by itself.
+  base::Status Wait() {
+    if (thread_.joinable()) thread_.join();
+    return status_;
+  }
+
+ private:
+  io::StopSource stop_;
+  base::Status status_;
+  std::thread thread_;
+};
+
+std::vector<std::string> Uuids(const SimulatedNode& node) {
+  auto library = nvml::Library::Open({node.driver_root()});
+  EXPECT_TRUE(library.has_value()) << library.error().ToString();
+  const auto inventory = (*library)->ReadInventory();
+  std::vector<std::string> uuids;
+  for (const auto& device : inventory->devices) uuids.push_back(device.uuid);
+  return uuids;
+}
+
+std::vector<std::string> Ids(const base::Result<std::vector<rpc::PluginDevice>>& list) {
+  EXPECT_TRUE(list.has_value()) << list.error().ToString();
+  std::vector<std::string> ids;
+  if (list) {
+    for (const auto& device : *list) ids.push_back(device.id);
+  }
+  return ids;
+}
+
+// The next list in which the device's health is this; lists in between may come.
+bool WaitForHealth(PluginClient& client, const std::string& id, bool healthy) {
+  while (true) {
+    const auto list = client.NextList();
+    if (!list) return false;
+    const auto found = std::ranges::find(*list, id, &rpc::PluginDevice::id);
+    if (found != list->end() && found->healthy == healthy) return true;
+  }
+}
+
+api::PluginFlags CdiFlags() {
+  api::PluginFlags flags;
+  flags.device_list_strategy = {"cdi-annotations", "cdi-cri"};
+  return flags;
+}
+
+TEST(DevicePlugin, RegistersAndListsWhatNvmlHas) {
+  const SimulatedNode node("gpus: [{profile: H100-80, count: 8}]");
+  node.InstallDriver();
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  RunningDaemon daemon(node);
+  const auto taken = kubelet->WaitForRegistrations(1);
+  ASSERT_THAT(taken, SizeIs(1));
+  EXPECT_EQ(taken[0].resource_name, "nvidia.com/gpu");
+  EXPECT_EQ(taken[0].endpoint, "nvidia-gpu.sock");
+  EXPECT_EQ(taken[0].version, "v1beta1");
+
+  const auto client = PluginClient::Connect(node.kubelet_folder() / taken[0].endpoint);
+  const auto list = client->NextList();
+  ASSERT_TRUE(list.has_value()) << list.error().ToString();
+  EXPECT_EQ(Ids(list), Uuids(node));
+  EXPECT_THAT(*list, Each(Field(&rpc::PluginDevice::healthy, true)));
+  // NUMA nodes come from the PCI tree (section 8.3).
+  EXPECT_THAT(*list, Each(Field(&rpc::PluginDevice::numa_node,
+                                Property(&std::optional<std::int64_t>::has_value, true))));
+  EXPECT_TRUE(daemon.Stop().has_value());
+  EXPECT_FALSE(std::filesystem::exists(node.kubelet_folder() / "nvidia-gpu.sock"));  // #51
+}
+
+TEST(DevicePlugin, AllocatesThroughCdi) {  // device-plugin.md #28
+  const SimulatedNode node("gpus: [{profile: A100-40, count: 2}]");
+  node.InstallDriver();
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  RunningDaemon daemon(node, CdiFlags());
+  kubelet->WaitForRegistrations(1);
+  // The specification is there before the kubelet can ask (section 16).
+  const auto text = base::ReadFile(node.cdi_folder() / "k8s.device-plugin.nvidia.com-gpu.json");
+  ASSERT_TRUE(text.has_value()) << text.error().ToString();
+  const auto spec = cdi::ParseSpec(*text, "spec");
+  ASSERT_TRUE(spec.has_value()) << spec.error().ToString();
+  const auto uuids = Uuids(node);
+  std::vector<std::string> names;
+  for (const auto& device : spec->devices) names.push_back(device.name);
+  EXPECT_THAT(names, ::testing::UnorderedElementsAreArray(uuids));
+  EXPECT_EQ(spec->kind, "k8s.device-plugin.nvidia.com/gpu");
+
+  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
+  const auto answer = client->Allocate({{uuids[1]}});
+  ASSERT_TRUE(answer.has_value()) << answer.error().ToString();
+  const auto name = "k8s.device-plugin.nvidia.com/gpu=" + uuids[1];
+  EXPECT_THAT(answer->at(0).cdi_devices, ElementsAre(name));
+  ASSERT_THAT(answer->at(0).annotations, SizeIs(1));
+  EXPECT_THAT(answer->at(0).annotations.begin()->first,
+              StartsWith("cdi.k8s.io/nvidia-device-plugin_"));
+  EXPECT_EQ(answer->at(0).annotations.begin()->second, name);
+  EXPECT_THAT(answer->at(0).envs, IsEmpty());
+  EXPECT_FALSE(client->Allocate({{"GPU-none"}}).has_value());
+
+  // Every container request has a name of its own.
+  const auto two = client->Allocate({{uuids[0]}, {uuids[1]}});
+  ASSERT_TRUE(two.has_value());
+  EXPECT_NE(two->at(0).annotations.begin()->first, two->at(1).annotations.begin()->first);
+}
+
+TEST(DevicePlugin, PrefersGpusThatAreConnected) {
+  const SimulatedNode node("gpus: [{profile: H100-80, count: 8}]");
+  node.InstallDriver();
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  RunningDaemon daemon(node);
+  kubelet->WaitForRegistrations(1);
+  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
+  const auto uuids = Uuids(node);
+  for (int size = 1; size <= 8; ++size) {
+    const auto chosen =
+        client->PreferredAllocation({.available = uuids, .must_include = {uuids[3]}, .size = size});
+    ASSERT_TRUE(chosen.has_value()) << chosen.error().ToString();
+    EXPECT_THAT(*chosen, AllOf(SizeIs(static_cast<std::size_t>(size)), Contains(uuids[3])));
+  }
+}
+
+TEST(DevicePlugin, RegistersAgainWithARestartedKubelet) {  // device-plugin.md #50
+  const SimulatedNode node("gpus: [{profile: T4, count: 1}]");
+  node.InstallDriver();
+  auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  RunningDaemon daemon(node);
+  kubelet->WaitForRegistrations(1);
+  kubelet.reset();
+  // A starting kubelet clears the folder before it listens.
+  std::filesystem::remove(node.kubelet_folder() / "nvidia-gpu.sock");
+  kubelet = FakeKubelet::Start(node.kubelet_folder());
+  ASSERT_NE(kubelet, nullptr);
+  EXPECT_THAT(kubelet->WaitForRegistrations(1), SizeIs(1));
+  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
+  EXPECT_EQ(Ids(client->NextList()), Uuids(node));
+}
+
+TEST(DevicePlugin, WaitsForAKubeletThatStartsLater) {
+  const SimulatedNode node("gpus: [{profile: T4, count: 1}]");
+  node.InstallDriver();
+  RunningDaemon daemon(node);
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  EXPECT_THAT(kubelet->WaitForRegistrations(1), SizeIs(1));
+}
+
+TEST(DevicePlugin, TellsAboutXidsAndAboutTheirEnd) {  // device-plugin.md #45, pain 8
+  const SimulatedNode node("gpus: [{profile: H100-80, count: 2}]");
+  node.InstallDriver();
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  RunningDaemon daemon(node);
+  kubelet->WaitForRegistrations(1);
+  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
+  const auto uuids = Uuids(node);
+  ASSERT_EQ(Ids(client->NextList()), uuids);
+  node.Gpu({"lose", "1"});
+  const auto list = client->NextList();
+  ASSERT_TRUE(list.has_value());
+  EXPECT_TRUE(list->at(0).healthy);
+  EXPECT_FALSE(list->at(1).healthy);
+  node.Gpu({"restore", "1"});
+  EXPECT_TRUE(WaitForHealth(*client, uuids[1], true));
+}
+
+TEST(DevicePlugin, IgnoresTheApplicationsXids) {  // device-plugin.md #45
+  const SimulatedNode node("gpus: [{profile: H100-80, count: 2}]");
+  node.InstallDriver();
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  RunningDaemon daemon(node);
+  kubelet->WaitForRegistrations(1);
+  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
+  const auto uuids = Uuids(node);
+  ASSERT_EQ(Ids(client->NextList()), uuids);
+  // Events come in order: when the second GPU is told unhealthy, the first one's XID has been read.
+  node.Gpu({"xid", "0", "31"});
+  node.Gpu({"xid", "1", "48"});
+  const auto list = client->NextList();
+  ASSERT_TRUE(list.has_value());
+  EXPECT_TRUE(list->at(0).healthy);
+  EXPECT_FALSE(list->at(1).healthy);
+}
+
+TEST(DevicePlugin, SharesGpus) {  // device-plugin.md #23
+  const SimulatedNode node("gpus: [{profile: L4, count: 2}]");
+  node.InstallDriver();
+  const auto config =
+      node.folder().Write("config.yaml",
+                          "sharing: {timeSlicing: {renameByDefault: true, resources: [{name: "
+                          "nvidia.com/gpu, replicas: 4}]}}");
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  RunningDaemon daemon(node, {}, config);
+  const auto taken = kubelet->WaitForRegistrations(1);
+  EXPECT_EQ(taken[0].resource_name, "nvidia.com/gpu.shared");
+  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.shared.sock");
+  const auto ids = Ids(client->NextList());
+  EXPECT_THAT(ids, SizeIs(8));
+  EXPECT_EQ(ids[5], Uuids(node)[1] + "::1");
+}
+
+class DevicePluginProgram : public ::testing::Test {
+ protected:
+  DevicePluginProgram() : node_("gpus: [{profile: A100-40, count: 2}]") { node_.InstallDriver(); }
+  [[nodiscard]] std::vector<std::string> Environment() const {
+    return {"DRIVER_ROOT_CTR_PATH=" + node_.driver_root().string(),
+            "KUBELET_SOCKET=" + node_.kubelet_socket().string(), "CONFIG_FILE=" + config_.string()};
+  }
+  SimulatedNode node_;
+  std::filesystem::path config_ = node_.folder().Write("config.yaml", "version: v1\n");
+};
+
+TEST_F(DevicePluginProgram, ReadsItsConfigurationAgainOnHangUp) {  // device-plugin.md #51
+  const auto kubelet = FakeKubelet::Start(node_.kubelet_folder());
+  Program program("device_plugin_program", {}, Environment());
+  kubelet->WaitForRegistrations(1);
+  const auto client = PluginClient::Connect(node_.kubelet_folder() / "nvidia-gpu.sock");
+  ASSERT_EQ(Ids(client->NextList()), Uuids(node_));
+  node_.folder().Write("config.yaml",
+                       "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 3}]}}");
+  program.Signal(SIGHUP);
+  // The socket stays and the open stream goes on (section 22 number 16).
+  EXPECT_THAT(Ids(client->NextList()), SizeIs(6));
+  EXPECT_THAT(kubelet->registrations(), SizeIs(1));
+
+  program.Signal(SIGTERM);
+  EXPECT_EQ(program.Wait(), 0);
+  EXPECT_FALSE(std::filesystem::exists(node_.kubelet_folder() / "nvidia-gpu.sock"));
+}
+
+TEST_F(DevicePluginProgram, EndsOnABadConfigurationAtHangUp) {  // device-plugin.md section 3.2
+  const auto kubelet = FakeKubelet::Start(node_.kubelet_folder());
+  Program program("device_plugin_program", {}, Environment());
+  kubelet->WaitForRegistrations(1);
+  node_.folder().Write("config.yaml", "version: v2\n");
+  program.Signal(SIGHUP);
+  EXPECT_EQ(program.Wait(), 1);
+}
+
+// As programs: a process that has opened NVML once finds it again without its file.
+TEST(DevicePluginWithoutDriver, WaitsForItWhenToldTo) {
+  const SimulatedNode node("gpus: [{profile: L4, count: 2}]");
+  std::filesystem::create_directories(node.driver_root() / "dev");
+  std::filesystem::create_directories(node.driver_root() / "usr/lib/x86_64-linux-gnu");
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  const Program program("device_plugin_program", {"-fail-on-init-error=false"},
+                        {"DRIVER_ROOT_CTR_PATH=" + node.driver_root().string(),
+                         "KUBELET_SOCKET=" + node.kubelet_socket().string()});
+  node.InstallDriver();
+  EXPECT_THAT(kubelet->WaitForRegistrations(1), SizeIs(1));
+}
+
+TEST(DevicePluginWithoutDriver, EndsAtOnce) {  // device-plugin.md section 6
+  const SimulatedNode node("gpus: [{profile: L4, count: 2}]");
+  Program program("device_plugin_program", {},
+                  {"DRIVER_ROOT_CTR_PATH=" + node.driver_root().string(),
+                   "KUBELET_SOCKET=" + node.kubelet_socket().string()});
+  EXPECT_EQ(program.Wait(), 1);
+}
+
+TEST_F(DevicePluginProgram, EndsOnBadFlags) {  // device-plugin.md #14 and #15
+  for (const auto* variable :
+       {"MIG_STRATEGY=", "FAIL_ON_INIT_ERROR=yes", "DEVICE_LIST_STRATEGY=magic"}) {
+    auto environment = Environment();
+    environment.emplace_back(variable);
+    EXPECT_EQ(Program("device_plugin_program", {}, environment).Wait(), 1) << variable;
+  }
+  EXPECT_EQ(Program("device_plugin_program", {"--version"}, {}).Wait(), 0);
+}
+
+}  // namespace
+}  // namespace pitcrew::node::device_plugin

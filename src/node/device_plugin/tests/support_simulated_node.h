@@ -1,0 +1,58 @@
+// A node with simulated GPUs in a temporary folder: an installed driver, device nodes, PCI devices,
+// and a folder for the kubelet's sockets.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/support/temporary_folder.h"
+
+namespace pitcrew::node::device_plugin {
+
+// A program of this build; killed when it outlives this object.
+class Program {
+ public:
+  Program(const std::string& name, std::vector<std::string> words,
+          std::vector<std::string> environment);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  void Signal(int number) const;
+  // Waits for the end: the exit status, or 128 and the signal's number.
+  int Wait();
+
+ private:
+  pid_t pid_ = -1;
+};
+
+class SimulatedNode {
+ public:
+  // `description` as in a cluster file: "gpus: [{profile: H100-80, count: 2}]".
+  explicit SimulatedNode(std::string_view description);
+
+  [[nodiscard]] std::filesystem::path driver_root() const { return folder_.path() / "root"; }
+  [[nodiscard]] std::filesystem::path kubelet_folder() const { return folder_.path() / "kubelet"; }
+  [[nodiscard]] std::filesystem::path kubelet_socket() const {
+    return kubelet_folder() / "kubelet.sock";
+  }
+  [[nodiscard]] std::filesystem::path pci_devices() const { return folder_.path() / "pci"; }
+  [[nodiscard]] std::filesystem::path cdi_folder() const { return folder_.path() / "cdi"; }
+  [[nodiscard]] const test_support::TemporaryFolder& folder() const { return folder_; }
+
+  // Installs the driver; without it the node has GPUs that nobody drives.
+  void InstallDriver() const;
+  // pitcrew-simulate gpu ..., on this node's state.
+  void Gpu(const std::vector<std::string>& words) const;
+
+ private:
+  void Simulate(std::vector<std::string> words) const;
+
+  test_support::TemporaryFolder folder_;
+  std::filesystem::path description_;
+};
+
+}  // namespace pitcrew::node::device_plugin
