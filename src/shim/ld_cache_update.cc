@@ -169,6 +169,16 @@ base::Status WriteConf(const ContainerRoot& root, const std::vector<std::string>
                         base::Join(extra, "\n") + "\n", 0644);
 }
 
+// Drops folders of `last` that lead to the same place as an earlier one of either list.
+void DropAliases(const ContainerRoot& root, const std::vector<std::string>& first,
+                 std::vector<std::string>& last) {
+  std::set<std::string> seen;
+  for (const auto& folder : first) seen.insert(root.Resolve(folder).value_or(folder));
+  std::erase_if(last, [&](const std::string& folder) {
+    return !seen.insert(root.Resolve(folder).value_or(folder)).second;
+  });
+}
+
 }  // namespace
 
 base::Result<LoaderFolders> ReadLoaderFolders(const ContainerRoot& root) {
@@ -215,6 +225,8 @@ base::Status UpdateLdCache(const ContainerRoot& root, const std::vector<std::str
   if (!has_cache) {
     for (const auto& folder : system) AddOnce(last, folder);
   }
+  // /lib is often a link to /usr/lib: one scan is enough.
+  DropAliases(root, first, last);
   std::vector<LdCacheEntry> entries;
   for (const auto& folder : first)
     TRY(AddFolder(root, folder, Contains(requested, folder), entries));

@@ -21,11 +21,11 @@ std::string_view BaseName(std::string_view path) {
 
 int main(int argc, char** argv) {
   using namespace pitcrew::shim;
-  // The kernel's note of the path that was executed: unlike argv[0] the caller cannot choose it
-  // freely.
+  // The kernel's note of the path that was executed, unless it was executed through a descriptor.
   const auto executed = static_cast<unsigned long>(::getauxval(AT_EXECFN));
-  const char* path = executed != 0 ? reinterpret_cast<const char*>(executed) : argv[0];
-  const std::string_view name = BaseName(path != nullptr ? path : "");
+  const char* path = executed != 0 ? reinterpret_cast<const char*>(executed) : "";
+  std::string_view name = BaseName(path);
+  if (!name.starts_with("nvidia-") && argc > 0) name = BaseName(argv[0]);
   if (name == "nvidia-container-runtime.cdi") return RunRuntime(argc, argv, "cdi");
   if (name == "nvidia-container-runtime.legacy") return RunRuntime(argc, argv, "legacy");
   if (name == "nvidia-container-runtime-hook" || name == "nvidia-container-toolkit") {
