@@ -48,7 +48,7 @@ void Collector::Restore(const codec::Json& spec) {
   const auto* labels = codec::Find(spec, {"labels"});
   for (const auto& source : config_.feature_sources) {
     if (source == kCustom) continue;  // made anew from the features of the others
-    Discovery earlier{features, {}};
+    Discovery earlier{features, {}, {}};
     KeepPrefix(earlier.features.flags, source + ".");
     KeepPrefix(earlier.features.attributes, source + ".");
     KeepPrefix(earlier.features.instances, source + ".");
@@ -96,7 +96,16 @@ void Collector::Discover(const std::string& source, base::WallClock::time_point 
   if (troubles_.erase(source) > 0) {
     base::LogInfo("A feature source can be read again", {{"source", source}});
   }
+  for (const auto& left_out : found->left_out) Tell(source, left_out);
   found_[source] = *std::move(found);
+}
+
+void Collector::Tell(const std::string& source, const base::Error& left_out) {
+  // Other producers' files may bring ever new texts: the memory of them stays small.
+  constexpr std::size_t kMostRemembered = 1000;
+  if (told_.size() >= kMostRemembered) told_.clear();
+  if (!told_.insert(left_out.message).second) return;
+  base::LogWarning("Something is left out", left_out, {{"source", source}});
 }
 
 void Collector::DiscoverAll(base::WallClock::time_point now) {
@@ -109,7 +118,7 @@ Features Collector::AllFeatures() const {
   return all;
 }
 
-Labels Collector::AllLabels(const Features& features) const {
+Labels Collector::AllLabels(const Features& features) {
   Labels all;
   for (const auto& source : config_.label_sources) {
     Labels labels;
@@ -121,7 +130,7 @@ Labels Collector::AllLabels(const Features& features) const {
     for (const auto& [short_name, value] : labels) {
       const auto name = PublishedName(source, short_name);
       if (const auto good = CheckLabel(name, value); !good) {
-        base::LogWarning("A label is left out", good.error(), {{"source", source}});
+        Tell(source, good.error());
         continue;
       }
       if (config_.label_white_list.Matches(BaseNameOf(name))) all[name] = value;
@@ -130,7 +139,7 @@ Labels Collector::AllLabels(const Features& features) const {
   return all;
 }
 
-codec::Json Collector::Spec() const {
+codec::Json Collector::Spec() {
   auto features = AllFeatures();
   const auto labels = AllLabels(features);
   const auto hidden = [&](const auto& entry) {

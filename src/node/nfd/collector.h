@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/clock.h"
@@ -27,7 +28,7 @@ class Collector {
   void Discover(const std::string& source, base::WallClock::time_point now);
 
   // The object's "spec" as it should be now.
-  [[nodiscard]] codec::Json Spec() const;
+  [[nodiscard]] codec::Json Spec();
   // Why a source could not be read at its last try.
   [[nodiscard]] const std::map<std::string, base::Error>& troubles() const { return troubles_; }
   // When a line of a feature file expires next.
@@ -37,7 +38,9 @@ class Collector {
 
  private:
   base::Result<Discovery> Ask(const std::string& source, base::WallClock::time_point now);
-  [[nodiscard]] Labels AllLabels(const Features& features) const;
+  [[nodiscard]] Labels AllLabels(const Features& features);
+  // Logs what cannot be published, once and not at every pass.
+  void Tell(const std::string& source, const base::Error& left_out);
   [[nodiscard]] Features AllFeatures() const;
 
   WorkerConfig config_;
@@ -45,6 +48,7 @@ class Collector {
   std::string node_name_;
   std::map<std::string, Discovery> found_;  // by source
   std::map<std::string, base::Error> troubles_;
+  std::set<std::string> told_;  // messages
   std::optional<base::WallClock::time_point> next_expiry_;
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/result.h"
 #include "codec/json.h"
 
@@ -33,6 +34,7 @@ struct Features {
 struct Discovery {
   Features features;
   Labels labels;
+  std::vector<base::Error> left_out;  // parts that cannot be published, with the reason
   bool operator==(const Discovery&) const = default;
 };
 

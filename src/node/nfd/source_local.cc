@@ -4,7 +4,6 @@
 #include <cerrno>
 
 #include "base/file.h"
-#include "base/log.h"
 #include "base/strings.h"
 #include "host/root.h"
 #include "node/nfd/sources.h"
@@ -38,10 +37,10 @@ class FeatureFileReader {
       skip_feature_ = true;
     } else if (text.starts_with(kExpiry)) {
       const auto time = base::ParseRfc3339(text.substr(kExpiry.size()));
-      if (!time) return LogLine("The expiry time of a feature file is not RFC 3339", text);
+      if (!time) return LeaveOut("an expiry time that is not RFC 3339", text);
       expiry_ = *time;
     } else {
-      LogLine("A feature file has an unknown directive", text);
+      LeaveOut("an unknown directive", text);
     }
   }
 
@@ -68,8 +67,9 @@ class FeatureFileReader {
     }
   }
 
-  void LogLine(std::string_view message, std::string_view line) const {
-    base::LogError(message, {{"file", file_}, {"line", line}});
+  void LeaveOut(std::string_view what, std::string_view line) {
+    result_.left_out.push_back(base::Invalid(
+        "MalformedFeatureFile", fmt::format("feature file {} has {}: \"{}\"", file_, what, line)));
   }
 
   std::string_view file_;
@@ -80,23 +80,21 @@ class FeatureFileReader {
   bool skip_feature_ = false;
 };
 
-// Nothing for what is not a regular file (links followed) or is too large.
-base::Result<std::optional<std::string>> ReadFeatureFile(const std::filesystem::path& path) {
+// kNotFound for what is gone or no regular file (links followed), kInvalid for what is too large.
+base::Result<std::string> ReadFeatureFile(const std::filesystem::path& path) {
   struct stat info{};
   if (::stat(path.c_str(), &info) != 0) {
-    if (errno == ENOENT) return std::nullopt;  // removed since the listing
     return base::Fail(base::FromErrno(errno, fmt::format("look at {}", path.string())));
   }
-  if (!S_ISREG(info.st_mode)) return std::nullopt;
-  if (info.st_size > kLargestFile) {
-    base::LogError("A feature file is too large and left out",
-                   {{"file", path.string()}, {"bytes", info.st_size}, {"most", kLargestFile}});
-    return std::nullopt;
+  if (!S_ISREG(info.st_mode)) {
+    return base::Fail(base::NotFound("NotAFile", path.string() + " is not a regular file"));
   }
-  auto text = base::ReadFile(path);
-  if (!text && text.error().code == base::Code::kNotFound) return std::nullopt;
-  if (!text) return base::Fail(std::move(text).error());
-  return *std::move(text);
+  if (info.st_size > kLargestFile) {
+    return base::Fail(base::Invalid("FeatureFileTooLarge",
+                                    fmt::format("feature file {} has {} bytes; at most {} are read",
+                                                path.string(), info.st_size, kLargestFile)));
+  }
+  return base::ReadFile(path);
 }
 
 }  // namespace
@@ -118,11 +116,18 @@ base::Result<LocalDiscovery> DiscoverLocal(const HostPaths& paths,
   }
   auto& features = found.discovery.features.attributes["local.feature"];
   auto& labels = found.discovery.features.attributes["local.label"];
+  auto& left_out = found.discovery.left_out;
   for (const auto& name : *names) {
     if (name.starts_with('.')) continue;
-    TRY_ASSIGN(const auto text, ReadFeatureFile(paths.features / name));
-    if (!text) continue;
+    auto text = ReadFeatureFile(paths.features / name);
+    if (!text) {
+      if (text.error().code == base::Code::kNotFound) continue;
+      if (text.error().code != base::Code::kInvalid) return base::Fail(std::move(text).error());
+      left_out.push_back(std::move(text).error());
+      continue;
+    }
     const auto file = ParseFeatureFile(*text, name, now);
+    left_out.insert(left_out.end(), file.left_out.begin(), file.left_out.end());
     for (const auto& [key, value] : file.features) features[key] = value;
     for (const auto& [key, value] : file.labels) labels[key] = value;
     if (file.next_expiry && (!found.next_expiry || *file.next_expiry < *found.next_expiry)) {

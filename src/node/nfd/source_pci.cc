@@ -5,7 +5,6 @@
 #include <cctype>
 
 #include "base/file.h"
-#include "base/log.h"
 #include "base/strings.h"
 #include "host/pci.h"
 #include "host/root.h"
@@ -76,19 +75,19 @@ bool InWhitelist(const PciConfig& config, std::string_view device_class) {
 base::Result<Discovery> DiscoverPci(const HostPaths& paths, const PciConfig& config) {
   const auto folder = paths.sys / "bus/pci/devices";
   TRY_ASSIGN(const auto scan, host::ReadPciDevices(folder));
+  Discovery found;
   for (const auto& failure : scan.failures) {
     // A missing attribute is a fact about that device; anything else hides what the device is.
     if (failure.code != base::Code::kNotFound) return base::Fail(failure);
-    base::LogWarning("A PCI device is not published", failure);
+    found.left_out.push_back(failure);
   }
-  Discovery found;
   auto& instances = found.features.instances["pci.device"];
   const auto fields = LabelFields(config);
   for (const auto& device : scan.devices) {
     auto attributes = ReadAttributes(device);
     if (!attributes) {
       if (attributes.error().code != base::Code::kNotFound) return base::Fail(attributes.error());
-      base::LogWarning("A PCI device is not published", attributes.error());
+      found.left_out.push_back(std::move(attributes).error());
       continue;
     }
     if (InWhitelist(config, attributes->at("class"))) {

@@ -38,6 +38,7 @@ base::Result<LocalDiscovery> DiscoverLocal(const HostPaths& paths, base::WallClo
 struct FeatureFile {
   Attributes features;
   Attributes labels;
+  std::vector<base::Error> left_out;                       // lines that say nothing
   std::optional<base::WallClock::time_point> next_expiry;  // of the lines that count now
 };
 FeatureFile ParseFeatureFile(std::string_view text, std::string_view name,
