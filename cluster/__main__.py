@@ -36,7 +36,8 @@ def _up(arguments: argparse.Namespace) -> int:
         archives = images.archives(arguments.build / "images")
         if up.is_complete(state, wanted):
             print("  it is up already")
-            history = up.renew_images(state, wanted, archives)
+            up.renew_images(state, wanted, archives)
+            history = None
         else:
             if down.traces(wanted.name):
                 progress.heading("An earlier start was interrupted, or its processes have ended: its remains first")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import pathlib
 import subprocess
+import threading
 
-from cluster import api, images
+from cluster import api, images, timeline
 from cluster.api import Api
 from cluster.errors import ClusterError
 from cluster.processes import PATH
@@ -17,6 +18,12 @@ from cluster.state import State
 NAMESPACE = "gpu-operator"
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 _CHART = images.ROOT / "deploy/chart/gpu-operator"
+_TROUBLE = ("CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "ErrImageNeverPull",
+            "ErrImagePull", "ImagePullBackOff", "RunContainerError")
+_NO_GPU_NODES = "NoGPUNodes"
+_QUIET = ("Disabled", _NO_GPU_NODES)
+# A cluster without DNS, which this one is, says so for every pod.
+_EXPECTED_EVENTS = ("MissingClusterDNS",)
 _VALUES = pathlib.Path(__file__).parent / "values.yaml"
 
 
@@ -62,16 +69,37 @@ def restart_pods(client: Api):
 def _tell_conditions(step: Step, policy: dict, told: dict[str, str]):
     status = policy.get("status", {})
     for condition in status.get("conditions", []):
+        if condition.get("reason") in _QUIET:
+            continue
         text = f"{condition['type']}={condition['status']} ({condition.get('reason', '')})"
-        if condition["status"] != "True" and condition.get("message"):
+        if condition["status"] != "True" and condition["type"] != "Error" and condition.get("message"):
             text += f": {condition['message']}"
         if told.get(condition["type"]) != text:
             told[condition["type"]] = text
             step.note(text[:220])
 
 
-def await_ready(client: Api, step: Step, seconds: float):
-    """Tells each condition as it changes, until the policy's state is `ready`."""
+def _tell_pods(client: Api, step: Step, seconds: float):
+    """Tells of pods in trouble while the wait goes on: each trouble once."""
+    told: set[str] = set()
+    try:
+        for kind, pod in client.watch(f"/api/v1/namespaces/{NAMESPACE}/pods", seconds):
+            if kind == "DELETED":
+                continue
+            for status in pod["status"].get("initContainerStatuses", []) + pod["status"].get("containerStatuses", []):
+                waiting = status.get("state", {}).get("waiting") or {}
+                key = f"{pod['metadata']['name']} {status['name']} {waiting.get('reason')}"
+                if waiting.get("reason") in _TROUBLE and key not in told:
+                    told.add(key)
+                    step.note(f"{key} {waiting.get('message', '')}"[:220])
+    except api.ApiError:
+        return  # the main wait says what is wrong with the server
+
+
+def await_ready(client: Api, step: Step, seconds: float, gpu_nodes: bool):
+    """Tells each condition as it changes, until the policy's state is `ready`. Where there are GPU nodes, a policy
+    that is ready because it knows of none does not count."""
+    threading.Thread(target=_tell_pods, args=(client, step, seconds), daemon=True).start()
     told: dict[str, str] = {}
     state = "none yet"
     for kind, policy in client.watch(POLICIES, seconds):
@@ -79,12 +107,33 @@ def await_ready(client: Api, step: Step, seconds: float):
             continue
         _tell_conditions(step, policy, told)
         state = policy.get("status", {}).get("state") or state
-        observed = policy.get("status", {}).get("conditions", [{}])[0].get("observedGeneration")
-        if state == "ready" and observed in (None, policy["metadata"]["generation"]):
+        # A status of before a change of the policy says nothing about the policy.
+        ready = api.condition(policy, "Ready") or {}
+        if (state == "ready" and ready.get("observedGeneration") == policy["metadata"]["generation"]
+                and not (gpu_nodes and ready.get("reason") == _NO_GPU_NODES)):
             step.detail = f"ClusterPolicy {policy['metadata']['name']} is ready"
             return
     raise ClusterError(f"the ClusterPolicy is not ready within {seconds:.0f} s (state: {state}). "
                        "What is behind:\n" + "\n".join(f"  {line}" for line in behind(client)))
+
+
+def await_allocatable(client: Api, step: Step, nodes: list[str], seconds: float):
+    """Waits until each of the nodes offers its GPUs."""
+    waiting = set(nodes)
+    if not waiting:
+        return
+    offered = {}
+    for _, node in client.watch("/api/v1/nodes", seconds):
+        name = node["metadata"]["name"]
+        count = timeline.gpus(node)
+        if name in waiting and count > 0:
+            waiting.discard(name)
+            offered[name] = count
+        if not waiting:
+            step.detail = ", ".join(f"{name} {offered[name]}" for name in sorted(offered))
+            return
+    raise ClusterError(f"no GPUs are allocatable within {seconds:.0f} s on {', '.join(sorted(waiting))}. What is "
+                       "behind:\n" + "\n".join(f"  {line}" for line in behind(client)))
 
 
 def _container_problem(status: dict) -> str:
@@ -114,7 +163,7 @@ def behind(client: Api) -> list[str]:
         lines.append(f"pod {pod['metadata']['name']} on {pod['spec'].get('nodeName', 'no node')}: "
                      f"{status.get('phase')}; {'; '.join(reason for reason in reasons if reason)}"[:400])
     events = [event for event in client.get(f"/api/v1/namespaces/{NAMESPACE}/events")["items"]
-              if event.get("type") == "Warning"]
+              if event.get("type") == "Warning" and event.get("reason") not in _EXPECTED_EVENTS]
     events.sort(key=lambda event: event.get("lastTimestamp") or event["metadata"]["creationTimestamp"])
     lines += [f"event on {event['involvedObject'].get('name', '?')}: {event.get('reason')}: "
               f"{event.get('message', '')}"[:300] for event in events[-8:]]

@@ -12,6 +12,7 @@ from cluster.state import State
 from cluster.timeline import Timeline
 
 _POLICY_READY = 300.0  # seconds
+_ALLOCATABLE = 60.0
 
 
 def _install(state: State, programs: Programs, values: list[pathlib.Path], client: Api):
@@ -33,19 +34,20 @@ def _install(state: State, programs: Programs, values: list[pathlib.Path], clien
         state.write(record)
 
 
-def run(state: State, programs: Programs, values: list[pathlib.Path], history: Timeline):
+def run(state: State, programs: Programs, values: list[pathlib.Path], history: Timeline | None):
+    """`history` is None on a cluster that was up before: what its nodes went through then was recorded then."""
     client = Api(state.kubeconfig)
     progress.heading("The operator")
     _install(state, programs, values, client)
+    gpu_nodes = [node["name"] for node in state.read()["description"]["nodes"] if node["gpus"]]
     with progress.step("operator: policy ready") as step:
-        chart.await_ready(client, step, _POLICY_READY)
+        chart.await_ready(client, step, _POLICY_READY, bool(gpu_nodes))
+    with progress.step("GPUs allocatable") as step:
+        chart.await_allocatable(client, step, gpu_nodes, _ALLOCATABLE)
     progress.heading("Pods")
     showcase.show_all(client)
     record = state.read()
-    seconds = history.since_joined()
-    if record.get("seconds"):  # a later run cannot see what the first one saw
-        seconds = record["seconds"]
-    else:
-        record["seconds"] = seconds
+    if history is not None:
+        record["seconds"] = history.since_joined()
         state.write(record)
-    showcase.show_table(client, seconds)
+    showcase.show_table(client, record["description"]["nodes"], record.get("seconds", {}))

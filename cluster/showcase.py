@@ -71,19 +71,24 @@ def show_no_gpu(client: Api):
         step.detail = f"{pod['spec']['nodeName']}: " + ", ".join(client.log("default", "no-gpu").split("\n")).strip(", ")
 
 
-def show_table(client: Api, seconds: dict[str, dict[str, float]]):
+def gpus_in_words(node: dict) -> str:
+    return ", ".join(f"{entry.get('count', 1)} x {entry['profile']}" for entry in node["gpus"]) or "none"
+
+
+def show_table(client: Api, described: list[dict], seconds: dict[str, dict[str, float]]):
     """Nodes with their GPUs, and the seconds of each stage since the node joined."""
+    gpus = {node["name"]: gpus_in_words(node) for node in described}
     nodes = sorted(client.get("/api/v1/nodes")["items"], key=lambda node: node["metadata"]["name"])
     rows = []
     for node in nodes:
         labels = node["metadata"].get("labels", {})
         joined = seconds.get(node["metadata"]["name"], {})
         allocatable = joined.get(timeline.ALLOCATABLE)
-        rows.append([node["metadata"]["name"], labels.get("nvidia.com/gpu.product", "none"),
-                     labels.get("nvidia.com/gpu.count", "0"), timeline.gpus(node),
+        rows.append([node["metadata"]["name"], gpus.get(node["metadata"]["name"], "-"),
+                     labels.get("nvidia.com/gpu.product", "-"), timeline.gpus(node),
                      f"{allocatable:.1f} s" if allocatable is not None else "-"])
     progress.heading("Nodes")
-    progress.table(rows, ["node", "GPU product", "GPUs", "allocatable", "after"])
+    progress.table(rows, ["node", "simulated GPUs", "nvidia.com/gpu.product", "allocatable", "after"])
     names = [node["metadata"]["name"] for node in nodes]
     stages = [stage for stage in timeline.STAGES if any(stage in seconds.get(name, {}) for name in names)]
     if stages:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster import api, down, processes, progress, timeline
+from cluster import api, down, processes, progress, showcase, timeline
 from cluster.api import Api
 from cluster.errors import ClusterError
 from cluster.state import State
@@ -15,8 +15,7 @@ def _nodes(client: Api, record: dict):
         name = node["metadata"]["name"]
         address = next((entry["address"] for entry in node["status"].get("addresses", [])
                         if entry["type"] == "InternalIP"), "-")
-        gpus = ", ".join(f"{entry.get('count', 1)} x {entry['profile']}" for entry in
-                         described.get(name, {}).get("gpus", [])) or "none"
+        gpus = showcase.gpus_in_words(described[name]) if name in described else "-"
         rows.append([name, "Ready" if api.has_condition(node, "Ready") else "not Ready", address, gpus,
                      described.get(name, {}).get("driver", "-"), timeline.gpus(node)])
     progress.heading("Nodes")

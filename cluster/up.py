@@ -6,7 +6,6 @@ import os
 import pathlib
 import shutil
 import sys
-import time
 
 from cluster import (api, cgroups, certificates, control_plane, down, images, leash, network, node, processes,
                      progress)
@@ -120,17 +119,15 @@ def _await_ready_nodes(state: State, cluster: Cluster):
     waiting = {one.name for one in cluster.nodes}
     client = api.Api(state.kubeconfig)
     with progress.step("nodes: Ready") as step:
-        began = time.monotonic()
         reasons: dict[str, str] = {}
         for _, item in client.watch("/api/v1/nodes", _NODES_READY):
             name = item["metadata"]["name"]
             if api.has_condition(item, "Ready"):
-                if name in waiting:
-                    step.note(f"{name} after {time.monotonic() - began:.1f} s")
                 waiting.discard(name)
             else:
                 reasons[name] = (api.condition(item, "Ready") or {}).get("message", "it has told no status yet")
             if not waiting:
+                step.detail = f"{len(cluster.nodes)} of {len(cluster.nodes)}"
                 return
         name = sorted(waiting)[0]
         raise ClusterError(f"not Ready within {_NODES_READY:.0f} s: " + "; ".join(
@@ -182,9 +179,8 @@ def _import(state: State, nodes: list[str], archives: list[images.Archive]):
         step.detail = ", ".join(archive.name.removeprefix("docker.io/pitcrew/") for archive in archives)
 
 
-def renew_images(state: State, cluster: Cluster, archives: list[images.Archive]) -> Timeline:
+def renew_images(state: State, cluster: Cluster, archives: list[images.Archive]):
     """For a cluster that is up: images that were built anew since go onto its nodes."""
-    history = Timeline(api.Api(state.kubeconfig))
     record = state.read()
     changed = [archive for archive in archives if record["images"].get(archive.name) != archive.digest]
     if changed:
@@ -192,4 +188,3 @@ def renew_images(state: State, cluster: Cluster, archives: list[images.Archive])
         record["images"] |= {archive.name: archive.digest for archive in changed}
         record["restart"] = True  # pods still run the images of before
         state.write(record)
-    return history
