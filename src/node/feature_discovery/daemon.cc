@@ -206,6 +206,8 @@ Result<bool> Daemon::TakeAnnouncements() {
 }
 
 Result<bool> Daemon::WaitForChange() {
+  // Every time: folders come into being, those of a driver for one.
+  WatchFolders();
   std::optional<base::SteadyClock::time_point> deadline;
   if (failures_ > 0) {
     deadline = base::SteadyClock::now() +

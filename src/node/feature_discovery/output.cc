@@ -12,7 +12,11 @@ namespace {
 
 class ToFile final : public Output {
  public:
-  explicit ToFile(std::filesystem::path file) : file_(std::move(file)) {}
+  explicit ToFile(std::filesystem::path file) : file_(std::move(file)) {
+    // So that it can be watched before the first line is in it; a failure shows in Publish.
+    std::error_code ignored;
+    if (file_.has_parent_path()) std::filesystem::create_directories(file_.parent_path(), ignored);
+  }
 
   base::Status Publish(const Labels& labels, const io::StopToken& /*stop*/) override {
     const auto text = ToLines(labels);

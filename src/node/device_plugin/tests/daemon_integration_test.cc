@@ -10,15 +10,17 @@
 
 #include "base/file.h"
 #include "cdi/format.h"
-#include "node/device_plugin/tests/support_simulated_node.h"
 #include "nvml/nvml.h"
 #include "rpc/testing/fake_kubelet.h"
+#include "tests/support/simulated_node.h"
 
 namespace pitcrew::node::device_plugin {
 namespace {
 
 using rpc::testing::FakeKubelet;
 using rpc::testing::PluginClient;
+using test_support::Program;
+using test_support::SimulatedNode;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;

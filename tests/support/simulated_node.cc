@@ -1,4 +1,4 @@
-#include "node/device_plugin/tests/support_simulated_node.h"
+#include "tests/support/simulated_node.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,7 +9,7 @@
 
 #include <cstdlib>
 
-namespace pitcrew::node::device_plugin {
+namespace pitcrew::test_support {
 
 Program::Program(const std::string& name, std::vector<std::string> words,
                  std::vector<std::string> environment) {
@@ -78,4 +78,4 @@ void SimulatedNode::Simulate(std::vector<std::string> words) const {
   EXPECT_EQ(Program("pitcrew-simulate", words, {}).Wait(), 0) << fmt::format("{}", words);
 }
 
-}  // namespace pitcrew::node::device_plugin
+}  // namespace pitcrew::test_support

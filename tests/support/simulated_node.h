@@ -11,7 +11,7 @@
 
 #include "tests/support/temporary_folder.h"
 
-namespace pitcrew::node::device_plugin {
+namespace pitcrew::test_support {
 
 // A program of this build; killed when it outlives this object.
 class Program {
@@ -41,7 +41,7 @@ class SimulatedNode {
   }
   [[nodiscard]] std::filesystem::path pci_devices() const { return folder_.path() / "pci"; }
   [[nodiscard]] std::filesystem::path cdi_folder() const { return folder_.path() / "cdi"; }
-  [[nodiscard]] const test_support::TemporaryFolder& folder() const { return folder_; }
+  [[nodiscard]] const TemporaryFolder& folder() const { return folder_; }
 
   // Installs the driver; without it the node has GPUs that nobody drives.
   void InstallDriver() const;
@@ -51,8 +51,8 @@ class SimulatedNode {
  private:
   void Simulate(std::vector<std::string> words) const;
 
-  test_support::TemporaryFolder folder_;
+  TemporaryFolder folder_;
   std::filesystem::path description_;
 };
 
-}  // namespace pitcrew::node::device_plugin
+}  // namespace pitcrew::test_support
