@@ -2,6 +2,8 @@
 
 import copy
 
+import yaml
+
 # Script texts are each operator's own wording; what is compared is that there is one, and where.
 SCRIPT_COMMANDS = (["sh", "-c"], ["/bin/sh", "-c"], ["bash", "-xc"], ["bash", "-c"])
 SERVER_FIELDS = ("managedFields", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink")
@@ -42,6 +44,30 @@ def rules(value):
     value.get("rules", []).sort(key=str) if value.get("rules") else None
 
 
+def content(name, text):
+    """A file of a ConfigMap: its meaning, not its layout."""
+    if name.endswith(".sh"):
+        return "<script>"
+    return yaml.safe_load(text) if name.endswith(".yaml") else text
+
+
+def prometheus_rule(value):
+    """Names of groups and texts for people are each operator's own."""
+    for group in value["spec"].get("groups", []):
+        group.pop("name", None)
+        for rule in group["rules"]:
+            rule["expr"] = " ".join(rule["expr"].split())
+            rule["annotations"] = sorted(rule.get("annotations", {}))
+
+
+def constraints(value):
+    annotations = value["metadata"].get("annotations", {})
+    if "kubernetes.io/description" in annotations:
+        annotations["kubernetes.io/description"] = "<text>"
+    for name in [name for name, member in value.items() if member is None]:
+        value.pop(name)
+
+
 def normalise(value):
     value = copy.deepcopy(value)
     metadata = value.get("metadata", {})
@@ -61,16 +87,30 @@ def normalise(value):
     elif kind in ("Role", "ClusterRole"):
         rules(value)
     elif kind == "ConfigMap":
-        data = value.get("data", {})
-        value["data"] = {k: "<script>" if k.endswith(".sh") else v for k, v in data.items()}
+        value["data"] = {name: content(name, text) for name, text in value.get("data", {}).items()}
     elif kind == "Service":
-        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
+        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             value["spec"].pop(name, None)
+        for port in value["spec"].get("ports", []):
+            port.pop("nodePort", None)
+    elif kind == "ServiceMonitor":
+        for endpoint in value["spec"].get("endpoints", []):
+            for name in ("honorLabels", "relabelings"):
+                if not endpoint.get(name):
+                    endpoint.pop(name, None)
+    elif kind == "PrometheusRule":
+        prometheus_rule(value)
+    elif kind == "SecurityContextConstraints":
+        constraints(value)
     return value
 
 
 def differences(ours, theirs, path=""):
     """Paths at which two values differ, each with both values."""
+    if path and ours is None and isinstance(theirs, dict):
+        ours = {}
+    if path and theirs is None and isinstance(ours, dict):
+        theirs = {}
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted(set(ours) | set(theirs)):
             yield from differences(ours.get(key), theirs.get(key), f"{path}.{key}" if path else key)

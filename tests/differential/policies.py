@@ -7,24 +7,30 @@ for list items, and a hint's path may begin with "*." to mean any component.
 
 import random
 
-# Names that the clusters of clusters/*.yaml define, so that a policy may refer to them.
-CONFIG_MAPS = ["repo-config", "cert-config", "module-config", "licensing", "topology"]
-SECRETS = ["driver-secret", "licensing-secret"]
+# ConfigMaps and Secrets of every cluster, with their keys, so that a policy may refer to them.
+CONFIG_MAPS = {"repo-config": ["a.list", "b.list"], "cert-config": ["ca.pem"], "plugin-config": ["a", "b"],
+               "module-config": ["nvidia.conf", "nvidia-uvm.conf"],
+               "licensing": ["gridd.conf", "client_configuration_token.tok"], "topology": ["nvidia-topologyd.conf"]}
+SECRETS = {"driver-secret": ["KEY"], "licensing-secret": ["gridd.conf", "client_configuration_token.tok"]}
 
-QUANTITIES = ["100m", "1", "250Mi", "1Gi"]
+# Requests are below limits, as the server demands.
+QUANTITIES = {"requests": {"cpu": ["100m", "0.5"], "memory": ["64Mi", "128974848"]},
+              "limits": {"cpu": ["1", "2500m"], "memory": ["1Gi", "512M"]}}
 
 
 def env_list(rng):
     names = ["MY_VARIABLE", "HTTP_PROXY", "NVIDIA_VISIBLE_DEVICES", "WITH_WAIT", "DEVICE_LIST_STRATEGY",
-             "PASS_DEVICE_SPECS", "CONTAINERD_CONFIG", "GFD_SLEEP_INTERVAL", "RUNTIME_CONFIG_SOURCE"]
+             "PASS_DEVICE_SPECS", "CONTAINERD_CONFIG", "GFD_SLEEP_INTERVAL", "RUNTIME_CONFIG_SOURCE",
+             "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", "DCGM_EXPORTER_CONFIGMAP_DATA", "MIG_STRATEGY",
+             "DEFAULT_GPU_WORKLOAD_CONFIG", "CONFIG_FILE", "CDI_ENABLED"]
     chosen = rng.sample(names, rng.randint(1, 3))
     return [{"name": name, "value": rng.choice(["", "true", "/etc/x/y.toml", "a b"])} for name in chosen]
 
 
 def resources(rng):
     kinds = rng.choice([["limits"], ["requests"], ["limits", "requests"]])
-    return {kind: {name: rng.choice(QUANTITIES) for name in rng.sample(["cpu", "memory"], rng.randint(1, 2))}
-            for kind in kinds}
+    return {kind: {name: rng.choice(QUANTITIES[kind][name])
+                   for name in rng.sample(["cpu", "memory"], rng.randint(1, 2))} for kind in kinds}
 
 
 def tolerations(rng):
@@ -38,6 +44,23 @@ def tolerations(rng):
 def labels(rng):
     keys = ["app", "app.kubernetes.io/part-of", "team", "example.com/tier"]
     return {key: rng.choice(["a", "b"]) for key in rng.sample(keys, rng.randint(1, 3))}
+
+
+def service_monitor(rng):
+    choices = {"enabled": [True, False], "interval": ["15s", "1m"], "scrapeTimeout": ["5s"],
+               "honorLabels": [True, False], "additionalLabels": [{"release": "prometheus"}, {"app": "own"}],
+               "relabelings": [[], [{"action": "replace", "sourceLabels": ["__meta_kubernetes_pod_node_name"],
+                                     "targetLabel": "node"}]]}
+    return {name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.5}
+
+
+def sandbox_workloads(rng):
+    result = {"enabled": rng.random() < 0.6}
+    if rng.random() < 0.5:
+        result["mode"] = rng.choice(["kubevirt", "kata"])
+    if rng.random() < 0.5:
+        result["defaultWorkload"] = rng.choice(["container", "vm-passthrough", "vm-vgpu"])
+    return result
 
 
 # Path of a field -> a function of the generator that gives its value; None leaves the field out.
@@ -57,7 +80,9 @@ HINTS = {
     "operator.defaultRuntime": lambda rng: rng.choice(["containerd", "crio", "docker"]),
     "operator.labels": labels,
     "operator.annotations": labels,
-    "operator.metrics": None,
+    "operator.metrics": lambda rng: {"serviceMonitor": service_monitor(rng)},
+    "sandboxWorkloads": sandbox_workloads,
+    "driver.startupProbe.successThreshold": lambda rng: 1,
     "hostPaths.rootFS": lambda rng: rng.choice(["/", "/host/root", ""]),
     "hostPaths.driverInstallDir": lambda rng: rng.choice(["/run/nvidia/driver", "/home/kubernetes/bin/nvidia"]),
     "toolkit.installDir": lambda rng: rng.choice(["/usr/local/nvidia", "/opt/nvidia"]),
@@ -75,9 +100,21 @@ HINTS = {
     "driver.useNvidiaDriverCRD": None,
     "driver.upgradePolicy": None,
     "devicePlugin.config": lambda rng: {"name": "plugin-config", "default": rng.choice(["", "a"])},
-    "migManager.config": None,
-    "migManager.gpuClientsConfig": None,
-    "vgpuDeviceManager.config": None,
+    "migManager.config": lambda rng: {"name": rng.choice(["", "own-mig", "default-mig-parted-config"])},
+    "migManager.gpuClientsConfig": lambda rng: {"name": rng.choice(["", "own-clients", "default-gpu-clients"])},
+    "vgpuDeviceManager.config": lambda rng: {"name": rng.choice(["", "own-vgpu", "default-vgpu-devices-config"]),
+                                             "default": rng.choice(["", "default", "A10-4Q"])},
+    "vgpuManager.kernelModuleConfig": lambda rng: {"name": "module-config"},
+    "dcgmExporter.annotations": labels,
+    "dcgmExporter.config": lambda rng: {"name": rng.choice(["", "own-metrics"])},
+    "dcgmExporter.podLabelAllowlistRegex": lambda rng: ["^app$", "^team$"],
+    "dcgmExporter.service": lambda rng: {"type": rng.choice(["ClusterIP", "NodePort"]),
+                                         "internalTrafficPolicy": rng.choice(["Cluster", "Local"])},
+    "dcgmExporter.serviceMonitor": service_monitor,
+    "dcgmExporter.hpcJobMapping": lambda rng: {"enabled": rng.random() < 0.7,
+                                               "directory": rng.choice(["", "/var/jobs"])},
+    "hostPaths.kubeletRootDir": lambda rng: rng.choice(["/var/lib/kubelet", "/data/kubelet"]),
+    "kataManager": None,
     "mps.root": lambda rng: rng.choice(["/run/nvidia/mps", "/var/run/mps"]),
     "psp": None,
 }
@@ -107,6 +144,7 @@ class Generator:
         if driver.get("usePrecompiled"):
             for extra in ("gds", "gdrcopy"):
                 spec.get(extra, {}).pop("enabled", None)
+            driver.update(self.image(parts=True))
         cdi = spec.get("cdi", {})
         if cdi.get("enabled") is False or spec.get("toolkit", {}).get("enabled") is False:
             cdi.pop("nriPluginEnabled", None)
@@ -121,7 +159,8 @@ class Generator:
         return False, None
 
     def member(self, path, schema, required=False):
-        if not required and self.rng.random() > (0.75 if "." not in path else self.density):
+        often = 0.75 if "." not in path else 0.6 if path.endswith(".enabled") else self.density
+        if not required and self.rng.random() > often:
             return None
         hinted, make = self.hint(path)
         if hinted:
@@ -169,8 +208,10 @@ class Generator:
             result.update(self.image())
         return result
 
-    def image(self):
+    def image(self, parts=False):
         """One of the three valid ways to name an image: not at all, in three parts, or in one."""
+        if parts:
+            return {"repository": "registry.example.com/team", "image": "tool", "version": "v1.2.3"}
         version = self.rng.choice(["v1.2.3", "sha256:" + "ab" * 32])
         return self.rng.choice([
             {},
