@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "simulation/state/discovery.h"
 #include "simulation/state/incidents.h"
 
@@ -10,9 +12,13 @@ namespace pitcrew::simulation::cuda {
 
 constinit thread_local ContextStack current_contexts{};
 
+Driver::~Driver() {
+  for (const auto& [pointer, allocation] : allocations) std::free(Host(pointer));
+}
+
 Driver& TheDriver() {
-  static Driver* driver = new Driver;
-  return *driver;
+  static Driver driver;
+  return driver;
 }
 
 std::filesystem::path LibraryPath() {

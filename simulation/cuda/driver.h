@@ -56,6 +56,8 @@ struct Function {
 };
 
 struct Driver {
+  ~Driver();  // frees what programs left allocated
+
   std::mutex mutex;
   std::shared_ptr<StateFile> file;
   std::vector<CudaDevice> devices;
@@ -69,8 +71,7 @@ struct Driver {
   std::map<DevicePointer, Allocation> allocations;
 };
 
-// Never destroyed: threads may still call while the process ends. Its mutex is held by every
-// caller.
+// Its mutex is held by every caller.
 Driver& TheDriver();
 
 // Where the loader found this library.

@@ -32,8 +32,14 @@ struct Sets {
 };
 
 Sets& AllSets() {
-  static Sets* sets = new Sets;
-  return *sets;
+  struct Keeper {
+    Sets* sets = new Sets;
+    ~Keeper() {
+      if (!Session::Waiting::Any()) delete sets;
+    }
+  };
+  static Keeper keeper;
+  return *keeper.sets;
 }
 
 std::shared_ptr<Set> FindSet(const void* handle) {
@@ -108,6 +114,7 @@ NVML_API Return nvmlEventSetWait_v2(EventSet handle, EventData* data, unsigned m
   NVML_REQUIRE(data != nullptr);
   const auto set = FindSet(handle);
   NVML_REQUIRE(set != nullptr);
+  const Session::Waiting waiting;
   const std::int64_t deadline = MonotonicNow() + std::int64_t{milliseconds} * 1'000'000;
   while (true) {
     const auto changes = file->ChangeCount();

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstring>
 
 #include "simulation/state/discovery.h"
@@ -64,10 +65,28 @@ Return ResolveKind(const void* pointer, Handle::Kind kind, Target& target) {
 
 }  // namespace
 
+namespace {
+
+std::atomic<int> waiting_threads{0};
+
+// Frees on unloading what was made on demand, unless somebody still needs it.
+struct Keeper {
+  Session* session = new Session;
+  ~Keeper() {
+    if (!Session::Waiting::Any()) delete session;
+  }
+};
+
+}  // namespace
+
 Session& Session::Get() {
-  static Session* session = new Session;
-  return *session;
+  static Keeper keeper;
+  return *keeper.session;
 }
+
+Session::Waiting::Waiting() { ++waiting_threads; }
+Session::Waiting::~Waiting() { --waiting_threads; }
+bool Session::Waiting::Any() { return waiting_threads.load() != 0; }
 
 Return Session::Initialize() {
   const std::lock_guard guard(mutex_);
@@ -116,6 +135,7 @@ const Handle* Session::Find(const void* pointer) {
 }
 
 void WaitOutSlowness(StateFile& file, std::uint32_t gpu) {
+  const Session::Waiting waiting;
   const std::int64_t start = MonotonicNow();
   while (true) {
     const auto seen = file.ChangeCount();

@@ -42,8 +42,20 @@ struct Visibility {
 
 class Session {
  public:
-  // Never destroyed: threads may still wait in NVML while the process ends.
+  // Lives until the library is unloaded or the process ends; longer when a thread still waits in
+  // it.
   static Session& Get();
+
+  // A thread that waits inside the library, for as long as this object lives.
+  class Waiting {
+   public:
+    Waiting();
+    ~Waiting();
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+    // Whether any thread waits now.
+    static bool Any();
+  };
 
   Return Initialize();
   Return Shutdown();

@@ -17,9 +17,8 @@ bool IsCharacterDevice(const fs::path& path) {
   return ::stat(path.c_str(), &info) == 0 && S_ISCHR(info.st_mode);
 }
 
-// nvidiactl or nvidia<N>.
-bool HasAnyNode(const fs::path& dev) {
-  if (IsCharacterDevice(dev / "nvidiactl")) return true;
+// nvidia<N>.
+bool HasGpuNode(const fs::path& dev) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(dev, error)) {
     const std::string name = entry.path().filename().string();
@@ -75,10 +74,10 @@ fs::path FindStateFile(const fs::path& library) {
 
 fs::path FindDeviceFolder(const fs::path& library) {
   if (const char* dev = std::getenv(kDevVariable); dev != nullptr && *dev != 0) return dev;
-  if (HasAnyNode("/dev")) return "/dev";
+  if (HasGpuNode("/dev")) return "/dev";
   const fs::path root = RootOf(Resolved(library));
-  if (!root.empty() && root != "/" && HasAnyNode(root / "dev")) return root / "dev";
-  return {};
+  if (!root.empty() && root != "/" && HasGpuNode(root / "dev")) return root / "dev";
+  return IsCharacterDevice("/dev/nvidiactl") ? "/dev" : fs::path();
 }
 
 bool HasDeviceNode(const fs::path& dev, const GpuState& gpu) {

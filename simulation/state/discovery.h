@@ -23,10 +23,10 @@ inline constexpr const char* kDevVariable = "PITCREW_SIMULATION_DEV";
 [[nodiscard]] std::filesystem::path FindStateFile(const std::filesystem::path& library);
 
 // The folder with the device nodes that decide what this process sees: $PITCREW_SIMULATION_DEV,
-// else /dev when it has any NVIDIA node, else dev of the driver root that the library lies in when
-// that has any, else nothing (empty): then every GPU is visible. A real library sees the GPUs whose
-// device nodes it can open; here their presence is what counts, for there is no kernel driver
-// behind them.
+// else /dev when it has a GPU's node, else dev of the driver root that the library lies in when
+// that has one, else /dev when it has the control node (a container that was given no GPU), else
+// nothing (empty): then every GPU is visible. A real library sees the GPUs whose device nodes it
+// can open; here their presence is what counts, for there is no kernel driver behind them.
 [[nodiscard]] std::filesystem::path FindDeviceFolder(const std::filesystem::path& library);
 
 // Whether `dev` has the GPU's device node. An empty `dev` has everything.

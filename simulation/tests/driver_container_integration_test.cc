@@ -103,6 +103,7 @@ class DriverContainerTest : public ::testing::Test {
   std::unique_ptr<Process> StartDriver() {
     const auto status = run() / "validations/.driver-daemons-status";
     fs::create_directories(status.parent_path());
+    fs::remove(status);  // what a killed container left says nothing about the next
     const int watch = ::inotify_init1(IN_CLOEXEC);
     ::inotify_add_watch(watch, status.parent_path().c_str(), IN_MOVED_TO | IN_CLOSE_WRITE);
     auto driver = std::make_unique<Process>(

@@ -78,6 +78,12 @@ TEST(Locate, LooksIntoTheLibraryFolders) {
   EXPECT_EQ(missing.error().reason, "LibraryNotFound");
 }
 
+TEST(Locate, NoLibraryAnywhereIsNotFound) {
+  const auto library = Library::Open({"/nonexistent"});
+  if (library) GTEST_SKIP() << "this machine has a driver of its own";
+  EXPECT_EQ(library.error().reason, "LibraryNotFound");
+}
+
 TEST_F(Nvml, NoDriverIsUnavailableNotAbsent) {
   ::setenv("PITCREW_SIMULATION_STATE", "/nonexistent", 1);
   const auto library = Library::Open({root_.path()});
@@ -85,12 +91,6 @@ TEST_F(Nvml, NoDriverIsUnavailableNotAbsent) {
   ASSERT_FALSE(library);
   EXPECT_EQ(library.error().reason, "DriverNotLoaded");
   EXPECT_EQ(library.error().code, base::Code::kUnavailable);
-}
-
-TEST(Library, NoLibraryIsNotFound) {
-  const auto library = Library::Open({"/nonexistent"});
-  if (library) GTEST_SKIP() << "this machine has a driver of its own";
-  EXPECT_EQ(library.error().reason, "LibraryNotFound");
 }
 
 TEST_F(Nvml, ReadsTheInventory) {
