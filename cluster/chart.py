@@ -20,8 +20,8 @@ POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 _CHART = images.ROOT / "deploy/chart/gpu-operator"
 _TROUBLE = ("CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "ErrImageNeverPull",
             "ErrImagePull", "ImagePullBackOff", "RunContainerError")
-_NO_GPU_NODES = "NoGPUNodes"
-_QUIET = ("Disabled", _NO_GPU_NODES)
+_QUIET = ("Disabled", "NoGPUNodes")
+_RECONCILED = "Reconciled"  # the reason of a policy that is ready because GPU nodes are, not for want of them
 # A cluster without DNS, which this one is, says so for every pod.
 _EXPECTED_EVENTS = ("MissingClusterDNS",)
 _VALUES = pathlib.Path(__file__).parent / "values.yaml"
@@ -96,11 +96,11 @@ def _tell_pods(client: Api, step: Step, seconds: float):
         return  # the main wait says what is wrong with the server
 
 
-def await_ready(client: Api, step: Step, seconds: float, gpu_nodes: bool):
+def await_ready(client: Api, step: Step, seconds: float, gpu_nodes: bool, told: dict[str, str]):
     """Tells each condition as it changes, until the policy's state is `ready`. Where there are GPU nodes, a policy
-    that is ready because it knows of none does not count."""
-    threading.Thread(target=_tell_pods, args=(client, step, seconds), daemon=True).start()
-    told: dict[str, str] = {}
+    that is ready because it knows of none does not count. `told` is what has been told of each condition before."""
+    if not told:
+        threading.Thread(target=_tell_pods, args=(client, step, seconds), daemon=True).start()
     state = "none yet"
     for kind, policy in client.watch(POLICIES, seconds):
         if kind == "DELETED":
@@ -110,7 +110,7 @@ def await_ready(client: Api, step: Step, seconds: float, gpu_nodes: bool):
         # A status of before a change of the policy says nothing about the policy.
         ready = api.condition(policy, "Ready") or {}
         if (state == "ready" and ready.get("observedGeneration") == policy["metadata"]["generation"]
-                and not (gpu_nodes and ready.get("reason") == _NO_GPU_NODES)):
+                and (not gpu_nodes or ready.get("reason") == _RECONCILED)):
             step.detail = f"ClusterPolicy {policy['metadata']['name']} is ready"
             return
     raise ClusterError(f"the ClusterPolicy is not ready within {seconds:.0f} s (state: {state}). "

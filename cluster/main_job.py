@@ -40,10 +40,14 @@ def run(state: State, programs: Programs, values: list[pathlib.Path], history: T
     progress.heading("The operator")
     _install(state, programs, values, client)
     gpu_nodes = [node["name"] for node in state.read()["description"]["nodes"] if node["gpus"]]
+    told: dict[str, str] = {}
     with progress.step("operator: policy ready") as step:
-        chart.await_ready(client, step, _POLICY_READY, bool(gpu_nodes))
+        chart.await_ready(client, step, _POLICY_READY, bool(gpu_nodes), told)
     with progress.step("GPUs allocatable") as step:
         chart.await_allocatable(client, step, gpu_nodes, _ALLOCATABLE)
+    # The policy may have been ready before the last of the nodes was known to be one with GPUs.
+    with progress.step("operator: every node validated") as step:
+        chart.await_ready(client, step, _POLICY_READY, bool(gpu_nodes), told)
     progress.heading("Pods")
     showcase.show_all(client)
     record = state.read()

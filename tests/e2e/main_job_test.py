@@ -22,6 +22,7 @@ nodes:
     gpus: [{{profile: H100-80, count: 8}}]
   - name: mixed
     gpus: [{{profile: A100-40, count: 2}}, {{profile: L4, count: 1}}]
+    driver: host
   - name: plain
 """
 GPUS = {"managed": 8, "mixed": 3, "plain": 0}
@@ -52,7 +53,7 @@ class MainJob(unittest.TestCase):
     def on(self, node, *argv):
         """What a command on the node prints."""
         result = enter.run(self.state, node, list(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        return result.returncode, result.stdout
+        return result.stdout.strip()
 
     def operator_pods(self):
         return {pod["metadata"]["name"]: pod for pod in self.client.get(OPERATOR_PODS)["items"]}
@@ -78,6 +79,7 @@ class MainJob(unittest.TestCase):
                     "nvidia.com/cuda.driver-version.full": "580.95.05", "nvidia.com/mig.strategy": "single"}
         for key, value in expected.items():
             self.assertEqual(labels.get(key), value, key)
+        self.assertEqual(self.nodes()["mixed"]["metadata"]["labels"]["nvidia.com/gpu.deploy.driver"], "pre-installed")
 
     def test_13_the_node_without_gpu_is_left_alone(self):
         node = self.nodes()["plain"]
@@ -87,9 +89,7 @@ class MainJob(unittest.TestCase):
                     and "node-feature-discovery" not in name]
         self.assertEqual(operands, [])
         for path in ("/etc/containerd/conf.d", "/etc/cdi", "/var/run/cdi", "/run/nvidia", "/usr/local/nvidia"):
-            code, listed = self.on("plain", "sh", "-c", f"ls -A {path} 2>/dev/null")
-            del code
-            self.assertEqual(listed.strip(), "", path)
+            self.assertEqual(self.on("plain", "sh", "-c", f"ls -A {path} 2>/dev/null"), "", path)
 
     def test_14_the_pod_sees_the_one_gpu_that_it_was_given(self):
         pod = self.client.get(f"{PODS}/one-gpu")
@@ -151,21 +151,23 @@ class MainJob(unittest.TestCase):
             one, "Ready") and int(one["status"]["allocatable"].get(RESOURCE, "0")) == GPUS["mixed"]))
 
     def test_90_uninstalling_takes_everything_off_the_nodes(self):
-        with progress.step("uninstall"):
-            programs = Programs()
-            with progress.step("programs") as step:
-                programs.locate(step)
-            chart.uninstall(self.state, programs)
-        for kind, _ in self.client.watch(OPERATOR_PODS, 90):
-            if kind == "DELETED" and not self.operator_pods():
-                break
-            if kind == "ADDED" and not self.operator_pods():
-                break
+        programs = Programs()
+        with progress.step("programs") as step:
+            programs.locate(step)
+        chart.uninstall(self.state, programs)
+        if self.operator_pods():
+            for kind, _ in self.client.watch(OPERATOR_PODS, 90):
+                if kind == "DELETED" and not self.operator_pods():
+                    break
         self.assertEqual(list(self.operator_pods()), [])
+        self.assertEqual(self.client.find(chart.POLICIES)["items"], [])
         for name in ("managed", "mixed"):
             node = self.client.wait("/api/v1/nodes", name, 60, lambda one: int(
                 one["status"]["allocatable"].get(RESOURCE, "0")) == 0)
             self.assertIsNotNone(node, f"{name} still offers GPUs")
+            self.assertEqual(self.on(name, "sh", "-c", "ls -A /etc/containerd/conf.d"), "", "containerd's drop-in")
+        self.assertEqual(self.on("managed", "sh", "-c", "grep /run/nvidia/driver /proc/mounts; ls /dev | grep nvidia"), "")
+        self.assertIn("nvidia0", self.on("mixed", "ls", "/dev"), "the host's own driver stays")
 
     def test_95_down_leaves_nothing(self):
         down = support.run("down", NAME)
