@@ -86,6 +86,7 @@ Facts FactsOfNodes(Facts base, const std::vector<const Node*>& nodes) {
   Facts facts = std::move(base);
   facts.nfd_labels = false;
   facts.gpu_nodes = 0;
+  facts.joining_gpu_nodes = 0;
   facts.runtimes.clear();
   facts.os.reset();
   std::map<std::string, OsRelease> kernels;
@@ -94,7 +95,11 @@ Facts FactsOfNodes(Facts base, const std::vector<const Node*>& nodes) {
   std::vector<const Node*> gpu_nodes;
   for (const Node* node : nodes) {
     facts.nfd_labels = facts.nfd_labels || node->nfd_labels;
-    if (node->gpu_present()) gpu_nodes.push_back(node);
+    if (node->gpu_present()) {
+      gpu_nodes.push_back(node);
+    } else if (node->has_gpu_pci_label()) {
+      ++facts.joining_gpu_nodes;
+    }
   }
   std::ranges::sort(gpu_nodes, {}, [](const Node* node) -> std::string_view { return node->name; });
   facts.gpu_nodes = gpu_nodes.size();

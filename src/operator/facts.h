@@ -63,6 +63,8 @@ struct Facts {
   std::string openshift_version;
   bool nfd_labels = false;    // any node carries a label of node feature discovery
   std::size_t gpu_nodes = 0;  // nodes with nvidia.com/gpu.present=true
+  // Nodes with a GPU by their PCI labels that the node controller has not labelled yet.
+  std::size_t joining_gpu_nodes = 0;
   // Container runtimes of the GPU nodes and how many nodes have each.
   std::map<Runtime, std::size_t> runtimes;
   // Operating system of the GPU node whose name comes first; an error when its labels are missing.

@@ -19,7 +19,11 @@ constexpr kube::ResourceKind kSecurityContextConstraints{"security.openshift.io"
 constexpr kube::ResourceKind kRuntimeClassesBeta{"node.k8s.io", "v1beta1", "runtimeclasses",
                                                  "RuntimeClass", false};
 
-// The OpenShift kind is last, so that a plain cluster's kinds are a prefix.
+constexpr kube::ResourceKind kServiceMonitors{"monitoring.coreos.com", "v1", "servicemonitors",
+                                              "ServiceMonitor"};
+constexpr kube::ResourceKind kPrometheusRules{"monitoring.coreos.com", "v1", "prometheusrules",
+                                              "PrometheusRule"};
+
 constexpr kube::ResourceKind kKinds[] = {kube::kServiceAccounts,
                                          kube::kRoles,
                                          kube::kRoleBindings,
@@ -29,7 +33,16 @@ constexpr kube::ResourceKind kKinds[] = {kube::kServiceAccounts,
                                          kube::kServices,
                                          kube::kRuntimeClasses,
                                          kube::kDaemonSets,
-                                         kSecurityContextConstraints};
+                                         kSecurityContextConstraints,
+                                         kServiceMonitors,
+                                         kPrometheusRules};
+
+bool IsServed(const kube::ResourceKind& kind, const OptionalKinds& served) {
+  if (kind == kSecurityContextConstraints) return served.security_context_constraints;
+  if (kind == kServiceMonitors) return served.service_monitors;
+  if (kind == kPrometheusRules) return served.prometheus_rules;
+  return true;
+}
 
 std::int64_t Number(const Json& object, std::initializer_list<std::string_view> path) {
   const Json* found = codec::Find(object, path);
@@ -102,11 +115,6 @@ bool Covers(const Json& live, const Json& desired) {
   return live == desired;
 }
 
-std::span<const kube::ResourceKind> OwnedKinds(bool openshift) {
-  const std::span<const kube::ResourceKind> all(kKinds);
-  return openshift ? all : all.first(all.size() - 1);
-}
-
 const kube::ResourceKind* KindOf(const Json& object) {
   const std::string version = codec::FindString(object, {"apiVersion"});
   const std::string name = codec::FindString(object, {"kind"});
@@ -117,8 +125,9 @@ const kube::ResourceKind* KindOf(const Json& object) {
 }
 
 Inventory::Inventory(std::shared_ptr<kube::Client> client, std::string_view operator_namespace,
-                     bool openshift) {
-  for (const kube::ResourceKind& kind : OwnedKinds(openshift)) {
+                     const OptionalKinds& served) {
+  for (const kube::ResourceKind& kind : kKinds) {
+    if (!IsServed(kind, served)) continue;
     kube::InformerOptions options;
     if (kind.namespaced) options.namespace_name = std::string(operator_namespace);
     if (kind != kube::kConfigMaps) options.label_selector = std::string(api::kStateLabel);

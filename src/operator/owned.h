@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,8 +53,16 @@ bool IsReady(const DaemonSetStatus& status);
 // server's defaults or other managers'; lists must agree in length.
 bool Covers(const codec::Json& live, const codec::Json& desired);
 
-// All kinds that operands are made of; null for a kind that is none of them.
-std::span<const kube::ResourceKind> OwnedKinds(bool openshift);
+// Kinds of operands' objects that not every cluster serves.
+struct OptionalKinds {
+  bool security_context_constraints = false;  // OpenShift
+  bool service_monitors = false;
+  bool prometheus_rules = false;
+
+  bool operator==(const OptionalKinds&) const = default;
+};
+
+// The kind of an object that operands are made of; null for any other.
 const kube::ResourceKind* KindOf(const codec::Json& object);
 
 using OwnedInformer = kube::Informer<OwnedObject>;
@@ -65,13 +72,14 @@ using OwnedInformer = kube::Informer<OwnedObject>;
 class Inventory {
  public:
   Inventory(std::shared_ptr<kube::Client> client, std::string_view operator_namespace,
-            bool openshift);
+            const OptionalKinds& served);
 
   struct Kind {
     const kube::ResourceKind* kind;
     std::unique_ptr<OwnedInformer> informer;
   };
   [[nodiscard]] std::vector<Kind>& kinds() { return kinds_; }
+  [[nodiscard]] const std::vector<Kind>& kinds() const { return kinds_; }
   [[nodiscard]] const kube::Store<OwnedObject>* StoreOf(const kube::ResourceKind& kind) const;
 
  private:

@@ -151,6 +151,7 @@ PolicyOutcome PolicyController::Pass(const PolicyView& view, const io::StopToken
   }
   outcome.nfd_labels = facts->nfd_labels;
   outcome.gpu_nodes = facts->gpu_nodes > 0;
+  outcome.first_gpu_nodes_joining = !outcome.gpu_nodes && facts->joining_gpu_nodes > 0;
   if (const auto labelled = LabelNamespace(view.policy, *facts, stop); !labelled) {
     outcome.failures.push_back("spec.psa: " + labelled.error().message);
   }

@@ -147,10 +147,11 @@ base::Status Rollout::Prune(
     const std::function<bool(const kube::ResourceKind&, const kube::ObjectKey&)>& keep,
     const io::StopToken& stop) {
   base::Status result;
-  for (const kube::ResourceKind& kind : OwnedKinds(true)) {
-    const auto* store = inventory_.StoreOf(kind);
-    if (store == nullptr || !store->synced()) continue;
-    for (const auto& [key, object] : store->Snapshot()) {
+  for (const Inventory::Kind& entry : inventory_.kinds()) {
+    const kube::ResourceKind& kind = *entry.kind;
+    const auto& store = entry.informer->store();
+    if (!store.synced()) continue;
+    for (const auto& [key, object] : store.Snapshot()) {
       if (object == nullptr || object->state != state || object->owner_uid != policy_uid_ ||
           object->deleting || keep(kind, key)) {
         continue;
@@ -170,10 +171,10 @@ base::Status Rollout::Prune(
 
 base::Status Rollout::RemoveUnknownStates(const io::StopToken& stop) {
   std::set<std::string> unknown;
-  for (const kube::ResourceKind& kind : OwnedKinds(true)) {
-    const auto* store = inventory_.StoreOf(kind);
-    if (store == nullptr || !store->synced()) continue;
-    for (const auto& [key, object] : store->Snapshot()) {
+  for (const Inventory::Kind& entry : inventory_.kinds()) {
+    const auto& store = entry.informer->store();
+    if (!store.synced()) continue;
+    for (const auto& [key, object] : store.Snapshot()) {
       if (object == nullptr || object->state.empty() || object->owner_uid != policy_uid_) continue;
       const auto has_state = [&](const Operand& operand) { return operand.state == object->state; };
       if (std::ranges::none_of(Operands(), has_state)) unknown.insert(object->state);
@@ -206,13 +207,15 @@ OperandReport Rollout::Readiness(const RenderedOperand& rendered) const {
     const OwnedObject& live = **found.value();
     const bool current =
         live.hash == codec::FindString(object, {"metadata", "annotations", api::kLastAppliedHash});
-    if (!current || !IsReady(live.daemonset)) {
+    if (!current) {
+      behind.push_back(fmt::format("DaemonSet {} is being changed", key.name));
+    } else if (!IsReady(live.daemonset)) {
       behind.push_back(DescribeRollout(key.name, live.daemonset));
     }
   }
   if (behind.empty()) {
     return MakeReport(operand, Verdict::kReady, "Ready",
-                      fmt::format("{} is ready on every node that wants it", operand.title));
+                      fmt::format("{}: as the policy wants it", operand.title));
   }
   return MakeReport(operand, Verdict::kNotReady, "RollingOut", base::Join(behind, "; "));
 }
@@ -236,8 +239,8 @@ OperandReport Rollout::Run(const RenderedOperand& rendered, const io::StopToken&
     if (!removed) return finish(FailedReport(operand, removed.error()));
     return finish(MakeReport(
         operand, Verdict::kDisabled, delegated ? "Delegated" : "Disabled",
-        delegated ? fmt::format("{} is left to NVIDIADriver objects", operand.title)
-                  : fmt::format("{} is switched off; nothing is deployed", operand.title)));
+        delegated ? fmt::format("{}: left to NVIDIADriver objects", operand.title)
+                  : fmt::format("{}: switched off; nothing is deployed", operand.title)));
   }
   if (!rendered.objects) return finish(FailedReport(operand, rendered.objects.error()));
 
@@ -251,6 +254,11 @@ OperandReport Rollout::Run(const RenderedOperand& rendered, const io::StopToken&
     if (!status && applied) applied = status;
   }
   if (!applied) return finish(FailedReport(operand, applied.error()));
+  for (const Object& object : rendered.left_alone) {
+    if (const kube::ResourceKind* kind = KindOf(object)) {
+      wanted.insert({std::string(kind->plural), kube::KeyOf(object)});
+    }
+  }
   for (const Object& object : rendered.left_alone) {
     if (const kube::ResourceKind* kind = KindOf(object)) {
       wanted.insert({std::string(kind->plural), kube::KeyOf(object)});

@@ -1,11 +1,13 @@
 #include "operator/runner.h"
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "base/log.h"
 #include "kube/events.h"
 #include "kube/leader.h"
+#include "kube/projection.h"
 #include "operator/node_controller.h"
 #include "operator/policy_controller.h"
 #include "operator/world.h"
@@ -25,40 +27,93 @@ base::Result<ClusterIdentity> WaitForIdentity(kube::Client& client, const io::St
   }
 }
 
-}  // namespace
+// Watches one CustomResourceDefinition, and calls `changed` when it is served and was not, or the
+// other way round.
+class DefinitionWatch {
+ public:
+  DefinitionWatch(const std::shared_ptr<kube::Client>& client, std::string_view name,
+                  bool was_served, const std::function<void()>& changed)
+      : informer_(client, kube::kCustomResourceDefinitions,
+                  kube::ProjectJson<bool>([](const codec::Json& object) -> base::Result<bool> {
+                    return IsEstablished(object);
+                  }),
+                  {.field_selector = "metadata.name=" + std::string(name)}) {
+    informer_.AddHandler([was_served, changed](const kube::Change<bool>& change) {
+      if ((change.now != nullptr && *change.now) != was_served) changed();
+    });
+    informer_.Start();
+  }
 
-base::Status RunControllers(const std::shared_ptr<kube::Client>& client,
-                            const RunnerOptions& options, Metrics& metrics,
-                            const io::StopToken& stop) {
-  TRY_ASSIGN(const auto identity, WaitForIdentity(*client, stop));
-  base::LogInfo("cluster", {{"kubernetes", identity.kubernetes_version},
-                            {"openshift", identity.openshift_version},
-                            {"namespace", options.operator_namespace}});
+ private:
+  kube::Informer<bool> informer_;
+};
+
+// Runs `first` and `second`; whichever ends first ends the other, and so does `stop`.
+base::Status RunTogether(const std::function<base::Status(const io::StopToken&)>& first,
+                         const std::function<base::Status(const io::StopToken&)>& second,
+                         const io::StopSource& source, const io::StopToken& stop) {
+  const std::jthread relay([&] {
+    if (const auto waited = io::WaitReadable({source.token().fd()}, stop); !waited) source.Stop();
+  });
+  base::Status first_status;
+  base::Status second_status;
+  {
+    const std::jthread thread([&] {
+      first_status = first(source.token());
+      source.Stop();
+    });
+    second_status = second(source.token());
+    source.Stop();
+  }
+  for (const base::Status& status : {first_status, second_status}) {
+    if (!status && status.error().code != base::Code::kCancelled) return status;
+  }
+  return {};
+}
+
+// One life of the controllers; true when the cluster has become another one and they have to start
+// anew.
+base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
+                           const ClusterIdentity& identity, const RunnerOptions& options,
+                           Metrics& metrics, const io::StopToken& stop) {
+  const io::StopSource source;
+  std::atomic<bool> changed = false;
+  const auto restart = [&] {
+    changed = true;
+    source.Stop();
+  };
   World world(client, options.operator_namespace, identity);
   kube::EventRecorder events(client, "nvidia-gpu-operator", kube::MakeLeaderIdentity());
   NodeController nodes(world, options.removal_grace);
   PolicyController policies(world, options.images, metrics, events,
                             [&] { return nodes.removals_held(); });
+  const DefinitionWatch monitors(client, kServiceMonitorDefinition, identity.kinds.service_monitors,
+                                 restart);
+  const DefinitionWatch rules(client, kPrometheusRuleDefinition, identity.kinds.prometheus_rules,
+                              restart);
+  TRY(RunTogether([&](const io::StopToken& token) { return nodes.Run(token); },
+                  [&](const io::StopToken& token) { return policies.Run(token); }, source, stop));
+  return changed.load();
+}
 
-  // Whoever ends first, by the stop or by an error, ends the other.
-  io::StopSource source;
-  const std::jthread relay([&] {
-    if (const auto waited = io::WaitReadable({source.token().fd()}, stop); !waited) source.Stop();
-  });
-  base::Status node_status;
-  {
-    const std::jthread node_thread([&] {
-      node_status = nodes.Run(source.token());
-      source.Stop();
-    });
-    const base::Status policy_status = policies.Run(source.token());
-    source.Stop();
-    if (!policy_status && policy_status.error().code != base::Code::kCancelled) {
-      return policy_status;
+}  // namespace
+
+base::Status RunControllers(const std::shared_ptr<kube::Client>& client,
+                            const RunnerOptions& options, Metrics& metrics,
+                            const io::StopToken& stop) {
+  while (true) {
+    const auto identity = WaitForIdentity(*client, stop);
+    if (!identity) {
+      if (stop.stopped()) return {};
+      return base::Fail(identity.error());
     }
+    base::LogInfo("cluster", {{"kubernetes", identity->kubernetes_version},
+                              {"openshift", identity->openshift_version},
+                              {"namespace", options.operator_namespace}});
+    TRY_ASSIGN(const bool again, RunOnce(client, *identity, options, metrics, stop));
+    if (!again || stop.stopped()) return {};
+    base::LogInfo("the cluster serves other kinds now; starting anew");
   }
-  if (!node_status && node_status.error().code != base::Code::kCancelled) return node_status;
-  return {};
 }
 
 }  // namespace pitcrew::gpu_operator

@@ -83,6 +83,9 @@ void AddSummary(Conditions& conditions, const PolicyOutcome& outcome) {
     AddError(
         conditions, "OperandNotReady",
         fmt::format("ClusterPolicy is not ready; states not ready: [{}]", base::Join(states, " ")));
+  } else if (outcome.first_gpu_nodes_joining) {
+    AddError(conditions, "OperandNotReady",
+             "ClusterPolicy is not ready; the first GPU nodes are being labelled");
   } else if (!outcome.nfd_labels) {
     AddReady(conditions, "NFDLabelsMissing",
              "no node has a label of node feature discovery: without them GPU nodes are not found");
@@ -111,7 +114,9 @@ PolicyState StateOf(const PolicyOutcome& outcome) {
   const bool settled = std::ranges::all_of(outcome.operands, [](const OperandReport& report) {
     return report.verdict == Verdict::kReady || report.verdict == Verdict::kDisabled;
   });
-  return outcome.failures.empty() && settled ? PolicyState::kReady : PolicyState::kNotReady;
+  return outcome.failures.empty() && settled && !outcome.first_gpu_nodes_joining
+             ? PolicyState::kReady
+             : PolicyState::kNotReady;
 }
 
 Json MakeStatus(const PolicyOutcome& outcome, std::string_view operator_namespace,
@@ -153,6 +158,8 @@ std::vector<Transition> TransitionsBetween(const Json& before, const Json& after
     const Json* known = Conditions::Find(before, type);
     // "Error" only mirrors "Ready".
     if (type == "Error") continue;
+    // An operand that is off or fine from the beginning is no news.
+    if (known == nullptr && status == "True" && type != "Ready") continue;
     if (known != nullptr && codec::FindString(*known, {"status"}) == status &&
         codec::FindString(*known, {"reason"}) == reason) {
       continue;

@@ -21,6 +21,8 @@ struct PolicyOutcome {
   std::vector<OperandReport> operands;
   bool nfd_labels = false;
   bool gpu_nodes = false;
+  // There is no GPU node yet, and there will be one in a moment.
+  bool first_gpu_nodes_joining = false;
   // Why GPU nodes keep labels that they would lose (node_labels.h); "" normally.
   std::string removals_held;
 };

@@ -38,7 +38,33 @@ std::map<std::string, std::string> ReadToolkitImages(const Json& image_stream) {
   return images;
 }
 
+// There is no such object, or the cluster does not know its kind.
+bool IsMissing(const base::Error& error) {
+  return error.code == base::Code::kNotFound || error.code == base::Code::kUnsupported;
+}
+
+// Whether the definition of that name exists and is served.
+base::Result<bool> IsServed(kube::Client& client, std::string_view definition,
+                            const io::StopToken& stop) {
+  const auto found = client.Get(kube::kCustomResourceDefinitions,
+                                {.namespace_name = "", .name = std::string(definition)}, stop);
+  if (found) return IsEstablished(*found);
+  if (found.error().code == base::Code::kNotFound) return false;
+  return base::Fail(found.error());
+}
+
 }  // namespace
+
+bool IsEstablished(const Json& definition) {
+  const Json* conditions = codec::Find(definition, {"status", "conditions"});
+  if (conditions == nullptr || !conditions->is_array()) return false;
+  for (const Json& condition : *conditions) {
+    if (codec::FindString(condition, {"type"}) == "Established") {
+      return codec::FindString(condition, {"status"}) == "True";
+    }
+  }
+  return false;
+}
 
 base::Result<PolicyView> ReadPolicyView(const Json& object) {
   TRY_ASSIGN(auto policy, api::ReadClusterPolicy(object));
@@ -57,13 +83,15 @@ base::Result<ClusterIdentity> ReadClusterIdentity(kube::Client& client, const io
   ClusterIdentity identity;
   TRY_ASSIGN(const auto version, client.Version(stop));
   identity.kubernetes_version = version.git_version;
-  const auto cluster_version =
-      client.Get(kClusterVersions, {.namespace_name = "", .name = "version"}, stop);
-  if (cluster_version) {
-    TRY_ASSIGN(identity.openshift_version, OpenShiftVersionOf(*cluster_version));
-  } else if (cluster_version.error().code != base::Code::kNotFound) {
-    return base::Fail(cluster_version.error().Within("find out whether this is OpenShift"));
+  TRY_ASSIGN(const bool openshift, client.Serves(kClusterVersions, stop));
+  if (openshift) {
+    TRY_ASSIGN(const Json cluster_version,
+               client.Get(kClusterVersions, {.namespace_name = "", .name = "version"}, stop));
+    TRY_ASSIGN(identity.openshift_version, OpenShiftVersionOf(cluster_version));
   }
+  identity.kinds.security_context_constraints = !identity.openshift_version.empty();
+  TRY_ASSIGN(identity.kinds.service_monitors, IsServed(client, kServiceMonitorDefinition, stop));
+  TRY_ASSIGN(identity.kinds.prometheus_rules, IsServed(client, kPrometheusRuleDefinition, stop));
   return identity;
 }
 
@@ -73,7 +101,7 @@ base::Status ReadOpenShiftFacts(kube::Client& client, Facts& facts, const io::St
       client.Get(kImageStreams, {.namespace_name = "openshift", .name = "driver-toolkit"}, stop);
   if (stream) {
     facts.driver_toolkit = {.image_stream_exists = true, .images = ReadToolkitImages(*stream)};
-  } else if (stream.error().code != base::Code::kNotFound) {
+  } else if (!IsMissing(stream.error())) {
     return base::Fail(stream.error());
   }
   TRY_ASSIGN(const Json proxy,
@@ -99,7 +127,7 @@ World::World(std::shared_ptr<kube::Client> api, std::string own_namespace, Clust
       identity(std::move(cluster)),
       nodes(api, kube::kNodes, ReadNodeText),
       policies(api, kClusterPolicies, kube::ProjectJson<PolicyView>(ReadPolicyView)),
-      inventory(api, operator_namespace, !identity.openshift_version.empty()) {
+      inventory(api, operator_namespace, identity.kinds) {
   nodes.AddHandler([this](const kube::Change<Node>& change) { fleet.Count(change); });
 }
 
@@ -119,6 +147,8 @@ Facts World::NodeFacts() const {
   Facts base;
   base.kubernetes_version = identity.kubernetes_version;
   base.openshift_version = identity.openshift_version;
+  base.service_monitors = identity.kinds.service_monitors;
+  base.prometheus_rules = identity.kinds.prometheus_rules;
   const auto snapshot = nodes.store().Snapshot();
   std::vector<const Node*> pointers;
   pointers.reserve(snapshot.size());
@@ -130,7 +160,7 @@ Facts World::NodeFacts() const {
 
 bool SameForFacts(const Node& a, const Node& b) {
   const auto facts = [](const Node& node) {
-    return std::tuple(node.gpu_present(), node.nfd_labels, node.runtime,
+    return std::tuple(node.gpu_present(), node.has_gpu_pci_label(), node.nfd_labels, node.runtime,
                       node.labels.Get(api::kOsReleaseId), node.labels.Get(api::kOsReleaseVersionId),
                       node.labels.Get(api::kKernelVersionFull),
                       node.labels.Get(api::kOsTreeVersion));

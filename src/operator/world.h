@@ -28,12 +28,24 @@ struct PolicyView {
 };
 base::Result<PolicyView> ReadPolicyView(const codec::Json& object);
 
-// What is the same for every reconcile of this process: read before the watches start.
+// What is the same for every reconcile of this process: read before the watches start,
+// and when it changes everything starts anew.
 struct ClusterIdentity {
   std::string kubernetes_version;
   std::string openshift_version;  // "" when the cluster is not OpenShift
+  OptionalKinds kinds;
+
+  bool operator==(const ClusterIdentity&) const = default;
 };
 base::Result<ClusterIdentity> ReadClusterIdentity(kube::Client& client, const io::StopToken& stop);
+
+// Definitions whose coming and going changes the identity.
+inline constexpr std::string_view kServiceMonitorDefinition =
+    "servicemonitors.monitoring.coreos.com";
+inline constexpr std::string_view kPrometheusRuleDefinition =
+    "prometheusrules.monitoring.coreos.com";
+// A CustomResourceDefinition that the server serves.
+bool IsEstablished(const codec::Json& definition);
 
 // OpenShift's driver toolkit images and proxy, read anew for every pass. Nothing elsewhere.
 base::Status ReadOpenShiftFacts(kube::Client& client, Facts& facts, const io::StopToken& stop);

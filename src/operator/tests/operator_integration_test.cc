@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 constexpr kube::WriteOptions kAdmin{.field_manager = "test", .subresource = {}};
 
 bool Eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -181,7 +181,8 @@ class OperatorTest : public ::testing::Test {
   [[nodiscard]] bool ReachesReady(const std::string& policy) {
     return Eventually([&] {
       FinishRollouts();
-      return State(policy) == "ready";
+      return State(policy) == "ready" &&
+             Condition(policy, "Ready").starts_with("True Reconciled");
     });
   }
 
