@@ -26,10 +26,17 @@ function(pitcrew_room_tests name target kind pattern)
   add_executable(${program} ${sources} ${support})
   target_link_libraries(${program} PRIVATE ${target} GTest::gtest GTest::gmock GTest::gtest_main
                                            ${ARGN})
-  target_compile_definitions(
-    ${program} PRIVATE PITCREW_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/tests/data"
-                       PITCREW_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-                       PITCREW_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  # Only for the sources that name them, so that the compiler's cache serves the others in every
+  # checkout. A file that begins to name one needs a new configure.
+  foreach(source ${sources} ${support})
+    file(STRINGS ${source} words REGEX "PITCREW_(TEST_DATA|SOURCE_DIR|BINARY_DIR)" LIMIT_COUNT 1)
+    if(words)
+      set_property(
+        SOURCE ${source} APPEND
+        PROPERTY COMPILE_DEFINITIONS PITCREW_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/tests/data"
+                 PITCREW_SOURCE_DIR="${CMAKE_SOURCE_DIR}" PITCREW_BINARY_DIR="${CMAKE_BINARY_DIR}")
+    endif()
+  endforeach()
   if(kind STREQUAL "integration")
     # One CTest test per program, so that its tests share one server; GTEST_FILTER picks one of them.
     add_test(NAME ${kind}/${name} COMMAND ${program})

@@ -1,6 +1,7 @@
 // argv and wiring: picks the command by subcommand, or by the name that the program was started
 // with.
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -55,6 +56,12 @@ int Run(const CommandEntry& command, int argc, char** argv, int words) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Every command has a few busy threads at most and runs for months: one arena, and freed memory
+  // given back at once, keep a third of the operator's memory from staying behind after its first
+  // list of a large fleet.
+  ::mallopt(M_ARENA_MAX, 1);
+  ::mallopt(M_TRIM_THRESHOLD, 128 * 1024);
+  ::mallopt(M_MMAP_THRESHOLD, 128 * 1024);
   const std::string program = argc > 0 ? std::filesystem::path(argv[0]).filename().string() : "";
   for (const auto& command : kCommands) {
     if (command.run != nullptr && HasAlias(command, program)) return Run(command, argc, argv, 0);
