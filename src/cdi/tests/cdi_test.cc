@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -133,7 +134,8 @@ TEST(CdiName, Parsing) {
 class CdiRegistry : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(::testing::TempDir()) / "pitcrew-cdi-registry";
+    folder_ = std::filesystem::path(::testing::TempDir()) /
+              ("pitcrew-cdi-registry-" + std::to_string(::getpid()));
     std::filesystem::remove_all(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }

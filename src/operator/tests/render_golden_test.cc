@@ -22,6 +22,9 @@ struct Case {
   std::string name;
 };
 
+// What the test's name ends with, instead of the bytes of the value.
+void PrintTo(const Case& golden, std::ostream* out) { *out << golden.name; }
+
 // Folder of the data to the state that it renders.
 constexpr std::pair<std::string_view, std::string_view> kFolders[] = {
     {"pre-requisites", "pre-requisites"},

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -21,7 +22,8 @@ using Names = std::vector<std::string>;
 class InContainer : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(::testing::TempDir()) / "pitcrew-shim-container";
+    folder_ =
+        fs::path(::testing::TempDir()) / ("pitcrew-shim-container-" + std::to_string(::getpid()));
     fs::remove_all(folder_);
     fs::create_directories(folder_ / "root");
     fs::create_directories(folder_ / "outside");

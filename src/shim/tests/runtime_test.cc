@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -168,7 +169,8 @@ TEST(Requests, Modes) {
 class EditSpecTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(::testing::TempDir()) / "pitcrew-shim-edit";
+    folder_ = std::filesystem::path(::testing::TempDir()) /
+              ("pitcrew-shim-edit-" + std::to_string(::getpid()));
     std::filesystem::remove_all(folder_);
     cdi::Spec spec{"", "management.nvidia.com/gpu", {}, {{"all", {}, {}}}, {}};
     spec.devices[0].edits.env = {"GIVEN=all"};
