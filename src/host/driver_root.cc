@@ -100,6 +100,7 @@ base::Result<std::filesystem::path> FirstProgram(const Root& root,
 
 base::Result<std::filesystem::path> FindProgram(const Root& root, std::string_view file_name) {
   std::vector<std::string> paths;
+  paths.reserve(kProgramFolders.size());
   for (const auto folder : kProgramFolders) paths.push_back(Join(folder, file_name));
   const std::vector<std::string_view> views(paths.begin(), paths.end());
   return FirstProgram(root, views);
