@@ -13,7 +13,7 @@ import time
 from cluster import processes
 from cluster.errors import ClusterError
 
-_HEARD = 30.0  # seconds
+_HEARD = 120.0  # seconds
 _SOURCE = pathlib.Path(__file__).resolve().parent.parent
 
 

@@ -11,8 +11,8 @@ from cluster.programs import Programs
 from cluster.state import State
 from cluster.timeline import Timeline
 
-_POLICY_READY = 300.0  # seconds
-_ALLOCATABLE = 60.0
+_POLICY_READY = 600.0  # seconds
+_ALLOCATABLE = 180.0
 
 
 def _install(state: State, programs: Programs, values: list[pathlib.Path], client: Api):

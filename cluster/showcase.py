@@ -13,7 +13,7 @@ from cluster.state import State
 
 _SAMPLES = pathlib.Path(__file__).parent / "samples"
 _PODS = "/api/v1/namespaces/default/pods"
-_SECONDS = 60.0
+_SECONDS = 180.0
 
 
 def sample(name: str) -> dict:
