@@ -52,7 +52,7 @@ class Program : public ::testing::Test {
   fs::path folder_;
 };
 
-// Issue: malformed input ends with file, line, what is wrong, what would be right, and code 2.
+// Malformed input ends with file, line, what is wrong, what would be right, and code 2.
 TEST_F(Program, MalformedDescriptionIsExitCode2) {
   const auto file = Describe("gpus:\n  - profile: H100-80\n    count: lots\n");
   const auto outcome = Simulate({"pci-tree", "--description", file, "--into", folder_ / "pci"});
