@@ -21,7 +21,7 @@ import time
 import urllib.error
 import urllib.request
 
-_START_SECONDS = 120
+_START_SECONDS = 300
 _ADMIN_TOKEN = "admin"
 
 

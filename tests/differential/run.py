@@ -8,6 +8,9 @@ and namespace, are normalised and compared; a difference that accepted.yaml does
 The other operator is a folder named by $PITCREW_ORACLE with the program `gpu-operator`, its assets below
 `opt/gpu-operator`, and the CRDs that only it needs below `crds`. Without it the exit status is 77
 ("skipped: no oracle"). The same seed gives the same policies.
+
+--transitions needs no other operator: one side of Pitcrew meets each policy on an empty cluster, the other
+as a change of the policy before; both have to end with the same objects.
 """
 
 import argparse
@@ -29,6 +32,9 @@ from sides import CRDS, POLICIES, ROOT, Side, node_info, oracle_command  # noqa:
 SKIPPED = 77
 # An operator that has written nothing for so long has finished; the later ones when the sides differ.
 QUIET_SECONDS = (1, 6, 12)
+# A default that something of the user's replaces is left as it is, where it stands.
+TRANSITIONS = [{"where": f"ConfigMap/default-{name}"}
+               for name in ("mig-parted-config", "gpu-clients", "vgpu-devices-config")]
 
 
 class Comparison:
@@ -50,7 +56,7 @@ class Comparison:
         name = policy["metadata"]["name"]
         for side in self.sides:
             side.set_nodes(self.cluster["nodes"])
-            side.create_policy(policy)
+            side.submit(policy)
         # Upstream works on what it sees every few seconds: what differs may only be late.
         for quiet_seconds in QUIET_SECONDS:
             outcomes = [side.settle(name, quiet_seconds) for side in self.sides]
@@ -60,7 +66,8 @@ class Comparison:
         for side in self.sides:
             if side.process.poll() is not None:
                 side.start()
-            side.clear(name)
+            if not side.keeps_policy:
+                side.clear(name)
         return outcomes, found
 
     def differences(self, name, outcomes):
@@ -108,12 +115,18 @@ def run_cluster(file, comparison, generator, arguments, required):
     return ran, places
 
 
+def other_side(arguments, oracle, openshift):
+    if arguments.transitions:
+        return Side("fresh", [arguments.ours, "operator"], (), openshift)
+    crds = sorted(pathlib.Path(oracle, "crds").glob("*.yaml"))
+    return Side("theirs", oracle_command(oracle), crds, openshift)
+
+
 def run_flavour(files, openshift, arguments, accepted, schema, oracle):
     """All clusters of one kind of Kubernetes, on one pair of servers."""
-    crds = sorted(pathlib.Path(oracle, "crds").glob("*.yaml"))
     ran, places = 0, collections.Counter()
-    with Side("ours", [arguments.ours, "operator"], (), openshift) as ours, \
-            Side("theirs", oracle_command(oracle), crds, openshift) as theirs:
+    with Side("ours", [arguments.ours, "operator"], (), openshift, arguments.transitions) as ours, \
+            other_side(arguments, oracle, openshift) as theirs:
         for file, cluster in files:
             generator = policies.Generator(schema, f"{arguments.seed}/{file.stem}", arguments.disable,
                                            arguments.density)
@@ -135,12 +148,14 @@ def main():
     parser.add_argument("--density", type=float, default=0.25, help="how often an optional field is set")
     parser.add_argument("--shrink", type=int, default=0, metavar="TRIALS",
                         help="make each failing policy smaller, with at most so many trials")
+    parser.add_argument("--transitions", action="store_true",
+                        help="compare Pitcrew with itself: a changed policy with a new one")
     arguments = parser.parse_args()
     oracle = os.environ.get("PITCREW_ORACLE")
-    if not oracle:
+    if not oracle and not arguments.transitions:
         print("skipped: no oracle (PITCREW_ORACLE names none)")
         return SKIPPED
-    accepted = yaml.safe_load((HERE / "accepted.yaml").read_text()) or []
+    accepted = TRANSITIONS if arguments.transitions else yaml.safe_load((HERE / "accepted.yaml").read_text())
     schema = yaml.safe_load((CRDS / "nvidia.com_clusterpolicies.yaml").read_text())
     schema = schema["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     files = [(file, yaml.safe_load(file.read_text())) for file in sorted((HERE / "clusters").glob("*.yaml"))

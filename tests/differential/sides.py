@@ -87,10 +87,12 @@ def oracle_command(folder):
 
 
 class Side:
-    """One operator with the cluster that it works on. `openshift`: the cluster serves OpenShift's kinds."""
+    """One operator with the cluster that it works on. `openshift`: the cluster serves OpenShift's kinds.
+    `keeps_policy`: a policy is a change of the one before."""
 
-    def __init__(self, name, command, extra_crds=(), openshift=False):
+    def __init__(self, name, command, extra_crds=(), openshift=False, keeps_policy=False):
         self.name, self.command, self.extra_crds, self.openshift = name, command, extra_crds, openshift
+        self.keeps_policy = keeps_policy
         self.kinds = KINDS | MONITORING | (SECURITY if openshift else {})
         self.server = apiserver.ApiServer()
         self.process = None
@@ -179,8 +181,13 @@ class Side:
             self.server.request("PATCH", f"/api/v1/nodes/{node['name']}/status",
                                 {"status": {"nodeInfo": node_info(node)}}, "application/merge-patch+json")
 
-    def create_policy(self, policy):
-        self.server.create(POLICIES, policy)
+    def submit(self, policy):
+        path = f"{POLICIES}/{policy['metadata']['name']}"
+        if self.keeps_policy and self.server.get(POLICIES)["items"]:
+            self.server.request("PATCH", path, [{"op": "replace", "path": "/spec", "value": policy["spec"]}],
+                                "application/json-patch+json")
+        else:
+            self.server.create(POLICIES, policy)
 
     def settle(self, name, quiet_seconds=1, seconds=60):
         """Waits until the policy's status says how it went and nothing has been written for a while."""
@@ -191,7 +198,7 @@ class Side:
             if self.process.poll() is not None:
                 return "ended", self.log_tail()
             policy = self.server.get(path)
-            outcome = outcome_of(policy.get("status", {}))
+            outcome = outcome_of(policy)
             self.observe_daemonsets()
             now = self.revisions()
             if now != seen or outcome[0] == "waiting":
@@ -205,11 +212,16 @@ class Side:
         """What the DaemonSet controller would say of DaemonSets that no node wants."""
         for item in self.server.get(KINDS["DaemonSet"])["items"]:
             generation = item["metadata"]["generation"]
-            if item["status"].get("observedGeneration") != generation:
+            if item["status"].get("observedGeneration") == generation:
+                continue
+            try:
                 self.server.request(
                     "PATCH", f"{KINDS['DaemonSet']}/{item['metadata']['name']}/status",
                     {"status": {"observedGeneration": generation, "desiredNumberScheduled": 0}},
                     "application/merge-patch+json")
+            except apiserver.ApiError as error:
+                if error.code != 404:  # deleted in the meantime
+                    raise
 
     def revisions(self):
         """Resource versions of all that an operator writes, but for the policy's own status."""
@@ -252,8 +264,12 @@ def is_owned(item, policy_name):
     return any(o["kind"] == "ClusterPolicy" and o["name"] == policy_name for o in owners)
 
 
-def outcome_of(status):
+def outcome_of(policy):
     """ready, failed with the reason, or waiting."""
+    status = policy.get("status", {})
+    generation = policy["metadata"]["generation"]
+    if any(c.get("observedGeneration", generation) < generation for c in status.get("conditions", [])):
+        return "waiting", ""
     if status.get("state") == "ready":
         return "ready", ""
     error = {c["type"]: c for c in status.get("conditions", [])}.get("Error", {})

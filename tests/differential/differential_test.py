@@ -1,0 +1,129 @@
+"""The comparison sees what it is there to see, and its policies are the same every time."""
+
+import pathlib
+import sys
+import unittest
+
+import yaml
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import compare  # noqa: E402
+import normalise  # noqa: E402
+import policies  # noqa: E402
+import shrink  # noqa: E402
+
+SCHEMA = {"required": ["driver"], "properties": {
+    "driver": {"type": "object", "properties": {
+        "enabled": {"type": "boolean"}, "usePrecompiled": {"type": "boolean"},
+        "repository": {"type": "string"}, "image": {"type": "string"}, "version": {"type": "string"}}},
+    "gds": {"type": "object", "properties": {"enabled": {"type": "boolean"}}}}}
+
+
+def daemonset(**pod):
+    return {"kind": "DaemonSet", "metadata": {"name": "x"}, "spec": {"template": {"spec": pod}}}
+
+
+class Policies(unittest.TestCase):
+    def make(self, seed, count=20):
+        generator = policies.Generator(SCHEMA, seed)
+        return [generator.policy() for _ in range(count)]
+
+    def test_the_same_seed_gives_the_same_policies(self):
+        self.assertEqual(self.make("1/a"), self.make("1/a"))
+        self.assertNotEqual(self.make("1/a"), self.make("2/a"))
+
+    def test_required_blocks_are_there(self):
+        self.assertTrue(all("driver" in policy["spec"] for policy in self.make("1")))
+
+    def test_no_policy_that_upstream_refuses(self):
+        for policy in self.make("1", 200):
+            spec = policy["spec"]
+            if spec["driver"].get("usePrecompiled"):
+                self.assertNotIn("enabled", spec.get("gds", {}))
+                self.assertTrue(spec["driver"]["repository"])
+
+
+class Normalise(unittest.TestCase):
+    def same(self, a, b):
+        return not list(normalise.differences(normalise.normalise(a), normalise.normalise(b)))
+
+    def test_layout_of_a_file_does_not_matter_and_its_meaning_does(self):
+        def config_map(text):
+            return {"kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"config.yaml": text}}
+        self.assertTrue(self.same(config_map("a: {b: 1}"), config_map("a:\n  b: 1\n")))
+        self.assertFalse(self.same(config_map("a: {b: 1}"), config_map("a: {b: '1'}")))
+
+    def test_words_of_a_script_do_not_matter_and_programs_do(self):
+        def container(argument):
+            return daemonset(containers=[{"name": "c", "command": ["sh", "-c"], "args": [argument]}])
+        self.assertTrue(self.same(container("until true; do sleep 1; done"), container("while false; do :; done")))
+        self.assertFalse(self.same(container("nvidia-validator"), container("driver-manager")))
+
+    def test_order_of_variables_does_not_matter_and_of_containers_does(self):
+        a, b = {"name": "A", "value": "1"}, {"name": "B", "value": "2"}
+        self.assertTrue(self.same(daemonset(containers=[{"name": "c", "env": [a, b]}]),
+                                  daemonset(containers=[{"name": "c", "env": [b, a]}])))
+        self.assertFalse(self.same(daemonset(containers=[{"name": "c"}, {"name": "d"}]),
+                                   daemonset(containers=[{"name": "d"}, {"name": "c"}])))
+
+    def test_texts_for_people_do_not_matter_and_expressions_do(self):
+        def rule(expression, summary):
+            return {"kind": "PrometheusRule", "metadata": {"name": "x"}, "spec": {"groups": [
+                {"name": summary, "rules": [{"alert": "A", "expr": expression,
+                                             "annotations": {"summary": summary}}]}]}}
+        self.assertTrue(self.same(rule("a == 1\nAND\nb == 2\n", "one"), rule("a == 1 AND b == 2", "two")))
+        self.assertFalse(self.same(rule("a == 1", "one"), rule("a == 2", "one")))
+
+
+class Compare(unittest.TestCase):
+    def places(self, ours, theirs, rules=(), **options):
+        accepted = [{"where": rule} for rule in rules]
+        return [where for where, _, _ in compare.differences(ours, theirs, accepted, **options)]
+
+    def test_missing_objects(self):
+        self.assertEqual(self.places({"Role/a": {}}, {"Role/b": {}}), ["Role/a", "Role/b"])
+        self.assertEqual(self.places({"Role/a": {}}, {"Role/b": {}}, both_only=True), [])
+
+    def test_places(self):
+        ours, theirs = {"DaemonSet/x": {"a": [{"name": "n", "value": 1}]}}, {"DaemonSet/x": {"a": [{"name": "n"}]}}
+        self.assertEqual(self.places(ours, theirs), ["DaemonSet/x a[n].value"])
+        self.assertEqual(self.places(ours, theirs, ["DaemonSet/x a[n]*"]), [])
+        self.assertEqual(self.places(ours, theirs, ["DaemonSet/y *"]), ["DaemonSet/x a[n].value"])
+
+    def test_a_map_that_one_side_lacks_is_told_key_by_key(self):
+        self.assertEqual(self.places({"Role/a": {"labels": {"x": "1"}}}, {"Role/a": {}}), ["Role/a labels.x"])
+
+    def test_outcomes(self):
+        self.assertEqual(compare.outcome_difference(("failed", "a"), ("failed", "b"), []), [])
+        self.assertEqual(len(compare.outcome_difference(("ready", ""), ("failed", "b"), [])), 1)
+
+
+class Shrink(unittest.TestCase):
+    def test_only_what_matters_stays(self):
+        spec = {"driver": {"enabled": True, "env": [{"name": "A"}, {"name": "B", "value": "1"}]}, "gds": {"x": 1}}
+
+        def fails(candidate):
+            return any(variable.get("name") == "B" for variable in candidate["driver"].get("env", []))
+        self.assertEqual(shrink.shrink(spec, ["driver"], fails, 1000), {"driver": {"env": [{"name": "B"}]}})
+
+    def test_the_limit_holds(self):
+        trials = []
+        shrink.shrink({"a": {"b": 1, "c": 2}}, [], lambda spec: trials.append(spec), 2)
+        self.assertEqual(len(trials), 2)
+
+
+class Files(unittest.TestCase):
+    def test_every_accepted_difference_has_a_reason(self):
+        for rule in yaml.safe_load((HERE / "accepted.yaml").read_text()):
+            self.assertEqual(set(rule), {"where", "reason"})
+
+    def test_every_node_of_a_cluster_has_what_the_comparison_needs(self):
+        for file in (HERE / "clusters").glob("*.yaml"):
+            for node in yaml.safe_load(file.read_text())["nodes"]:
+                self.assertTrue({"name", "runtime"} <= set(node), file)
+
+
+if __name__ == "__main__":
+    unittest.main()
