@@ -37,6 +37,7 @@ struct OsRelease {
 // The OpenShift driver toolkit (reference operand-manifests.md sections 1 and 6.3).
 struct DriverToolkit {
   bool image_stream_exists = false;
+  bool broken = false;  // the ImageStream has a tag without a name
   // RHCOS version to image, from the ImageStream's tags.
   std::map<std::string, std::string> images;
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "api/labels.h"
 #include "base/log.h"
 #include "base/strings.h"
@@ -152,6 +154,7 @@ PolicyOutcome PolicyController::Pass(const PolicyView& view, const io::StopToken
   outcome.nfd_labels = facts->nfd_labels;
   outcome.gpu_nodes = facts->gpu_nodes > 0;
   outcome.first_gpu_nodes_joining = !outcome.gpu_nodes && facts->joining_gpu_nodes > 0;
+  MeasureDriverToolkit(view.policy, *facts);
   if (const auto labelled = LabelNamespace(view.policy, *facts, stop); !labelled) {
     outcome.failures.push_back("spec.psa: " + labelled.error().message);
   }
@@ -258,6 +261,24 @@ void PolicyController::Tell(const PolicyView& view, const Json& before, const Js
                     .reason = transition.reason,
                     .message = message});
   }
+}
+
+void PolicyController::MeasureDriverToolkit(const api::ClusterPolicy& policy, const Facts& facts) {
+  const bool wanted = facts.openshift() && policy.operator_settings.use_driver_toolkit &&
+                      !policy.driver.use_precompiled;
+  const bool stream = facts.driver_toolkit.image_stream_exists;
+  const bool versions = !facts.rhcos_versions.empty();
+  const bool covered = std::ranges::all_of(facts.rhcos_versions, [&](const std::string& version) {
+    return facts.driver_toolkit.images.contains(version);
+  });
+  const auto set = [&](std::string_view name, double value) {
+    metrics_.Set(fmt::format("gpu_operator_openshift_driver_toolkit_{}", name), value);
+  };
+  set("enabled", !wanted ? 0 : (stream && versions ? 1 : -1));
+  set("nfd_too_old", wanted && facts.gpu_nodes > 0 && !versions ? 1 : 0);
+  set("imagestream_missing", wanted && !stream ? 1 : 0);
+  set("imagestream_broken", wanted && facts.driver_toolkit.broken ? 1 : 0);
+  set("rhcos_tags_missing", wanted && stream && !covered ? 1 : 0);
 }
 
 void PolicyController::Measure(const PolicyView& view, const PolicyOutcome& outcome) {

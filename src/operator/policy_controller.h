@@ -45,6 +45,7 @@ class PolicyController {
                            const io::StopToken& stop);
   void Tell(const PolicyView& view, const codec::Json& before, const codec::Json& after);
   void Measure(const PolicyView& view, const PolicyOutcome& outcome);
+  void MeasureDriverToolkit(const api::ClusterPolicy& policy, const Facts& facts);
   void EnqueuePolicies();
   void EnqueuePoliciesSoon();
   void WatchSources();

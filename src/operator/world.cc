@@ -26,16 +26,18 @@ Proxy ReadProxy(const Json& object) {
 }
 
 // RHCOS version to image; "latest" and tags without name or source are skipped.
-std::map<std::string, std::string> ReadToolkitImages(const Json& image_stream) {
-  std::map<std::string, std::string> images;
+DriverToolkit ReadDriverToolkit(const Json& image_stream) {
+  DriverToolkit toolkit;
+  toolkit.image_stream_exists = true;
   const Json* tags = codec::Find(image_stream, {"spec", "tags"});
-  if (tags == nullptr || !tags->is_array()) return images;
+  if (tags == nullptr || !tags->is_array()) return toolkit;
   for (const Json& tag : *tags) {
     const std::string name = codec::FindString(tag, {"name"});
+    toolkit.broken = toolkit.broken || name.empty();
     if (name.empty() || name == "latest" || codec::Find(tag, {"from"}) == nullptr) continue;
-    images[name] = codec::FindString(tag, {"from", "name"});
+    toolkit.images[name] = codec::FindString(tag, {"from", "name"});
   }
-  return images;
+  return toolkit;
 }
 
 // There is no such object, or the cluster does not know its kind.
@@ -100,7 +102,7 @@ base::Status ReadOpenShiftFacts(kube::Client& client, Facts& facts, const io::St
   const auto stream =
       client.Get(kImageStreams, {.namespace_name = "openshift", .name = "driver-toolkit"}, stop);
   if (stream) {
-    facts.driver_toolkit = {.image_stream_exists = true, .images = ReadToolkitImages(*stream)};
+    facts.driver_toolkit = ReadDriverToolkit(*stream);
   } else if (!IsMissing(stream.error())) {
     return base::Fail(stream.error());
   }
