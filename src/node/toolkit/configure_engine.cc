@@ -45,38 +45,6 @@ base::Result<Json> LoadFile(const EngineOptions& options, const std::filesystem:
   return ParseEngineConfig(options.kind, text.value_or(""), path.string());
 }
 
-// container-toolkit.md 4.4: the first source that loads ends the search; a missing file loads as
-// empty.
-base::Result<Json> LoadSource(const EngineOptions& options) {
-  for (const auto& item : options.config_sources) {
-    const auto equals = item.find('=');
-    const std::string name(base::Trim(item.substr(0, equals)));
-    const std::string argument(
-        equals == std::string::npos ? "" : std::string(base::Trim(item.substr(equals + 1))));
-    base::Result<Json> loaded = Json::object();
-    if (name == "file") {
-      loaded =
-          LoadFile(options, argument.empty() ? options.config : std::filesystem::path(argument));
-    } else if (name == "command") {
-      const auto dump = DumpEngineConfig(options);
-      loaded = dump ? ParseEngineConfig(options.kind, *dump, "the engine's configuration dump")
-                    : base::Result<Json>(base::Fail(dump.error()));
-    } else {
-      return base::Fail(base::Invalid(
-          "BadUsage",
-          fmt::format("configuration source \"{}\" is none of command, file, file=PATH", item)));
-    }
-    if (loaded) {
-      base::LogInfo("Read the container engine's configuration", {{"source", item}});
-      return loaded;
-    }
-    base::LogWarning(
-        "This source of the container engine's configuration does not load; trying the next",
-        loaded.error(), {{"source", item}});
-  }
-  return Json::object();
-}
-
 base::Status Remove(const std::filesystem::path& path) {
   if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
   return base::Fail(base::FromErrno(errno, "remove " + path.string()));
@@ -155,15 +123,39 @@ void RollBack(const EngineOptions& options, const std::vector<FileContent>& prev
 
 }  // namespace
 
-base::Result<EngineSetup> ReadEngineSetup(const EngineOptions& options) {
-  TRY_ASSIGN(const Json source, LoadSource(options));
-  return EngineSetup{LowLevelRuntimes(options.kind, source)};
+base::Result<Json> ReadEngineConfig(const EngineOptions& options) {
+  for (const auto& item : options.config_sources) {
+    const auto equals = item.find('=');
+    const std::string name(base::Trim(item.substr(0, equals)));
+    const std::string argument(
+        equals == std::string::npos ? "" : std::string(base::Trim(item.substr(equals + 1))));
+    base::Result<Json> loaded = Json::object();
+    if (name == "file") {
+      loaded =
+          LoadFile(options, argument.empty() ? options.config : std::filesystem::path(argument));
+    } else if (name == "command") {
+      const auto dump = DumpEngineConfig(options);
+      loaded = dump ? ParseEngineConfig(options.kind, *dump, "the engine's configuration dump")
+                    : base::Result<Json>(base::Fail(dump.error()));
+    } else {
+      return base::Fail(base::Invalid(
+          "BadUsage",
+          fmt::format("configuration source \"{}\" is none of command, file, file=PATH", item)));
+    }
+    if (loaded) {
+      base::LogInfo("Read the container engine's configuration", {{"source", item}});
+      return loaded;
+    }
+    base::LogWarning(
+        "This source of the container engine's configuration does not load; trying the next",
+        loaded.error(), {{"source", item}});
+  }
+  return Json::object();
 }
 
-base::Status ConfigureEngine(const EngineOptions& options,
+base::Status ConfigureEngine(const EngineOptions& options, const Json& source,
                              const std::filesystem::path& toolkit_folder,
                              const std::filesystem::path& state_folder, const io::StopToken& stop) {
-  TRY_ASSIGN(const Json source, LoadSource(options));
   TRY_ASSIGN(const EngineFiles files, ReadEngineFiles(options));
   TRY_ASSIGN(const auto wanted,
              PlanSetup(options, RuntimesFor(options, toolkit_folder), source, files));

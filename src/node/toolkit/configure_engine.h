@@ -4,26 +4,22 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "base/result.h"
+#include "codec/json.h"
 #include "io/stop.h"
 #include "node/toolkit/options.h"
 
 namespace pitcrew::node::toolkit {
 
-struct EngineSetup {
-  std::vector<std::string> low_level_runtimes;  // for the shim's configuration
-};
+// Reads the engine's configuration from the first source that loads; an empty object when none has
+// any (container-toolkit.md 4.4). kInvalid for a source that is not known.
+base::Result<codec::Json> ReadEngineConfig(const EngineOptions& options);
 
-// Reads the engine's configuration from the first source that loads (an empty one when none has
-// any). kInvalid for a source that is not known.
-base::Result<EngineSetup> ReadEngineSetup(const EngineOptions& options);
-
-// `state_folder` survives this process's end (the pid file's folder): it has a mark while a restart
-// is due, so that a process which was killed between writing and restarting makes up for it.
-base::Status ConfigureEngine(const EngineOptions& options,
+// `source` is what ReadEngineConfig read. `state_folder` survives this process's end (the pid
+// file's folder): it has a mark while a restart is due, so that a process which was killed between
+// writing and restarting makes up for it.
+base::Status ConfigureEngine(const EngineOptions& options, const codec::Json& source,
                              const std::filesystem::path& toolkit_folder,
                              const std::filesystem::path& state_folder, const io::StopToken& stop);
 base::Status RestoreEngine(const EngineOptions& options,

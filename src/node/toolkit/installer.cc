@@ -6,6 +6,7 @@
 #include "node/toolkit/cdi_specs.h"
 #include "node/toolkit/command.h"
 #include "node/toolkit/configure_engine.h"
+#include "node/toolkit/engine.h"
 #include "node/toolkit/installation.h"
 #include "node/toolkit/options.h"
 #include "node/toolkit/pid_file.h"
@@ -16,16 +17,13 @@ namespace {
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
 
-base::Result<std::vector<std::string>> LowLevelRuntimeList(const Options& options) {
+std::vector<std::string> RuntimeList(const Options& options, const codec::Json& engine_config) {
   if (options.runtime.low_level_runtimes) return *options.runtime.low_level_runtimes;
-  if (options.no_runtime_config) return std::vector<std::string>{"runc", "crun"};
-  TRY_ASSIGN(auto setup, ReadEngineSetup(options.engine));
-  return std::move(setup.low_level_runtimes);
+  return LowLevelRuntimes(options.engine.kind, engine_config);
 }
 
-base::Status InstallAll(const Options& options) {
-  TRY_ASSIGN(const auto runtimes, LowLevelRuntimeList(options));
-  TRY(Install(options, runtimes));
+base::Status InstallAll(const Options& options, const codec::Json& engine_config) {
+  TRY(Install(options, RuntimeList(options, engine_config)));
   base::LogInfo("The toolkit is installed", {{"folder", options.toolkit_folder().string()},
                                              {"driver_root", options.driver_root}});
   if (!options.cdi_enabled) return {};
@@ -41,10 +39,15 @@ base::Status InstallAll(const Options& options) {
 base::Status Run(const Options& options, const io::StopToken& stop) {
   TRY_ASSIGN(const PidFile pid_file, PidFile::Lock(options.pid_file));
   const auto state_folder = options.pid_file.parent_path();
-  TRY(InstallAll(options));
+  codec::Json engine_config = codec::Json::object();
+  if (!options.no_runtime_config) {
+    TRY_ASSIGN(engine_config, ReadEngineConfig(options.engine));
+  }
+  TRY(InstallAll(options, engine_config));
   base::Status configured;
   if (!options.no_runtime_config && !stop.stopped()) {
-    configured = ConfigureEngine(options.engine, options.toolkit_folder(), state_folder, stop);
+    configured = ConfigureEngine(options.engine, engine_config, options.toolkit_folder(),
+                                 state_folder, stop);
   }
   const bool cancelled = !configured && configured.error().code == base::Code::kCancelled;
   if (!configured && !cancelled) return configured;

@@ -166,6 +166,10 @@ class Containerd : public ::testing::Test {
         codec::Find(*config, {"plugins", "io.containerd.cri.v1.runtime", "containerd", "runtimes"});
     return runtimes != nullptr ? *runtimes : codec::Json();
   }
+  [[nodiscard]] base::Status Configure() const {
+    TRY_ASSIGN(const auto source, ReadEngineConfig(options_));
+    return ConfigureEngine(options_, source, "/opt/t/toolkit", folder_, {});
+  }
   [[nodiscard]] pid_t Pid() const {
     const auto engine = FindEngine(options_.socket);
     return engine ? engine->pid : -1;
@@ -181,7 +185,7 @@ class Containerd : public ::testing::Test {
 TEST_F(Containerd, IsConfiguredRestartedOnceAndPutBack) {
   Start();
   const pid_t first = Pid();
-  const auto configured = ConfigureEngine(options_, "/opt/t/toolkit", folder_, {});
+  const auto configured = Configure();
   ASSERT_TRUE(configured) << configured.error().message;
   EXPECT_EQ(supervisor_->starts(), 2);
   EXPECT_NE(Pid(), first);
@@ -200,13 +204,13 @@ TEST_F(Containerd, IsConfiguredRestartedOnceAndPutBack) {
 
   // The container restarts: nothing changed, containerd keeps running.
   const pid_t second = Pid();
-  ASSERT_TRUE(ConfigureEngine(options_, "/opt/t/toolkit", folder_, {}));
+  ASSERT_TRUE(Configure());
   EXPECT_EQ(supervisor_->starts(), 2);
   EXPECT_EQ(Pid(), second);
 
   // A killed toolkit left files and a due restart behind.
   ASSERT_TRUE(base::WriteFileAtomically(folder_ / "engine-restart-due", ""));
-  ASSERT_TRUE(ConfigureEngine(options_, "/opt/t/toolkit", folder_, {}));
+  ASSERT_TRUE(Configure());
   EXPECT_EQ(supervisor_->starts(), 3);
 
   const auto restored = RestoreEngine(options_, "/opt/t/toolkit", folder_);
@@ -220,7 +224,7 @@ TEST_F(Containerd, IsConfiguredRestartedOnceAndPutBack) {
 TEST_F(Containerd, OldFilesAreBackWhenItDoesNotComeUp) {
   Start(options_.drop_in);
   options_.restart_time = 3s;
-  const auto configured = ConfigureEngine(options_, "/opt/t/toolkit", folder_, {});
+  const auto configured = Configure();
   ASSERT_FALSE(configured);
   EXPECT_EQ(configured.error().reason, "EngineDidNotComeBack");
   EXPECT_FALSE(fs::exists(options_.drop_in));
@@ -234,7 +238,7 @@ TEST_F(Containerd, ARefusedConfigurationCausesNoRestart) {
   options_.drop_in = folder_ / "elsewhere/99-nvidia.toml";
   options_.drop_in_host_path = (folder_ / "not-there/99-nvidia.toml").string();
   const pid_t before = Pid();
-  const auto configured = ConfigureEngine(options_, "/opt/t/toolkit", folder_, {});
+  const auto configured = Configure();
   ASSERT_FALSE(configured);
   EXPECT_EQ(configured.error().reason, "EngineConfigNotEffective");
   EXPECT_EQ(Pid(), before);

@@ -1,6 +1,7 @@
 #include "node/toolkit/engine.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -110,7 +111,7 @@ TEST(Effective, TheDumpMustHaveOurRuntimes) {
 class InFolder : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(::testing::TempDir()) / "pitcrew-toolkit";
+    folder_ = fs::path(::testing::TempDir()) / ("pitcrew-toolkit-" + std::to_string(::getpid()));
     fs::remove_all(folder_);
     fs::create_directories(folder_);
     options_.kind = EngineKind::kContainerd;
@@ -134,18 +135,19 @@ TEST_F(InFolder, SourcesAreTriedInOrder) {
       "[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.x.options]\n"
       "BinaryName = \"/x\"\n"));
   options_.executable = "/no/such/containerd";
-  EXPECT_EQ(ReadEngineSetup(options_)->low_level_runtimes, (Names{"/x", "runc", "crun"}));
+  EXPECT_EQ(LowLevelRuntimes(options_.kind, *ReadEngineConfig(options_)),
+            (Names{"/x", "runc", "crun"}));
   options_.config_sources = {" file = " + (folder_ / "missing.toml").string() + " "};
-  EXPECT_EQ(ReadEngineSetup(options_)->low_level_runtimes, (Names{"runc", "crun"}));
+  EXPECT_EQ(LowLevelRuntimes(options_.kind, *ReadEngineConfig(options_)), (Names{"runc", "crun"}));
   options_.config_sources = {"guess"};
-  EXPECT_EQ(ReadEngineSetup(options_).error().reason, "BadUsage");
+  EXPECT_EQ(ReadEngineConfig(options_).error().reason, "BadUsage");
 }
 
 // A broken configuration of somebody else is not touched.
 TEST_F(InFolder, ABrokenTopLevelFileIsAnErrorAndStays) {
   ASSERT_TRUE(base::WriteFileAtomically(options_.config, "version = [\n"));
   options_.config_sources = {"file=" + (folder_ / "missing.toml").string()};
-  const auto configured = ConfigureEngine(options_, "/t", folder_, {});
+  const auto configured = ConfigureEngine(options_, *ReadEngineConfig(options_), "/t", folder_, {});
   ASSERT_FALSE(configured);
   EXPECT_NE(configured.error().message.find("config.toml:"), std::string::npos);
   EXPECT_EQ(*base::ReadFile(options_.config), "version = [\n");
@@ -155,11 +157,11 @@ TEST_F(InFolder, ABrokenTopLevelFileIsAnErrorAndStays) {
 // container-toolkit.md #29, #34: nothing stays but the installation.
 TEST_F(InFolder, ConfigureAndRestore) {
   options_.config_sources = {"file"};
-  ASSERT_TRUE(ConfigureEngine(options_, "/t", folder_, {}));
+  ASSERT_TRUE(ConfigureEngine(options_, *ReadEngineConfig(options_), "/t", folder_, {}));
   EXPECT_TRUE(fs::exists(options_.drop_in));
   EXPECT_FALSE(fs::exists(folder_ / "engine-restart-due"));
   const auto written = fs::last_write_time(options_.drop_in);
-  ASSERT_TRUE(ConfigureEngine(options_, "/t", folder_, {}));
+  ASSERT_TRUE(ConfigureEngine(options_, *ReadEngineConfig(options_), "/t", folder_, {}));
   EXPECT_EQ(fs::last_write_time(options_.drop_in), written);
   ASSERT_TRUE(RestoreEngine(options_, "/t", folder_));
   EXPECT_FALSE(fs::exists(options_.drop_in));

@@ -1,0 +1,84 @@
+#include "node/toolkit/cdi_specs.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/testing/elf_file.h"
+#include "cdi/format.h"
+
+namespace pitcrew::node::toolkit {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CdiSpecs : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        fs::path(::testing::TempDir()) / ("pitcrew-toolkit-cdi-" + std::to_string(::getpid()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "driver/dev");
+    // No NVML here: the version comes from the library's name.
+    ASSERT_TRUE(
+        base::WriteFileAtomically(folder_ / "driver/lib/x86_64-linux-gnu/libcuda.so.999.88.77",
+                                  base::testing::MakeElfLibrary("libcuda.so.1")));
+    options_.driver_root = "/host/driver/root";
+    options_.driver_root_container = folder_ / "driver";
+    options_.install_folder = "/opt/t";
+    options_.cdi_enabled = true;
+    options_.cdi_folder = folder_ / "cdi";
+    options_.cdi_kind = "example.com/class";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  fs::path folder_;
+  Options options_;
+};
+
+// container-toolkit.md #24.
+TEST_F(CdiSpecs, NoDeviceNodesIsAnError) {
+  const auto written = WriteCdiSpecs(options_);
+  ASSERT_FALSE(written);
+  EXPECT_NE(written.error().message.find("no NVIDIA device nodes found"), std::string::npos);
+  EXPECT_FALSE(fs::exists(folder_ / "cdi"));
+}
+
+// container-toolkit.md #25.
+TEST_F(CdiSpecs, ManagementSpecificationHasHostPaths) {
+  const auto node = folder_ / "driver/dev/nvidia0";
+  if (::mknod(node.c_str(), S_IFCHR | 0666, ::makedev(195, 0)) != 0) {
+    GTEST_SKIP() << "device nodes need root";
+  }
+  ASSERT_EQ(::chmod(node.c_str(), 0666), 0);
+  ASSERT_TRUE(WriteCdiSpecs(options_));
+  const auto path = folder_ / "cdi/example.com-class.yaml";
+  EXPECT_EQ(fs::status(path).permissions(), fs::perms(0644));
+  const auto spec = cdi::ParseSpec(*base::ReadFile(path), "spec");
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->version, "0.5.0");
+  ASSERT_EQ(spec->devices.size(), 1U);
+  EXPECT_EQ(spec->devices[0].name, "all");
+  EXPECT_EQ(spec->devices[0].edits.device_nodes[0].host_path, "/host/driver/root/dev/nvidia0");
+  EXPECT_EQ(spec->edits.mounts[0].host_path,
+            "/host/driver/root/lib/x86_64-linux-gnu/libcuda.so.999.88.77");
+  EXPECT_EQ(spec->edits.hooks.size(), 3U);
+  EXPECT_EQ(spec->edits.hooks[0].path, "/opt/t/toolkit/nvidia-cdi-hook");
+  // Nothing is written anew when nothing changed.
+  const auto before = fs::last_write_time(path);
+  ASSERT_TRUE(WriteCdiSpecs(options_));
+  EXPECT_EQ(fs::last_write_time(path), before);
+}
+
+// A specification from before stays when NVML tells nothing now.
+TEST_F(CdiSpecs, UnknownGpusDoNotRemoveTheRuntimeSpecification) {
+  ASSERT_TRUE(base::WriteFileAtomically(folder_ / "cdi/runtime.nvidia.com-gpu.yaml", "kept"));
+  (void)WriteCdiSpecs(options_);
+  EXPECT_EQ(*base::ReadFile(folder_ / "cdi/runtime.nvidia.com-gpu.yaml"), "kept");
+}
+
+}  // namespace
+}  // namespace pitcrew::node::toolkit
