@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 constexpr kube::WriteOptions kAdmin{.field_manager = "test", .subresource = {}};
 
 bool Eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(200);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -181,8 +181,7 @@ class OperatorTest : public ::testing::Test {
   [[nodiscard]] bool ReachesReady(const std::string& policy) {
     return Eventually([&] {
       FinishRollouts();
-      return State(policy) == "ready" &&
-             Condition(policy, "Ready").starts_with("True Reconciled");
+      return State(policy) == "ready" && Condition(policy, "Ready").starts_with("True Reconciled");
     });
   }
 
@@ -370,7 +369,6 @@ TEST_F(OperatorTest, ReferencedConfigMapIsWaitedFor) {
 TEST_F(OperatorTest, LabelsGoOnEvidenceOnly) {
   for (int i = 1; i <= 5; ++i) CreateGpuNode("gpu-" + std::to_string(i));
   CreatePolicy("cluster-policy");
-  const RunningOperator running(name_space_);
   const auto present = [&](const std::string& node) {
     return Label(node, "nvidia.com/gpu.present");
   };
@@ -378,14 +376,18 @@ TEST_F(OperatorTest, LabelsGoOnEvidenceOnly) {
     Merge(kube::kNodes, Cluster(node),
           {{"metadata", {{"labels", {{"feature.node.kubernetes.io/pci-10de.present", nullptr}}}}}});
   };
-  for (int i = 1; i <= 5; ++i) {
-    ASSERT_TRUE(Eventually([&] { return present("gpu-" + std::to_string(i)) == "true"; }));
+  {
+    const RunningOperator running(name_space_);
+    for (int i = 1; i <= 5; ++i) {
+      ASSERT_TRUE(Eventually([&] { return present("gpu-" + std::to_string(i)) == "true"; }));
+    }
+    lose("gpu-1");
+    ASSERT_TRUE(Eventually([&] { return present("gpu-1") == "false"; }));
+    EXPECT_EQ(Label("gpu-1", "nvidia.com/gpu.deploy.driver"), "(none)");
   }
-  lose("gpu-1");
-  ASSERT_TRUE(Eventually([&] { return present("gpu-1") == "false"; }));
-  EXPECT_EQ(Label("gpu-1", "nvidia.com/gpu.deploy.driver"), "(none)");
-
+  // Seen together, whatever the speed of this machine.
   for (const char* node : {"gpu-2", "gpu-3", "gpu-4"}) lose(node);
+  const RunningOperator running(name_space_);
   ASSERT_TRUE(Eventually([&] {
     return Condition("cluster-policy", "NodeLabelsReady").starts_with("False MassRemovalHeld");
   }));
