@@ -99,7 +99,9 @@ class OperatorTest : public ::testing::Test {
   }
   void TearDown() override {
     for (const kube::ResourceKind* kind : {&kClusterPolicies, &kube::kNodes}) {
-      for (const Json& object : client_->List(*kind, "")->items) {
+      const auto listed = client_->List(*kind, "");
+      ASSERT_TRUE(listed) << listed.error().ToString();
+      for (const Json& object : listed->items) {
         EXPECT_TRUE(client_->Delete(*kind, kube::KeyOf(object)));
       }
     }
