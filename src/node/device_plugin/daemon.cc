@@ -134,16 +134,25 @@ base::Status Daemon::Load(Occasion occasion) {
 }
 
 base::Result<gpu::Inventory> Daemon::ReadGpus(const Settings& settings, Occasion occasion) {
-  if (occasion == Occasion::kReload) {
-    // The driver's files may be others now: nothing of the old library may stay in use.
-    monitor_.reset();
-    library_.reset();
+  // The driver's files may be others now: nothing of the old library may stay in use.
+  if (occasion == Occasion::kReload) CloseLibrary();
+  if (library_) {
+    auto inventory = library_->ReadInventory();
+    if (inventory) return inventory;
+    // A driver that went away and came back needs a library that is opened anew.
+    base::LogWarning("the driver does not answer", inventory.error());
+    CloseLibrary();
   }
-  if (!library_) {
-    TRY_ASSIGN(library_, nvml::Library::Open({settings.driver_root_in_here}));
-    base::LogInfo("opened NVML", {{"library", library_->path().string()}});
-  }
-  return library_->ReadInventory();
+  TRY_ASSIGN(library_, nvml::Library::Open({settings.driver_root_in_here}));
+  base::LogInfo("opened NVML", {{"library", library_->path().string()}});
+  auto inventory = library_->ReadInventory();
+  if (!inventory) CloseLibrary();
+  return inventory;
+}
+
+void Daemon::CloseLibrary() {
+  monitor_.reset();
+  library_.reset();
 }
 
 base::Status Daemon::Offer(const gpu::Inventory& inventory, Settings settings, Occasion occasion) {

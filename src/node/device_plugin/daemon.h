@@ -59,6 +59,8 @@ class Daemon {
 
   base::Status Load(Occasion occasion);
   base::Result<gpu::Inventory> ReadGpus(const Settings& settings, Occasion occasion);
+  // What was published last stays published.
+  void CloseLibrary();
   base::Status Offer(const gpu::Inventory& inventory, Settings settings, Occasion occasion);
   base::Status WatchHealth(const gpu::Inventory& inventory, Occasion occasion);
   void UpdatePlugins(ResourceMap devices, const std::shared_ptr<const Snapshot>& snapshot);

@@ -26,8 +26,7 @@ OfferedDevice WholeGpu(const gpu::Device& device, const NodeFacts& facts) {
           .numa_node = NumaNode(device, facts),
           .gpu_uuid = device.uuid,
           .gpu_instance = {},
-          .compute_instance = {},
-          .readable = !device.fault};
+          .compute_instance = {}};
 }
 
 Result<OfferedDevice> MigPart(const gpu::Device& parent, const gpu::MigDevice& part,
@@ -54,8 +53,7 @@ Result<OfferedDevice> MigPart(const gpu::Device& parent, const gpu::MigDevice& p
       .numa_node = NumaNode(parent, facts),
       .gpu_uuid = parent.uuid,
       .gpu_instance = part.gpu_instance_id,
-      .compute_instance = part.compute_instance_id,
-      .readable = !parent.fault};
+      .compute_instance = part.compute_instance_id};
 }
 
 // Whether every MIG device of the node is of one kind, as `single` needs it.

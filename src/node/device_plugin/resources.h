@@ -28,8 +28,6 @@ struct OfferedDevice {
   // Set for MIG devices.
   std::optional<unsigned> gpu_instance;
   std::optional<unsigned> compute_instance;
-  // The GPU could not be read when it was listed.
-  bool readable = true;
 
   [[nodiscard]] bool IsMig() const { return gpu_instance.has_value(); }
   [[nodiscard]] bool IsReplica() const { return id != uuid; }
