@@ -64,7 +64,7 @@ class Daemon {
   std::optional<std::int64_t> timestamp_;
   bool labelled_ = false;  // since the last load
   bool driver_unreachable_ = false;
-  int failures_ = 0;       // one after another
+  int failures_ = 0;  // one after another
 };
 
 }  // namespace pitcrew::node::feature_discovery
