@@ -56,7 +56,7 @@ class Service:
         try:
             self.pid = os.posix_spawn(
                 self.argv[0], self.argv, {**environment, "NOTIFY_SOCKET": self.address}, setsid=True,
-                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD], setsigmask=[],
+                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}, setsigmask=[],
                 file_actions=[(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, self.log, 1),
                               (os.POSIX_SPAWN_DUP2, self.log, 2)])
         finally:
