@@ -6,7 +6,7 @@ import argparse
 import pathlib
 import sys
 
-from cluster import description, down, enter, images, main_job, progress, showcase, status, up
+from cluster import description, down, enter, images, main_job, processes, progress, showcase, status, up
 from cluster.errors import ClusterError
 from cluster.programs import Programs
 from cluster.state import State
@@ -31,6 +31,7 @@ def _prepare(arguments: argparse.Namespace) -> tuple[description.Cluster, images
 def _up(arguments: argparse.Namespace) -> int:
     arguments.build = arguments.build.absolute()
     wanted, simulation, programs = _prepare(arguments)
+    processes.refuse_foreign(wanted.name)
     state = State(wanted.name)
     with state.lock():
         archives = images.archives(arguments.build / "images")

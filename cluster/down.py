@@ -53,6 +53,7 @@ def clusters() -> list[str]:
 
 def down(cluster: str):
     own = State(cluster)
+    processes.refuse_foreign(cluster)
     if not traces(cluster):
         print(f"There is no cluster `{cluster}`.")
         others = clusters()

@@ -14,7 +14,11 @@ import select
 import signal
 import time
 
+from cluster.errors import ClusterError
+from cluster.state import State
+
 MARKER = "PITCREW_CLUSTER_PROCESS"
+FOLDER = "PITCREW_CLUSTER_FOLDER"  # the state folder that the process belongs to
 ROLE = "PITCREW_CLUSTER_ROLE"  # "control-plane" or the node's name
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -25,12 +29,15 @@ class Process:
     role: str
     command: str
     resident_kib: int
+    folder: str  # the state folder of the cluster that it belongs to
     namespace_pid: int  # its id inside its own pid namespace: 1 for a node's first process
 
 
 def environment(cluster: str, role: str, extra: dict[str, str] | None = None) -> dict[str, str]:
     """A small environment of our own: a person's proxies and settings must not reach the cluster."""
-    return {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", MARKER: cluster, ROLE: role, **(extra or {})}
+    folder = os.environ.get(FOLDER) or str(State(cluster).folder)
+    return {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", MARKER: cluster, FOLDER: folder, ROLE: role,
+            **(extra or {})}
 
 
 def _environ(pid: int) -> dict[bytes, bytes]:
@@ -68,7 +75,7 @@ def of_cluster(cluster: str) -> list[Process]:
         if status["State"].split()[0] == "Z":
             continue
         found.append(Process(pid=pid, role=environ.get(ROLE.encode(), b"?").decode(), command=status["Name"].strip(),
-                             resident_kib=int(status.get("VmRSS", "0").split()[0]),
+                             folder=environ.get(FOLDER.encode(), b"?").decode(), resident_kib=int(status.get("VmRSS", "0").split()[0]),
                              namespace_pid=int(status["NSpid"].split()[-1])))
     return sorted(found, key=lambda process: process.pid)
 
@@ -95,7 +102,17 @@ def first_process(cluster: str, role: str) -> int | None:
     return None
 
 
-def end_all(cluster: str, seconds: float = 20.0) -> list[Process]:
+def refuse_foreign(cluster: str):
+    """Raises when a cluster of this name is up that belongs to another state folder: it is not ours to touch."""
+    own = str(State(cluster).folder)
+    others = {process.folder for process in of_cluster(cluster)} - {own}
+    if others:
+        other = pathlib.Path(sorted(others)[0])
+        raise ClusterError(f"a cluster `{cluster}` is up that belongs to the state folder {other}, not to {own}; "
+                           f"use another name, or PITCREW_STATE={other.parent} to work with that one")
+
+
+def end_all(cluster: str, seconds: float = 120.0) -> list[Process]:
     """Kills every process of the cluster and waits until it is gone. Returns those that did not go."""
     deadline = time.monotonic() + seconds
     while True:

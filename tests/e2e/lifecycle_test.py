@@ -11,7 +11,7 @@ import support  # first: it sets the state folder
 from cluster import api, processes
 from cluster.state import State
 
-NAME = "e2elife"
+NAME = support.cluster_name()
 FILE = f"""name: {NAME}
 nodes:
   - {{name: one, labels: {{example.com/rack: r1}}, taints: [{{key: example.com/kept, effect: NoSchedule}}]}}
@@ -68,6 +68,8 @@ class Lifecycle(unittest.TestCase):
         self.assertIn("another description", refused.stdout)
         self.assertEqual({process.pid for process in processes.of_cluster(NAME)}, running)
 
+        self.another_state_folder_is_refused()
+        self.assertEqual({process.pid for process in processes.of_cluster(NAME)}, running)
         self.runtime_comes_back()
         down = support.run("down", NAME)
         self.assertEqual(down.returncode, 0, down.stdout)
@@ -75,6 +77,15 @@ class Lifecycle(unittest.TestCase):
         again = support.run("down", NAME)
         self.assertEqual(again.returncode, 0, again.stdout)
         self.assertIn("There is no cluster", again.stdout)
+
+    def another_state_folder_is_refused(self):
+        """A cluster of the same name that belongs to somebody else is not touched."""
+        with tempfile.TemporaryDirectory() as folder:
+            for words in (["up", "--bare", "--build", support.BUILD, self.file], ["down", NAME]):
+                result = subprocess.run(support.command(*words), cwd=support.ROOT, capture_output=True, text=True,
+                                        env={**os.environ, "PITCREW_STATE": folder}, check=False)
+                self.assertEqual(result.returncode, 1, result.stdout)
+                self.assertIn(str(support.STATE), result.stderr)
 
     def runtime_comes_back(self):
         """As under systemd: a container runtime that is told to end is started again."""
@@ -126,11 +137,12 @@ class Lifecycle(unittest.TestCase):
         self.assertIn("interrupted", again.stdout)
         # A second cluster beside it, then only that one goes.
         other = self.file.with_name("beside.yaml")
-        other.write_text("name: e2eside\nnodes: [{name: one}]\n", encoding="utf-8")
-        self.addCleanup(support.run, "down", "e2eside")
+        side = support.cluster_name()
+        other.write_text(f"name: {side}\nnodes: [{{name: one}}]\n", encoding="utf-8")
+        self.addCleanup(support.run, "down", side)
         beside = support.up(other, "--bare")
         self.assertEqual(beside.returncode, 0, beside.stdout)
-        self.assertEqual(support.run("down", "e2eside").returncode, 0)
+        self.assertEqual(support.run("down", side).returncode, 0)
         nodes = api.Api(State(NAME).kubeconfig).get("/api/v1/nodes")["items"]
         self.assertEqual(len(nodes), 2)
         self.assertEqual(support.run("down", NAME).returncode, 0)

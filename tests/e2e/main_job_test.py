@@ -14,7 +14,7 @@ from cluster import api, chart, enter, progress, showcase
 from cluster.programs import Programs
 from cluster.state import State
 
-NAME = "e2emain"
+NAME = support.cluster_name()
 # A node whose driver the operator brings, one whose driver is there, and one without GPU.
 FILE = f"""name: {NAME}
 nodes:

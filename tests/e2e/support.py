@@ -3,6 +3,7 @@
 import atexit
 import os
 import pathlib
+import secrets
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,12 @@ sys.path.insert(0, str(ROOT))
 STATE = pathlib.Path(tempfile.mkdtemp(prefix="pitcrew-e2e-"))
 os.environ["PITCREW_STATE"] = str(STATE)
 atexit.register(shutil.rmtree, STATE, ignore_errors=True)
+
+
+def cluster_name():
+    """A name that no other run on this machine has."""
+    return "e" + secrets.token_hex(3)
+
 
 BUILD = pathlib.Path(os.environ.get("PITCREW_BUILD", ROOT / "build/release"))
 
