@@ -10,7 +10,6 @@
 #include "simulation/description/description.h"
 #include "simulation/driver/container.h"
 #include "simulation/driver/files.h"
-#include "simulation/driver/mounts.h"
 #include "simulation/driver/pci_tree.h"
 #include "simulation/program/commands.h"
 #include "simulation/state/discovery.h"
@@ -82,12 +81,6 @@ base::Status InstallDriver(const Options& options) {
   if (error) return base::Fail(base::FromErrno(error.value(), "link " + link.string()));
   if (const fs::path pci = root / "sys/bus/pci/devices"; fs::is_directory(pci, error)) {
     TRY(BindPciDriver(pci, node, "nvidia"));
-  }
-  // Containers mount a /sys of their own; this is for what runs on the node itself.
-  if (const fs::path modules = root / "sys/module"; fs::is_directory(modules, error)) {
-    if (const auto shown = ShowKernelModule(modules, "nvidia", version); !shown) {
-      base::LogWarning("The kernel module cannot be shown in " + modules.string(), shown.error());
-    }
   }
   return {};
 }

@@ -46,8 +46,7 @@ TEST(MigGeometry, NothingFree) {
   EXPECT_EQ(ChoosePlacement(kFour, Placements{{2, 1}}, All()), std::nullopt);
 }
 
-// mig-manager.md section 5.4: mig-parted creates the largest first; all-balanced (3g, 2g, 2 x 1g)
-// fits.
+// mig-manager.md section 5.4: mig-parted creates the largest first; all-balanced (3g, 2g, 2 x 1g) fits.
 TEST(MigGeometry, ABalancedLayoutFitsLargestFirst) {
   Placements occupied;
   for (const Placements* possible : {&kThree, &kTwo, &kOne, &kOne}) {
