@@ -26,6 +26,7 @@ function(pitcrew_room_tests name target kind pattern)
   add_executable(${program} ${sources} ${support})
   target_link_libraries(${program} PRIVATE ${target} GTest::gtest GTest::gmock GTest::gtest_main
                                            ${ARGN})
+  pitcrew_use_precompiled(${program} pitcrew_precompiled_tests)
   # Only for the sources that name them, so that the compiler's cache serves the others in every
   # checkout. A file that begins to name one needs a new configure.
   foreach(source ${sources} ${support})
@@ -61,8 +62,8 @@ function(pitcrew_room name)
   target_include_directories(${target} ${scope} ${CMAKE_SOURCE_DIR}/src)
   list(TRANSFORM ROOM_DEPENDS PREPEND pitcrew_)
   target_link_libraries(${target} ${scope} ${ROOM_DEPENDS} ${ROOM_EXTERNAL})
-  if(TARGET pitcrew_precompiled AND sources)
-    target_link_libraries(${target} PRIVATE pitcrew_precompiled)
+  if(sources)
+    pitcrew_use_precompiled(${target} pitcrew_precompiled)
   endif()
   pitcrew_room_tests(${name} ${target} unit "*_test.cc" ${ROOM_TEST_DEPENDS})
   pitcrew_room_tests(${name} ${target} golden "*_golden_test.cc" ${ROOM_TEST_DEPENDS})

@@ -17,7 +17,7 @@ find_program(PITCREW_CCACHE ccache)
 if(PITCREW_CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER
       ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
-      CCACHE_SLOPPINESS=time_macros ${PITCREW_CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${PITCREW_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
 endif()
 
@@ -26,6 +26,8 @@ find_program(PITCREW_MOLD_PROGRAM mold)
 if(PITCREW_MOLD AND PITCREW_MOLD_PROGRAM AND NOT CMAKE_INTERPROCEDURAL_OPTIMIZATION)
   add_link_options(-fuse-ld=mold)
 endif()
+# The same code generation for libraries and programs, so that both can read one precompiled header.
+add_compile_options(-fPIC -fno-semantic-interposition)
 add_compile_options(-ffunction-sections -fdata-sections)
 add_link_options(-Wl,--gc-sections)
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+template class nlohmann::basic_json<>;
+
 namespace pitcrew::codec {
 
 base::Result<Json> ParseJson(std::string_view text, std::string_view source) {

@@ -8,6 +8,9 @@
 
 #include "base/result.h"
 
+// Compiled once, in json.cc: its members are most of what a file that uses JSON would compile.
+extern template class nlohmann::basic_json<>;
+
 namespace pitcrew::codec {
 
 // Object members are sorted by name, so the text of equal values is equal.
