@@ -35,7 +35,7 @@ Sets& AllSets() {
   struct Keeper {
     Sets* sets = new Sets;
     ~Keeper() {
-      if (!Session::Waiting::Any()) delete sets;
+      if (!Session::InUse()) delete sets;
     }
   };
   static Keeper keeper;

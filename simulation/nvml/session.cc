@@ -67,13 +67,13 @@ Return ResolveKind(const void* pointer, Handle::Kind kind, Target& target) {
 
 namespace {
 
-std::atomic<int> waiting_threads{0};
+std::atomic<int> users{0};  // initialisations and waiting threads
 
 // Frees on unloading what was made on demand, unless somebody still needs it.
 struct Keeper {
   Session* session = new Session;
   ~Keeper() {
-    if (!Session::Waiting::Any()) delete session;
+    if (!Session::InUse()) delete session;
   }
 };
 
@@ -84,9 +84,9 @@ Session& Session::Get() {
   return *keeper.session;
 }
 
-Session::Waiting::Waiting() { ++waiting_threads; }
-Session::Waiting::~Waiting() { --waiting_threads; }
-bool Session::Waiting::Any() { return waiting_threads.load() != 0; }
+Session::Waiting::Waiting() { ++users; }
+Session::Waiting::~Waiting() { --users; }
+bool Session::InUse() { return users.load() != 0; }
 
 Return Session::Initialize() {
   const std::lock_guard guard(mutex_);
@@ -99,12 +99,14 @@ Return Session::Initialize() {
     state_ = *std::move(file);
   }
   ++initialized_;
+  ++users;
   return kSuccess;
 }
 
 Return Session::Shutdown() {
   const std::lock_guard guard(mutex_);
   if (initialized_ == 0) return kUninitialized;
+  --users;
   if (--initialized_ == 0) state_.reset();
   return kSuccess;
 }

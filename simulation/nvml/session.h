@@ -42,8 +42,7 @@ struct Visibility {
 
 class Session {
  public:
-  // Lives until the library is unloaded or the process ends; longer when a thread still waits in
-  // it.
+  // Lives until the library is unloaded or the process ends; longer when it is still in use then.
   static Session& Get();
 
   // A thread that waits inside the library, for as long as this object lives.
@@ -53,9 +52,10 @@ class Session {
     ~Waiting();
     Waiting(const Waiting&) = delete;
     Waiting& operator=(const Waiting&) = delete;
-    // Whether any thread waits now.
-    static bool Any();
   };
+
+  // Initialised, or a thread waits in it: a process may end while its threads go on calling.
+  static bool InUse();
 
   Return Initialize();
   Return Shutdown();
