@@ -26,6 +26,9 @@ from cluster import linux, node_root, processes
 _FIRST_DELAY = 0.25  # seconds before a service that fails at once is started again; doubles up to _LAST_DELAY
 _LAST_DELAY = 10.0
 _STABLE = 5.0  # a service that ran this long is started again at once
+# Whoever started the tool may ignore signals (nohup ignores SIGHUP), and services would inherit that; the
+# container toolkit restarts containerd by SIGHUP.
+_RESETTABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 
 class Service:
@@ -56,7 +59,7 @@ class Service:
         try:
             self.pid = os.posix_spawn(
                 self.argv[0], self.argv, {**environment, "NOTIFY_SOCKET": self.address}, setsid=True,
-                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}, setsigmask=[],
+                setsigdef=_RESETTABLE, setsigmask=[],
                 file_actions=[(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, self.log, 1),
                               (os.POSIX_SPAWN_DUP2, self.log, 2)])
         finally:

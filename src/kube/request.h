@@ -56,8 +56,10 @@ struct Request {
   std::string content_type{};
   std::string body{};
 
-  // Sending it twice has the effect of sending it once.
-  [[nodiscard]] bool idempotent() const { return method != "POST"; }
+  // Sending it twice has the effect of sending it once. A JSON patch may append to a list.
+  [[nodiscard]] bool idempotent() const {
+    return method != "POST" && content_type != "application/json-patch+json";
+  }
   // Path, and "?" and the query when there is one.
   [[nodiscard]] std::string target() const;
 };

@@ -259,11 +259,6 @@ OperandReport Rollout::Run(const RenderedOperand& rendered, const io::StopToken&
       wanted.insert({std::string(kind->plural), kube::KeyOf(object)});
     }
   }
-  for (const Object& object : rendered.left_alone) {
-    if (const kube::ResourceKind* kind = KindOf(object)) {
-      wanted.insert({std::string(kind->plural), kube::KeyOf(object)});
-    }
-  }
   const auto pruned = Prune(
       operand.state, kube::Propagation::kBackground,
       [&](const kube::ResourceKind& kind, const kube::ObjectKey& key) {

@@ -1,9 +1,11 @@
 #include "apiserver/api_server.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <openssl/rand.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -45,6 +47,27 @@ std::string RandomToken() {
   return text;
 }
 
+constexpr std::string_view kFolderPrefix = "pitcrew-apiserver-";
+
+// A lock that ends with the process, however it ends; invalid when another process holds it.
+base::FileDescriptor TakeLock(const std::filesystem::path& file, int flags) {
+  base::FileDescriptor lock(::open(file.c_str(), O_RDWR | O_CLOEXEC | flags, 0600));
+  if (lock.valid() && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) lock.Close();
+  return lock;
+}
+
+// Folders of test processes that were killed before they could clean up.
+void RemoveAbandonedFolders() {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(
+           std::filesystem::temp_directory_path(ignored), ignored)) {
+    if (!entry.path().filename().string().starts_with(kFolderPrefix)) continue;
+    if (TakeLock(entry.path() / "lock", 0).valid()) {
+      std::filesystem::remove_all(entry.path(), ignored);
+    }
+  }
+}
+
 base::Error Died(ChildProcess& process, std::string_view name) {
   return base::Unavailable("ServerDied",
                            fmt::format("{} ended while it started:\n{}", name, process.LogTail()));
@@ -83,11 +106,20 @@ ApiServer::~ApiServer() {
 
 base::Status ApiServer::Prepare() {
   TRY_ASSIGN(http_, io::HttpClient::Create());
-  std::string pattern = (std::filesystem::temp_directory_path() / "pitcrew-apiserver-XXXXXX");
+  RemoveAbandonedFolders();
+  std::string pattern =
+      std::filesystem::temp_directory_path() / (std::string(kFolderPrefix) + "XXXXXX");
   if (::mkdtemp(pattern.data()) == nullptr) {
     return base::Fail(base::FromErrno(errno, "make a temporary folder"));
   }
   folder_ = pattern;
+  // Locked under another name first, so that nobody finds the lock free.
+  lock_ = TakeLock(folder_ / "lock.new", O_CREAT);
+  std::error_code problem;
+  std::filesystem::rename(folder_ / "lock.new", folder_ / "lock", problem);
+  if (!lock_.valid() || problem) {
+    return base::Fail(base::Internal("LockFailed", "lock " + folder_.string()));
+  }
   TRY_ASSIGN(const KeyPair authority,
              MakeCertificate({.common_name = "test authority", .authority = true}));
   TRY_ASSIGN(const KeyPair serving, MakeCertificate({.common_name = "kube-apiserver",

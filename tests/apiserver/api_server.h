@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apiserver/child_process.h"
+#include "base/file_descriptor.h"
 #include "base/result.h"
 #include "kube/client.h"
 #include "kube/config.h"
@@ -65,6 +66,7 @@ class ApiServer {
 
   ApiServerOptions options_;
   std::filesystem::path folder_;
+  base::FileDescriptor lock_;  // while the folder is in use
   int port_ = 0;
   int etcd_port_ = 0;
   std::string ca_pem_;

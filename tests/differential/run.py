@@ -32,9 +32,11 @@ from sides import CRDS, POLICIES, ROOT, Side, node_info, oracle_command  # noqa:
 SKIPPED = 77
 # An operator that has written nothing for so long has finished; the later ones when the sides differ.
 QUIET_SECONDS = (1, 6, 12)
-# A default that something of the user's replaces is left as it is, where it stands.
-TRANSITIONS = [{"where": f"ConfigMap/default-{name}"}
-               for name in ("mig-parted-config", "gpu-clients", "vgpu-devices-config")]
+# What stays when a policy no longer asks for it: a default that something of the user's replaces, the
+# configuration of a node's GPUs, and what the namespace allows, which others may rely on.
+TRANSITIONS = [{"where": where} for where in (
+    "ConfigMap/default-mig-parted-config", "ConfigMap/default-gpu-clients", "ConfigMap/default-vgpu-devices-config",
+    "Node/* labels.nvidia.com/mig.config", "Namespace/* labels.pod-security.kubernetes.io/*")]
 
 
 class Comparison:

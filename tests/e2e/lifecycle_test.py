@@ -36,7 +36,9 @@ class Lifecycle(unittest.TestCase):
 
     def test_up_twice_and_down(self):
         before = support.Machine(NAME)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup; the services must not inherit it
         first = support.up(self.file, "--bare")
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         self.assertEqual(first.returncode, 0, first.stdout)
         state = State(NAME)
         self.assertIn(f"export KUBECONFIG={state.kubeconfig}", first.stdout)
@@ -88,12 +90,13 @@ class Lifecycle(unittest.TestCase):
                 self.assertIn(str(support.STATE), result.stderr)
 
     def runtime_comes_back(self):
-        """As under systemd: a container runtime that is told to end is started again."""
+        """As under systemd: a container runtime that is told to end (the container toolkit sends SIGHUP) is started
+        again."""
         def containerd():
             return next(p.pid for p in processes.of_cluster(NAME) if p.role == "two" and p.command == "containerd")
         old = containerd()
         handle = os.pidfd_open(old)
-        os.kill(old, signal.SIGTERM)
+        os.kill(old, signal.SIGHUP)  # which `up` ignored when it started this
         log = State(NAME).log("two-init")
         with open(log, encoding="utf-8") as stream, subprocess.Popen(
                 ["tail", "--follow", "--lines=+1", str(log)], stdout=subprocess.PIPE, text=True) as tail:

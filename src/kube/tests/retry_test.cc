@@ -60,6 +60,10 @@ TEST(Retry, RefusedConnectionsSentNothing) {
   EXPECT_FALSE(Next(Post(), Broken("ConnectionLost")));
   EXPECT_TRUE(Next(Get(), Broken("ConnectionLost")));
   EXPECT_FALSE(Next(Get(), Broken("TlsFailed")));
+  const ObjectKey key{.namespace_name = "a", .name = "b"};
+  const auto patch = [&](PatchType type) { return PatchRequest(kPods, key, type, {}, {}); };
+  EXPECT_FALSE(Next(patch(PatchType::kJson), Broken("ConnectionLost")));
+  EXPECT_TRUE(Next(patch(PatchType::kMerge), Broken("ConnectionLost")));
 }
 
 TEST(Retry, AnswersAreFinal) {
