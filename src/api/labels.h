@@ -65,6 +65,10 @@ inline constexpr std::string_view kDeployDcgmExporterDra =
     "nvidia.com/gpu.deploy.dcgm-exporter-dra";
 // "false", set by a person, keeps every operand off the node.
 inline constexpr std::string_view kDeployOperands = "nvidia.com/gpu.deploy.operands";
+// Written even to nodes that have none; no operand asks for it.
+inline constexpr std::string_view kDeployNvsm = "nvidia.com/gpu.deploy.nvsm";
+// What the driver manager writes where nodes bring their own driver.
+inline constexpr std::string_view kPreInstalled = "pre-installed";
 // What the driver manager writes in place of "true" while it unloads a driver.
 inline constexpr std::string_view kPausedForDriverUpgrade = "paused-for-driver-upgrade";
 // container, vm-passthrough or vm-vgpu; set by a person.
@@ -78,12 +82,26 @@ inline constexpr std::string_view kUpgradeDrainSkip = "nvidia.com/gpu-driver-upg
 // Node annotation, "true" where the driver may be upgraded without a person.
 inline constexpr std::string_view kUpgradeEnabledAnnotation =
     "nvidia.com/gpu-driver-upgrade-enabled";
+// Node annotations of an upgrade that is under way (driver-lifecycle.md section 2.1). The last one
+// says that the node was cordoned before.
+inline constexpr std::string_view kUpgradeSafeLoadAnnotation =
+    "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load";
+inline constexpr std::string_view kUpgradePodCompletionStartAnnotation =
+    "nvidia.com/gpu-driver-upgrade-wait-for-pod-completion-start-time";
+inline constexpr std::string_view kUpgradeValidationStartAnnotation =
+    "nvidia.com/gpu-driver-upgrade-validation-start-time";
+inline constexpr std::string_view kUpgradeRequestorModeAnnotation =
+    "nvidia.com/gpu-driver-upgrade-requestor-mode";
+inline constexpr std::string_view kUpgradeInitiallyUnschedulableAnnotation =
+    "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable";
 
 // --- MIG -------------------------------------------------------------------------------------
 inline constexpr std::string_view kMigConfig = "nvidia.com/mig.config";
 inline constexpr std::string_view kMigConfigState = "nvidia.com/mig.config.state";
 inline constexpr std::string_view kMigCapable = "nvidia.com/mig.capable";
 inline constexpr std::string_view kMigConfigAllDisabled = "all-disabled";
+// Of the vGPU device manager.
+inline constexpr std::string_view kVgpuConfigState = "nvidia.com/vgpu.config.state";
 
 // --- Labels that GPU feature discovery writes and others read ----------------------------------
 inline constexpr std::string_view kGpuProduct = "nvidia.com/gpu.product";

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "operator/leaving.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -38,7 +39,8 @@ NodeController::NodeController(World& world, std::chrono::milliseconds removal_g
         enqueue(change.key);
       });
   controller_.Watch<PolicyView>(
-      world.policies, [](const kube::Change<PolicyView>& change, const auto& enqueue) {
+      world.policies, [this](const kube::Change<PolicyView>& change, const auto& enqueue) {
+        NotePolicy(change);
         // A change of its status concerns no node.
         if (change.before != nullptr && change.now != nullptr &&
             NodePolicyOf(change.before->policy) == NodePolicyOf(change.now->policy) &&
@@ -48,6 +50,21 @@ NodeController::NodeController(World& world, std::chrono::milliseconds removal_g
         }
         enqueue(kEveryNode);
       });
+}
+
+void NodeController::NotePolicy(const kube::Change<PolicyView>& change) {
+  if (change.now != nullptr) {
+    policy_deleted_ = false;
+    return;
+  }
+  // Whoever deletes a policy and orphans its objects wants the nodes to go on as they are.
+  policy_deleted_ = change.before != nullptr && !change.before->orphans;
+  base::LogInfo("a ClusterPolicy was deleted", {{"policy", change.key.name}});
+}
+
+bool NodeController::leaving() const {
+  const auto& policies = world_.policies.store();
+  return policy_deleted_ && policies.synced() && policies.size() == 0;
 }
 
 void NodeController::EnqueueAll() { controller_.Enqueue(kEveryNode); }
@@ -118,8 +135,12 @@ base::Result<kube::Action> NodeController::Reconcile(const kube::ObjectKey& key,
     losing_.erase(key.name);
     return kube::Action::Done();
   };
-  if (found.is_absent() || policy == nullptr) return forget();
+  if (found.is_absent()) return forget();
   const Node& node = **found.value();
+  if (policy == nullptr) {
+    if (leaving() && HasTraces(node)) TRY(TakeLeaveOf(*world_.client, key.name, stop));
+    return forget();
+  }
   const NodeDecision decision = DecideNode(node, NodePolicyOf(policy->policy));
   if (decision.empty()) return forget();
   if (decision.removes_gpu) {

@@ -2,6 +2,7 @@
 // nothing when nothing differs.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -32,6 +33,11 @@ class NodeController {
 
  private:
   base::Result<kube::Action> Reconcile(const kube::ObjectKey& key, const io::StopToken& stop);
+  // Remembers when the last policy was deleted.
+  void NotePolicy(const kube::Change<PolicyView>& change);
+  // Whether nodes are to be left: the last policy was deleted while we watched. That none can be
+  // seen, after a start or because a read failed, is no reason.
+  [[nodiscard]] bool leaving() const;
   // Nothing when a node may lose its GPU labels now; otherwise what to wait for.
   std::optional<kube::Action> WaitBeforeRemoval(const std::string& node, const PolicyView& policy);
   base::Status Patch(const std::string& node, const NodeDecision& decision,
@@ -39,6 +45,7 @@ class NodeController {
 
   World& world_;
   std::chrono::milliseconds removal_grace_;
+  std::atomic<bool> policy_deleted_ = false;
   bool mass_removal_ = false;  // at the last event of a node; the informer's thread only
   mutable std::mutex mutex_;
   // Nodes whose GPU is gone, and since when this process has seen that.

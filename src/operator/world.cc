@@ -1,5 +1,6 @@
 #include "operator/world.h"
 
+#include <algorithm>
 #include <tuple>
 
 #include "api/labels.h"
@@ -76,6 +77,10 @@ base::Result<PolicyView> ReadPolicyView(const Json& object) {
   view.version =
       base::ParseUnsigned(codec::FindString(object, {"metadata", "resourceVersion"})).value_or(0);
   view.deleting = codec::Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
+  if (const Json* finalizers = codec::Find(object, {"metadata", "finalizers"});
+      view.deleting && finalizers != nullptr && finalizers->is_array()) {
+    view.orphans = std::ranges::find(*finalizers, Json("orphan")) != finalizers->end();
+  }
   view.allow_mass_removal =
       codec::FindString(object, {"metadata", "annotations", kAllowMassRemoval}) == "true";
   return view;

@@ -24,6 +24,7 @@ struct PolicyView {
   codec::Json status;         // as stored; null when there is none
   std::uint64_t version = 0;  // resourceVersion
   bool deleting = false;
+  bool orphans = false;             // it is being deleted, and its objects are to stay
   bool allow_mass_removal = false;  // annotation kAllowMassRemoval
 };
 base::Result<PolicyView> ReadPolicyView(const codec::Json& object);

@@ -404,5 +404,63 @@ TEST_F(OperatorTest, LabelsGoOnEvidenceOnly) {
   EXPECT_EQ(present("gpu-5"), "true");
 }
 
+// Issue point 6, operator-behaviour.md section 14: with the policy the nodes' labels go, but for
+// what a person set.
+TEST_F(OperatorTest, DeletedPolicyTakesTheNodesLabelsAlong) {
+  CreateGpuNode("gpu-1");
+  CreateGpuNode("gpu-2");
+  CreatePolicy("cluster-policy");
+  Merge(kube::kNodes, Cluster("gpu-2"),
+        {{"metadata", {{"labels", {{"nvidia.com/gpu.deploy.dcgm", "false"}}}}}});
+  const RunningOperator running(name_space_);
+  const auto present = [&](const char* node) { return Label(node, "nvidia.com/gpu.present"); };
+  ASSERT_TRUE(Eventually([&] { return present("gpu-1") == "true" && present("gpu-2") == "true"; }));
+  ASSERT_TRUE(client_->Delete(kClusterPolicies, Cluster("cluster-policy")));
+  ASSERT_TRUE(
+      Eventually([&] { return present("gpu-1") == "(none)" && present("gpu-2") == "(none)"; }));
+  for (const char* node : {"gpu-1", "gpu-2"}) {
+    const auto object = client_->Get(kube::kNodes, Cluster(node));
+    ASSERT_TRUE(object);
+    for (const auto& [key, value] : (*object)["metadata"]["labels"].items()) {
+      EXPECT_TRUE(!key.starts_with("nvidia.com/") || value == "false") << node << " " << key;
+    }
+    EXPECT_EQ(
+        codec::Find(*object, {"metadata", "annotations", "nvidia.com/gpu-driver-upgrade-enabled"}),
+        nullptr);
+  }
+  EXPECT_EQ(Label("gpu-2", "nvidia.com/gpu.deploy.dcgm"), "false");
+  // A new policy finds the nodes again.
+  CreatePolicy("cluster-policy");
+  EXPECT_TRUE(Eventually([&] { return present("gpu-1") == "true"; }));
+}
+
+// Deleted with its objects orphaned: they are to go on, so the nodes stay as they are. And an
+// operator that has not seen the deletion takes nothing.
+TEST_F(OperatorTest, NodesAreNotLeftWithoutEvidence) {
+  CreateGpuNode("gpu-1");
+  // Taken along with the others, and never written again.
+  const std::string trace = "nvidia.com/mig.config.state";
+  Merge(kube::kNodes, Cluster("gpu-1"), {{"metadata", {{"labels", {{trace, "success"}}}}}});
+  CreatePolicy("cluster-policy");
+  {
+    const RunningOperator running(name_space_);
+    ASSERT_TRUE(Eventually([&] { return Label("gpu-1", "nvidia.com/gpu.present") == "true"; }));
+    ASSERT_TRUE(client_->Delete(kClusterPolicies, Cluster("cluster-policy"),
+                                {.propagation = kube::Propagation::kOrphan}));
+    // The garbage collector takes this finalizer away; there is none here.
+    Merge(kClusterPolicies, Cluster("cluster-policy"), {{"metadata", {{"finalizers", nullptr}}}});
+    ASSERT_TRUE(Eventually([&] { return !Exists(kClusterPolicies, Cluster("cluster-policy")); }));
+    // What is created after the deletion is seen after it.
+    CreatePolicy("other");
+    ASSERT_TRUE(Eventually([&] { return !State("other").empty(); }));
+  }
+  ASSERT_TRUE(client_->Delete(kClusterPolicies, Cluster("other")));
+  const RunningOperator again(name_space_);
+  Merge(kube::kNodes, Cluster("gpu-1"), {{"metadata", {{"labels", {{"irrelevant", "yes"}}}}}});
+  CreatePolicy("third");
+  ASSERT_TRUE(Eventually([&] { return !State("third").empty(); }));
+  EXPECT_EQ(Label("gpu-1", trace), "success");
+}
+
 }  // namespace
 }  // namespace pitcrew::gpu_operator::testing

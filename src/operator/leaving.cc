@@ -1,0 +1,144 @@
+#include "operator/leaving.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "api/labels.h"
+#include "base/log.h"
+#include "operator/owned.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+using codec::Json;
+
+// Written by the operator or its operands and by nobody else, whatever the value.
+constexpr std::string_view kLabels[] = {api::kGpuPresent, api::kDriverOwner, api::kUpgradeState,
+                                        api::kMigConfigState, api::kVgpuConfigState};
+constexpr std::string_view kAnnotations[] = {api::kUpgradeEnabledAnnotation,
+                                             api::kUpgradeSafeLoadAnnotation,
+                                             api::kUpgradePodCompletionStartAnnotation,
+                                             api::kUpgradeValidationStartAnnotation,
+                                             api::kUpgradeRequestorModeAnnotation,
+                                             api::kUpgradeInitiallyUnschedulableAnnotation};
+
+// What the driver manager, the MIG manager and the vGPU device manager append to a deploy label
+// while they work (driver-lifecycle.md section 4.5, mig-manager.md section 9.3,
+// vgpu-device-manager.md section 6.2).
+constexpr std::string_view kPauses[] = {api::kPausedForDriverUpgrade, "paused-for-mig-change",
+                                        "paused-for-vgpu-change"};
+
+// States of an upgrade in which the upgrade controller holds the node cordoned
+// (driver-lifecycle.md section 2.3). In requestor mode another operator cordons.
+constexpr std::string_view kCordonedStates[] = {
+    "cordon-required",      "wait-for-jobs-required", "pod-deletion-required", "drain-required",
+    "pod-restart-required", "validation-required",    "uncordon-required",     "upgrade-failed"};
+
+std::string WithoutPause(std::string_view value) {
+  std::string text(value);
+  for (const std::string_view pause : kPauses) {
+    if (!text.ends_with(pause)) continue;
+    text.resize(text.size() - pause.size());
+    while (text.ends_with('_')) text.pop_back();
+  }
+  return text;
+}
+
+std::optional<std::string> Remove() { return std::nullopt; }
+
+// Nothing when the label stays as it is; else its new value, or none to remove it.
+std::optional<std::optional<std::string>> LeaveDeployLabel(std::string_view key,
+                                                           std::string_view value) {
+  if (key == api::kDeployOperands) return std::nullopt;
+  const std::string before_pause = WithoutPause(value);
+  const bool machines = before_pause.empty() || before_pause == api::kPreInstalled ||
+                        (before_pause == "true" && key != api::kDeployNvsm);
+  if (machines) return Remove();
+  if (before_pause == value) return std::nullopt;
+  return before_pause;
+}
+
+std::optional<std::optional<std::string>> LeaveLabel(std::string_view key, std::string_view value) {
+  if (std::ranges::find(kLabels, key) != std::end(kLabels)) return Remove();
+  if (key.starts_with(api::kDeployPrefix)) return LeaveDeployLabel(key, value);
+  if (key == api::kMigConfig && (value.empty() || value == api::kMigConfigAllDisabled)) {
+    return Remove();
+  }
+  return std::nullopt;
+}
+
+bool IsCordonedForUpgrade(const Json& node) {
+  const Json* unschedulable = codec::Find(node, {"spec", "unschedulable"});
+  if (unschedulable == nullptr || *unschedulable != true) return false;
+  const Json* before =
+      codec::Find(node, {"metadata", "annotations", api::kUpgradeInitiallyUnschedulableAnnotation});
+  if (before != nullptr) return false;
+  const std::string state = codec::FindString(node, {"metadata", "labels", api::kUpgradeState});
+  return std::ranges::find(kCordonedStates, state) != std::end(kCordonedStates);
+}
+
+Json ToJson(const Changes& changes) {
+  Json object = Json::object();
+  for (const auto& [key, value] : changes) object[key] = value ? Json(*value) : Json(nullptr);
+  return object;
+}
+
+}  // namespace
+
+NodeLeaving LeaveNode(const Json& node) {
+  NodeLeaving leaving;
+  const Json* labels = codec::Find(node, {"metadata", "labels"});
+  if (labels != nullptr && labels->is_object()) {
+    for (const auto& [key, value] : labels->items()) {
+      const std::string text = value.is_string() ? value.get<std::string>() : "";
+      if (const auto change = LeaveLabel(key, text)) leaving.labels[key] = *change;
+    }
+  }
+  const Json* annotations = codec::Find(node, {"metadata", "annotations"});
+  if (annotations != nullptr && annotations->is_object()) {
+    for (const std::string_view key : kAnnotations) {
+      if (annotations->contains(key)) leaving.annotations[std::string(key)] = std::nullopt;
+    }
+  }
+  leaving.uncordon = IsCordonedForUpgrade(node);
+  return leaving;
+}
+
+bool HasTraces(const Node& node) {
+  const auto labels = node.labels.All();
+  return !node.upgrade_enabled.empty() || std::ranges::any_of(labels, [](const auto& label) {
+    return LeaveLabel(label.first, label.second).has_value();
+  });
+}
+
+Json LeavingPatch(const NodeLeaving& leaving) {
+  Json patch = {{"metadata", Json::object()}};
+  if (!leaving.labels.empty()) patch["metadata"]["labels"] = ToJson(leaving.labels);
+  if (!leaving.annotations.empty()) {
+    patch["metadata"]["annotations"] = ToJson(leaving.annotations);
+  }
+  if (leaving.uncordon) patch["spec"] = {{"unschedulable", nullptr}};
+  return patch;
+}
+
+base::Status TakeLeaveOf(kube::Client& client, const std::string& node, const io::StopToken& stop) {
+  const kube::ObjectKey key{.namespace_name = "", .name = node};
+  const auto done = [&](const base::Error& error) -> base::Status {
+    if (error.code == base::Code::kNotFound) return {};
+    return base::Fail(error.Within("clean up node " + node));
+  };
+  const auto found = client.Get(kube::kNodes, key, stop);
+  if (!found) return done(found.error());
+  const NodeLeaving leaving = LeaveNode(*found);
+  if (leaving.empty()) return {};
+  const Json patch = LeavingPatch(leaving);
+  const auto patched = client.Patch(kube::kNodes, key, kube::PatchType::kMerge, patch,
+                                    {.field_manager = std::string(kFieldManager)}, stop);
+  if (!patched) return done(patched.error());
+  base::LogInfo("node cleaned up", {{"node", node}, {"change", codec::ToJsonText(patch)}});
+  return {};
+}
+
+}  // namespace pitcrew::gpu_operator

@@ -1,0 +1,46 @@
+// What an operator that leaves the cluster takes along from a node: a pure function of the Node.
+//
+// Upstream leaves all of it behind (operator-behaviour.md sections 14 and 21). Here a node keeps
+// what a person wrote, and what belongs to others:
+// - deploy labels with a value that only a person writes ("false"), nvidia.com/gpu.deploy.operands,
+//   nvidia.com/gpu.workload.config, nvidia.com/gpu-driver-upgrade.skip, the annotation
+//   nvidia.com/gpu-driver-upgrade-requested, and a nvidia.com/mig.config that names a layout: they
+//   are settings, which a new installation should find again;
+// - labels of feature discovery and of node feature discovery, which the latter's master removes
+//   when the NodeFeature that asked for them goes with its owner, or its own clean-up.
+#pragma once
+
+#include "base/result.h"
+#include "codec/json.h"
+#include "io/stop.h"
+#include "kube/client.h"
+#include "operator/node_labels.h"
+
+namespace pitcrew::gpu_operator {
+
+struct NodeLeaving {
+  // A label that a driver manager or a layout manager had paused gets a person's value back;
+  // everything else is removed.
+  Changes labels;
+  Changes annotations;
+  // The node is cordoned for a driver upgrade that nobody will finish.
+  bool uncordon = false;
+
+  [[nodiscard]] bool empty() const { return labels.empty() && annotations.empty() && !uncordon; }
+  bool operator==(const NodeLeaving&) const = default;
+};
+
+// From a whole Node object.
+NodeLeaving LeaveNode(const codec::Json& node);
+
+// Whether LeaveNode would take anything, as far as the operator's projection of the node tells:
+// what it does not hold is only there beside labels that it holds.
+bool HasTraces(const Node& node);
+
+// The merge patch that carries it out.
+codec::Json LeavingPatch(const NodeLeaving& leaving);
+
+// Reads the node and takes from it what LeaveNode says. Success when it is gone already.
+base::Status TakeLeaveOf(kube::Client& client, const std::string& node, const io::StopToken& stop);
+
+}  // namespace pitcrew::gpu_operator
