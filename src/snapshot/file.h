@@ -1,0 +1,26 @@
+// Snapshots from text: what `kubectl get -o yaml` or `-o json` prints, or several of it together.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "snapshot/snapshot.h"
+
+namespace pitcrew::snapshot {
+
+// A YAML stream, JSON, or Lists of objects in either (a kind that ends with "List" and has `items`
+// stands for its items). Kinds that nobody knows are kept. Errors are kInvalid and begin with
+// "source:line:" or "source: document N" and say what is wrong; an identity that occurs twice is
+// one. Of Nodes and Pods, what no command reads (managed fields, lists of images) is dropped.
+base::Result<Snapshot> ParseText(std::string_view text, std::string_view source);
+
+// The same from a file; "-" is standard input.
+base::Result<Snapshot> ReadFile(const std::string& path);
+
+// The text of a file, or of standard input for "-".
+base::Result<std::string> ReadInput(const std::string& path);
+// "standard input" for "-".
+std::string NameOfInput(const std::string& path);
+
+}  // namespace pitcrew::snapshot
