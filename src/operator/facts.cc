@@ -7,6 +7,7 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
+#include "operator/render.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -132,6 +133,46 @@ base::Result<std::string> OpenShiftVersionOf(const codec::Json& cluster_version)
   return base::Fail(
       base::Unavailable("OpenShiftVersionUnknown",
                         "ClusterVersion \"version\" has no completed entry in its history yet"));
+}
+
+Proxy ProxyOf(const codec::Json& object) {
+  return {.http = codec::FindString(object, {"spec", "httpProxy"}),
+          .https = codec::FindString(object, {"spec", "httpsProxy"}),
+          .none = codec::FindString(object, {"spec", "noProxy"}),
+          .trusted_ca = codec::FindString(object, {"spec", "trustedCA", "name"})};
+}
+
+DriverToolkit DriverToolkitOf(const codec::Json& image_stream) {
+  DriverToolkit toolkit;
+  toolkit.image_stream_exists = true;
+  const codec::Json* tags = codec::Find(image_stream, {"spec", "tags"});
+  if (tags == nullptr || !tags->is_array()) return toolkit;
+  for (const codec::Json& tag : *tags) {
+    const std::string name = codec::FindString(tag, {"name"});
+    toolkit.broken = toolkit.broken || name.empty();
+    if (name.empty() || name == "latest" || codec::Find(tag, {"from"}) == nullptr) continue;
+    toolkit.images[name] = codec::FindString(tag, {"from", "name"});
+  }
+  return toolkit;
+}
+
+base::Result<Facts> CompleteFacts(Facts facts, const api::ClusterPolicy& policy,
+                                  const FactSource& source) {
+  if (facts.openshift()) {
+    const auto toolkit = source.driver_toolkit();
+    if (toolkit.is_unknown()) return base::Fail(*toolkit.error());
+    if (toolkit.is_present()) facts.driver_toolkit = *toolkit.value();
+    const auto proxy = source.proxy();
+    if (proxy.is_unknown()) return base::Fail(*proxy.error());
+    if (proxy.is_present()) facts.proxy = *proxy.value();
+  }
+  for (const std::string& name : ReferencedConfigMaps(policy)) {
+    facts.config_maps.insert_or_assign(name, source.config_map(name));
+  }
+  for (const std::string& name : ReferencedSecrets(policy)) {
+    facts.secrets.insert_or_assign(name, source.secret(name));
+  }
+  return facts;
 }
 
 }  // namespace pitcrew::gpu_operator

@@ -4,12 +4,16 @@
 
 #include <compare>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "api/cluster_policy.h"
 #include "base/observed.h"
 #include "base/result.h"
 #include "operator/node.h"
@@ -97,5 +101,35 @@ Facts FactsOfNodes(Facts base, const std::vector<const Node*>& nodes);
 
 // "4.18" from a ClusterVersion object: the first completed entry of its history.
 base::Result<std::string> OpenShiftVersionOf(const codec::Json& cluster_version);
+// From the Proxy object "cluster".
+Proxy ProxyOf(const codec::Json& object);
+// From the ImageStream openshift/driver-toolkit: RHCOS version to image; "latest" and tags without
+// name or source are skipped.
+DriverToolkit DriverToolkitOf(const codec::Json& image_stream);
+
+// What `make` makes of a present value; absent and unknown stay what they are.
+template <class T, class Function>
+auto Transform(const base::Observed<T>& observed, Function&& make)
+    -> base::Observed<std::remove_cvref_t<std::invoke_result_t<Function, const T&>>> {
+  using Made = base::Observed<std::remove_cvref_t<std::invoke_result_t<Function, const T&>>>;
+  if (observed.is_present()) return Made::Present(std::forward<Function>(make)(*observed.value()));
+  return observed.is_absent() ? Made::Missing() : Made::Unknown(*observed.error());
+}
+
+// Where the facts come from that nodes do not tell: what the operator watches and reads, or a
+// snapshot of a cluster. Names are those of objects of the operator's namespace.
+struct FactSource {
+  std::function<base::Observed<DriverToolkit>()> driver_toolkit;
+  std::function<base::Observed<Proxy>()> proxy;
+  std::function<base::Observed<ConfigMapKeys>(const std::string& name)> config_map;
+  std::function<base::Observed<bool>(const std::string& name)> secret;
+};
+
+// `facts` (of nodes and cluster) with all else that rendering `policy` looks at. OpenShift's
+// objects are asked for on OpenShift only; one of them that is unknown is an error, because
+// rendering without it would change what runs. An unknown ConfigMap or Secret concerns its operand
+// alone.
+base::Result<Facts> CompleteFacts(Facts facts, const api::ClusterPolicy& policy,
+                                  const FactSource& source);
 
 }  // namespace pitcrew::gpu_operator

@@ -156,7 +156,7 @@ PolicyOutcome PolicyController::Pass(const PolicyView& view, const io::StopToken
   outcome.first_gpu_nodes_joining = !outcome.gpu_nodes && facts->joining_gpu_nodes > 0;
   MeasureDriverToolkit(view.policy, *facts);
   if (const auto labelled = LabelNamespace(view.policy, *facts, stop); !labelled) {
-    outcome.failures.push_back("spec.psa: " + labelled.error().message);
+    outcome.failures.push_back(labelled.error().Within("label the operator's namespace").message);
   }
   const Context context{.policy = view.policy,
                         .facts = *facts,
@@ -176,42 +176,42 @@ PolicyOutcome PolicyController::Pass(const PolicyView& view, const io::StopToken
 
 base::Result<Facts> PolicyController::GatherFacts(const api::ClusterPolicy& policy,
                                                   const io::StopToken& stop) {
-  Facts facts = world_.NodeFacts();
-  TRY(ReadOpenShiftFacts(*world_.client, facts, stop));
-  const auto* config_maps = world_.inventory.StoreOf(kube::kConfigMaps);
-  for (const std::string& name : ReferencedConfigMaps(policy)) {
-    const auto found =
-        config_maps->Find({.namespace_name = world_.operator_namespace, .name = name});
-    facts.config_maps.insert_or_assign(
-        name, found.is_present()  ? base::Observed<ConfigMapKeys>::Present((*found.value())->keys)
-              : found.is_absent() ? base::Observed<ConfigMapKeys>::Missing()
-                                  : base::Observed<ConfigMapKeys>::Unknown(*found.error()));
-  }
-  for (const std::string& name : ReferencedSecrets(policy)) {
-    auto found = base::Observed<Json>::From(world_.client->Get(
-        kube::kSecrets, {.namespace_name = world_.operator_namespace, .name = name}, stop));
-    facts.secrets.insert_or_assign(name, found.is_present() ? base::Observed<bool>::Present(true)
-                                         : found.is_absent()
-                                             ? base::Observed<bool>::Missing()
-                                             : base::Observed<bool>::Unknown(*found.error()));
-  }
-  return facts;
+  kube::Client& client = *world_.client;
+  const auto own = [&](const std::string& name) {
+    return kube::ObjectKey{.namespace_name = world_.operator_namespace, .name = name};
+  };
+  const FactSource source{
+      .driver_toolkit =
+          [&] {
+            return Transform(ReadIfServed(client, kImageStreams, kDriverToolkitKey, stop),
+                             DriverToolkitOf);
+          },
+      .proxy =
+          [&] {
+            return Transform(ReadIfServed(client, kProxies, kClusterProxyKey, stop), ProxyOf);
+          },
+      .config_map =
+          [&](const std::string& name) {
+            const auto* store = world_.inventory.StoreOf(kube::kConfigMaps);
+            return Transform(store->Find(own(name)),
+                             [](const auto& object) { return object->keys; });
+          },
+      .secret =
+          [&](const std::string& name) {
+            const auto found =
+                base::Observed<Json>::From(client.Get(kube::kSecrets, own(name), stop));
+            return Transform(found, [](const Json&) { return true; });
+          }};
+  return CompleteFacts(world_.NodeFacts(), policy, source);
 }
 
 base::Status PolicyController::LabelNamespace(const api::ClusterPolicy& policy, const Facts& facts,
                                               const io::StopToken& stop) {
   const std::string version = fmt::format("{}/{}", policy.uid, policy.generation);
-  if (!policy.psa_enabled || labelled_namespace_for_ == version) return {};
-  if (facts.openshift() && world_.operator_namespace != "nvidia-gpu-operator") return {};
+  if (labelled_namespace_for_ == version || (!policy.psa_enabled && !facts.openshift())) return {};
   const kube::ObjectKey key{.namespace_name = "", .name = world_.operator_namespace};
   TRY_ASSIGN(const Json current, world_.client->Get(kube::kNamespaces, key, stop));
-  Json labels = Json::object();
-  for (const char* mode : {"enforce", "audit", "warn"}) {
-    const std::string label = fmt::format("pod-security.kubernetes.io/{}", mode);
-    if (codec::FindString(current, {"metadata", "labels", label}) != "privileged") {
-      labels[label] = "privileged";
-    }
-  }
+  const Json labels = MissingNamespaceLabels(policy, facts, current);
   if (!labels.empty()) {
     TRY(world_.client->Patch(kube::kNamespaces, key, kube::PatchType::kMerge,
                              {{"metadata", {{"labels", labels}}}},

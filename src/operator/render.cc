@@ -177,4 +177,27 @@ std::vector<std::string> ReferencedSecrets(const api::ClusterPolicy& policy) {
   return names;
 }
 
+std::map<std::string, std::string> MissingNamespaceLabels(const api::ClusterPolicy& policy,
+                                                          const Facts& facts,
+                                                          const Object& current) {
+  std::map<std::string, std::string> missing;
+  const auto label = [&](std::string_view key) {
+    return codec::FindString(current, {"metadata", "labels", key});
+  };
+  // On OpenShift, namespaces that people made are labelled by OpenShift.
+  const bool recommended =
+      codec::FindString(current, {"metadata", "name"}) == "nvidia-gpu-operator";
+  if (facts.openshift() && !recommended) return missing;
+  if (policy.psa_enabled) {
+    for (const char* mode : {"enforce", "audit", "warn"}) {
+      const std::string key = fmt::format("pod-security.kubernetes.io/{}", mode);
+      if (label(key) != "privileged") missing[key] = "privileged";
+    }
+  }
+  constexpr const char* kMonitoring = "openshift.io/cluster-monitoring";
+  // A value that is there already is somebody's decision.
+  if (facts.openshift() && label(kMonitoring).empty()) missing[kMonitoring] = "true";
+  return missing;
+}
+
 }  // namespace pitcrew::gpu_operator

@@ -1,6 +1,9 @@
 // What should exist in the cluster, as a pure function of policy and facts.
 #pragma once
 
+#include <map>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -35,6 +38,13 @@ std::vector<api::FieldProblem> CheckPolicy(const api::ClusterPolicy& policy);
 // Names of the ConfigMaps and Secrets of the operator's namespace that rendering needs to know.
 std::vector<std::string> ReferencedConfigMaps(const api::ClusterPolicy& policy);
 std::vector<std::string> ReferencedSecrets(const api::ClusterPolicy& policy);
+
+// Labels that the operator's own namespace lacks (operator-behaviour.md section 13.3): with
+// spec.psa what lets privileged pods in, on OpenShift what lets its monitoring look. `current`: the
+// Namespace object.
+std::map<std::string, std::string> MissingNamespaceLabels(const api::ClusterPolicy& policy,
+                                                          const Facts& facts,
+                                                          const Object& current);
 
 // Text of the desired state of `object`, without the annotation itself: what the annotation
 // nvidia.com/last-applied-hash holds. Opaque; compared only for equality.

@@ -13,39 +13,6 @@ namespace {
 
 using codec::Json;
 
-constexpr kube::ResourceKind kClusterVersions{"config.openshift.io", "v1", "clusterversions",
-                                              "ClusterVersion", false};
-constexpr kube::ResourceKind kProxies{"config.openshift.io", "v1", "proxies", "Proxy", false};
-constexpr kube::ResourceKind kImageStreams{"image.openshift.io", "v1", "imagestreams",
-                                           "ImageStream"};
-
-Proxy ReadProxy(const Json& object) {
-  return {.http = codec::FindString(object, {"spec", "httpProxy"}),
-          .https = codec::FindString(object, {"spec", "httpsProxy"}),
-          .none = codec::FindString(object, {"spec", "noProxy"}),
-          .trusted_ca = codec::FindString(object, {"spec", "trustedCA", "name"})};
-}
-
-// RHCOS version to image; "latest" and tags without name or source are skipped.
-DriverToolkit ReadDriverToolkit(const Json& image_stream) {
-  DriverToolkit toolkit;
-  toolkit.image_stream_exists = true;
-  const Json* tags = codec::Find(image_stream, {"spec", "tags"});
-  if (tags == nullptr || !tags->is_array()) return toolkit;
-  for (const Json& tag : *tags) {
-    const std::string name = codec::FindString(tag, {"name"});
-    toolkit.broken = toolkit.broken || name.empty();
-    if (name.empty() || name == "latest" || codec::Find(tag, {"from"}) == nullptr) continue;
-    toolkit.images[name] = codec::FindString(tag, {"from", "name"});
-  }
-  return toolkit;
-}
-
-// There is no such object, or the cluster does not know its kind.
-bool IsMissing(const base::Error& error) {
-  return error.code == base::Code::kNotFound || error.code == base::Code::kUnsupported;
-}
-
 // Whether the definition of that name exists and is served.
 base::Result<bool> IsServed(kube::Client& client, std::string_view definition,
                             const io::StopToken& stop) {
@@ -92,8 +59,7 @@ base::Result<ClusterIdentity> ReadClusterIdentity(kube::Client& client, const io
   identity.kubernetes_version = version.git_version;
   TRY_ASSIGN(const bool openshift, client.Serves(kClusterVersions, stop));
   if (openshift) {
-    TRY_ASSIGN(const Json cluster_version,
-               client.Get(kClusterVersions, {.namespace_name = "", .name = "version"}, stop));
+    TRY_ASSIGN(const Json cluster_version, client.Get(kClusterVersions, kClusterVersionKey, stop));
     TRY_ASSIGN(identity.openshift_version, OpenShiftVersionOf(cluster_version));
   }
   identity.kinds.security_context_constraints = !identity.openshift_version.empty();
@@ -102,19 +68,12 @@ base::Result<ClusterIdentity> ReadClusterIdentity(kube::Client& client, const io
   return identity;
 }
 
-base::Status ReadOpenShiftFacts(kube::Client& client, Facts& facts, const io::StopToken& stop) {
-  if (!facts.openshift()) return {};
-  const auto stream =
-      client.Get(kImageStreams, {.namespace_name = "openshift", .name = "driver-toolkit"}, stop);
-  if (stream) {
-    facts.driver_toolkit = ReadDriverToolkit(*stream);
-  } else if (!IsMissing(stream.error())) {
-    return base::Fail(stream.error());
-  }
-  TRY_ASSIGN(const Json proxy,
-             client.Get(kProxies, {.namespace_name = "", .name = "cluster"}, stop));
-  facts.proxy = ReadProxy(proxy);
-  return {};
+base::Observed<Json> ReadIfServed(kube::Client& client, const kube::ResourceKind& kind,
+                                  const kube::ObjectKey& key, const io::StopToken& stop) {
+  auto object = client.Get(kind, key, stop);
+  if (!object && object.error().reason == "ResourceNotServed")
+    return base::Observed<Json>::Missing();
+  return base::Observed<Json>::From(std::move(object));
 }
 
 void Fleet::Add(const Node* node, int sign) {
@@ -138,14 +97,18 @@ World::World(std::shared_ptr<kube::Client> api, std::string own_namespace, Clust
   nodes.AddHandler([this](const kube::Change<Node>& change) { fleet.Count(change); });
 }
 
-std::shared_ptr<const PolicyView> World::ActivePolicy() const {
-  std::shared_ptr<const PolicyView> active;
+bool Precedes(const PolicyView& a, const PolicyView& b) {
   const auto age = [](const PolicyView& view) {
     return std::tie(view.policy.creation_timestamp, view.policy.name);
   };
+  return age(a) < age(b);
+}
+
+std::shared_ptr<const PolicyView> World::ActivePolicy() const {
+  std::shared_ptr<const PolicyView> active;
   for (const auto& [key, view] : policies.store().Snapshot()) {
     if (view == nullptr || view->deleting) continue;
-    if (active == nullptr || age(*view) < age(*active)) active = view;
+    if (active == nullptr || Precedes(*view, *active)) active = view;
   }
   return active;
 }

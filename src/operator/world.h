@@ -18,6 +18,18 @@ namespace pitcrew::gpu_operator {
 
 inline constexpr kube::ResourceKind kClusterPolicies{"nvidia.com", "v1", "clusterpolicies",
                                                      "ClusterPolicy", false};
+// OpenShift's.
+inline constexpr kube::ResourceKind kClusterVersions{"config.openshift.io", "v1", "clusterversions",
+                                                     "ClusterVersion", false};
+inline constexpr kube::ResourceKind kProxies{"config.openshift.io", "v1", "proxies", "Proxy",
+                                             false};
+inline constexpr kube::ResourceKind kImageStreams{"image.openshift.io", "v1", "imagestreams",
+                                                  "ImageStream"};
+// Their objects that the operator reads.
+inline const kube::ObjectKey kClusterVersionKey{.namespace_name = "", .name = "version"};
+inline const kube::ObjectKey kClusterProxyKey{.namespace_name = "", .name = "cluster"};
+inline const kube::ObjectKey kDriverToolkitKey{.namespace_name = "openshift",
+                                               .name = "driver-toolkit"};
 
 struct PolicyView {
   api::ClusterPolicy policy;
@@ -28,6 +40,9 @@ struct PolicyView {
   bool allow_mass_removal = false;  // annotation kAllowMassRemoval
 };
 base::Result<PolicyView> ReadPolicyView(const codec::Json& object);
+// Of several policies the one that precedes all others is the active one: the oldest, and of
+// equally old ones the one whose name comes first.
+bool Precedes(const PolicyView& a, const PolicyView& b);
 
 // What is the same for every reconcile of this process: read before the watches start,
 // and when it changes everything starts anew.
@@ -48,8 +63,9 @@ inline constexpr std::string_view kPrometheusRuleDefinition =
 // A CustomResourceDefinition that the server serves.
 bool IsEstablished(const codec::Json& definition);
 
-// OpenShift's driver toolkit images and proxy, read anew for every pass. Nothing elsewhere.
-base::Status ReadOpenShiftFacts(kube::Client& client, Facts& facts, const io::StopToken& stop);
+// An object that only some clusters know; missing also when its kind is not served.
+base::Observed<codec::Json> ReadIfServed(kube::Client& client, const kube::ResourceKind& kind,
+                                         const kube::ObjectKey& key, const io::StopToken& stop);
 
 // How many nodes have a GPU, and how many are about to lose theirs. Kept up to date by the watch,
 // in O(1) per event.
@@ -77,7 +93,7 @@ class World {
   kube::Informer<PolicyView> policies;
   Inventory inventory;
 
-  // The oldest policy; of equally old ones the one whose name comes first. Null when there is none.
+  // The policy that precedes all others and is not being deleted. Null when there is none.
   [[nodiscard]] std::shared_ptr<const PolicyView> ActivePolicy() const;
   // Facts as far as nodes and identity tell them.
   [[nodiscard]] Facts NodeFacts() const;
