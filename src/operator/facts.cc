@@ -48,28 +48,6 @@ base::Status AddKernel(std::map<std::string, OsRelease>& kernels, const Node& no
 
 }  // namespace
 
-std::string_view ToString(Runtime runtime) {
-  switch (runtime) {
-    case Runtime::kContainerd:
-      return "containerd";
-    case Runtime::kCrio:
-      return "crio";
-    case Runtime::kDocker:
-      return "docker";
-  }
-  return "";
-}
-
-base::Result<Runtime> RuntimeOf(std::string_view container_runtime_version) {
-  if (container_runtime_version.starts_with("docker")) return Runtime::kDocker;
-  if (container_runtime_version.starts_with("containerd")) return Runtime::kContainerd;
-  if (container_runtime_version.starts_with("cri-o")) return Runtime::kCrio;
-  return base::Fail(
-      base::Invalid("UnknownContainerRuntime",
-                    fmt::format("container runtime \"{}\" is none of containerd, cri-o and docker",
-                                container_runtime_version)));
-}
-
 std::string OsRelease::tag() const {
   if (id == "ol" || id == "rocky" || id == "rhel") {
     return id + version_id.substr(0, version_id.find('.'));
@@ -78,9 +56,16 @@ std::string OsRelease::tag() const {
 }
 
 Runtime Facts::runtime() const {
-  if (openshift()) return Runtime::kCrio;
-  if (runtimes.empty() || runtimes.contains(Runtime::kContainerd)) return Runtime::kContainerd;
-  return runtimes.begin()->first;
+  return openshift() ? Runtime::kCrio : MainRuntime(runtimes, toolkits);
+}
+
+std::vector<Runtime> Facts::toolkit_runtimes() const {
+  std::vector<Runtime> all = {runtime()};
+  if (openshift()) return all;
+  for (const auto& [runtime, count] : runtimes) {
+    if (runtime != all.front()) all.push_back(runtime);
+  }
+  return all;
 }
 
 Facts FactsOfNodes(Facts base, const std::vector<const Node*>& nodes) {
@@ -101,12 +86,12 @@ Facts FactsOfNodes(Facts base, const std::vector<const Node*>& nodes) {
     } else if (node->has_gpu_pci_label()) {
       ++facts.joining_gpu_nodes;
     }
+    if (const auto runtime = GpuRuntimeOf(*node)) ++facts.runtimes[*runtime];
   }
   std::ranges::sort(gpu_nodes, {}, [](const Node* node) -> std::string_view { return node->name; });
   facts.gpu_nodes = gpu_nodes.size();
   for (const Node* node : gpu_nodes) {
     if (!facts.os) facts.os = OsOf(*node);
-    if (const auto runtime = RuntimeOf(node->runtime)) ++facts.runtimes[*runtime];
     if (const auto version = node->labels.Get(api::kOsTreeVersion); !version.empty()) {
       rhcos.emplace(version);
     }

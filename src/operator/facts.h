@@ -17,15 +17,9 @@
 #include "base/observed.h"
 #include "base/result.h"
 #include "operator/node.h"
+#include "operator/runtime.h"
 
 namespace pitcrew::gpu_operator {
-
-enum class Runtime { kContainerd, kCrio, kDocker };
-// "containerd", "crio" or "docker", as the toolkit's RUNTIME names it.
-std::string_view ToString(Runtime runtime);
-// From status.nodeInfo.containerRuntimeVersion, for example "containerd://2.2.0"; kInvalid for a
-// runtime that is not known.
-base::Result<Runtime> RuntimeOf(std::string_view container_runtime_version);
 
 struct OsRelease {
   std::string id;          // "ubuntu"
@@ -70,8 +64,9 @@ struct Facts {
   std::size_t gpu_nodes = 0;  // nodes with nvidia.com/gpu.present=true
   // Nodes with a GPU by their PCI labels that the node controller has not labelled yet.
   std::size_t joining_gpu_nodes = 0;
-  // Container runtimes of the GPU nodes and how many nodes have each.
-  std::map<Runtime, std::size_t> runtimes;
+  // Of the nodes with a GPU, whether they are labelled already or not.
+  RuntimeCounts runtimes;
+  StandingToolkits toolkits;
   // Operating system of the GPU node whose name comes first; an error when its labels are missing.
   std::optional<base::Result<OsRelease>> os;
   // Kernel version to operating system over the GPU nodes; an error when a node lacks the label or
@@ -91,9 +86,10 @@ struct Facts {
   std::map<std::string, base::Observed<bool>> secrets;
 
   [[nodiscard]] bool openshift() const { return !openshift_version.empty(); }
-  // The runtime that the toolkit configures: CRI-O on OpenShift, else containerd when any GPU node
-  // has it or none has a known one.
+  // The main one (MainRuntime); CRI-O on OpenShift.
   [[nodiscard]] Runtime runtime() const;
+  // All that the toolkit is deployed for, the main one first.
+  [[nodiscard]] std::vector<Runtime> toolkit_runtimes() const;
 };
 
 // The part of the facts that nodes tell; the rest is left as in `base`.

@@ -54,7 +54,8 @@ std::optional<std::optional<std::string>> LeaveDeployLabel(std::string_view key,
   if (key == api::kDeployOperands) return std::nullopt;
   const std::string before_pause = WithoutPause(value);
   const bool machines = before_pause.empty() || before_pause == api::kPreInstalled ||
-                        (before_pause == "true" && key != api::kDeployNvsm);
+                        (before_pause == "true" && key != api::kDeployNvsm) ||
+                        (key == api::kDeployContainerToolkit && RuntimeNamed(before_pause));
   if (machines) return Remove();
   if (before_pause == value) return std::nullopt;
   return before_pause;

@@ -138,6 +138,12 @@ bool Node::has_gpu_pci_label() const {
 
 bool Node::gpu_present() const { return labels.Is(api::kGpuPresent, "true"); }
 
+std::optional<Runtime> GpuRuntimeOf(const Node& node) {
+  if (!node.gpu_present() && !node.has_gpu_pci_label()) return std::nullopt;
+  const auto runtime = RuntimeOf(node.runtime);
+  return runtime ? std::optional(*runtime) : std::nullopt;
+}
+
 base::Result<Node> ReadNode(const codec::Json& object) {
   Node node;
   node.name = codec::FindString(object, {"metadata", "name"});

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "codec/json.h"
+#include "operator/runtime.h"
 
 namespace pitcrew::gpu_operator {
 
@@ -55,6 +57,9 @@ struct Node {
 
   bool operator==(const Node&) const = default;
 };
+
+// The runtime of a node with a GPU, labelled or not; none for other nodes and unknown runtimes.
+std::optional<Runtime> GpuRuntimeOf(const Node& node);
 
 // From a Node object.
 base::Result<Node> ReadNode(const codec::Json& object);

@@ -34,6 +34,7 @@ NodeController::NodeController(World& world, std::chrono::milliseconds removal_g
         // What was held back may go on.
         if (mass_removal_ && !mass) enqueue(kEveryNode);
         mass_removal_ = mass;
+        LookAtRuntimes();
         if (change.before != nullptr && change.now != nullptr && *change.before == *change.now)
           return;
         enqueue(change.key);
@@ -50,6 +51,27 @@ NodeController::NodeController(World& world, std::chrono::milliseconds removal_g
         }
         enqueue(kEveryNode);
       });
+  // Which toolkit a node gets depends on those that stand.
+  for (Inventory::Kind& kind : world.inventory.kinds()) {
+    if (*kind.kind != kube::kDaemonSets) continue;
+    controller_.Watch<OwnedObject>(
+        *kind.informer, [this](const kube::Change<OwnedObject>& change, const auto&) {
+          const auto is_toolkit = [](const auto& object) {
+            return object != nullptr && object->toolkit_runtime.has_value();
+          };
+          if (is_toolkit(change.before) || is_toolkit(change.now)) LookAtRuntimes();
+        });
+  }
+}
+
+void NodeController::LookAtRuntimes() {
+  const auto main = world_.NodeMainRuntime();
+  {
+    const std::lock_guard lock(mutex_);
+    if (main == main_runtime_) return;
+    main_runtime_ = main;
+  }
+  controller_.Enqueue(kEveryNode);
 }
 
 void NodeController::NotePolicy(const kube::Change<PolicyView>& change) {
@@ -141,7 +163,8 @@ base::Result<kube::Action> NodeController::Reconcile(const kube::ObjectKey& key,
     if (leaving() && HasTraces(node)) TRY(TakeLeaveOf(*world_.client, key.name, stop));
     return forget();
   }
-  const NodeDecision decision = DecideNode(node, NodePolicyOf(policy->policy));
+  const NodeDecision decision =
+      DecideNode(node, NodePolicyOf(policy->policy, world_.NodeMainRuntime()));
   if (decision.empty()) return forget();
   if (decision.removes_gpu) {
     if (const auto wait = WaitBeforeRemoval(key.name, *policy)) return *wait;

@@ -38,6 +38,8 @@ class NodeController {
   // Whether nodes are to be left: the last policy was deleted while we watched. That none can be
   // seen, after a start or because a read failed, is no reason.
   [[nodiscard]] bool leaving() const;
+  // All nodes again when the main runtime has become another one.
+  void LookAtRuntimes();
   // Nothing when a node may lose its GPU labels now; otherwise what to wait for.
   std::optional<kube::Action> WaitBeforeRemoval(const std::string& node, const PolicyView& policy);
   base::Status Patch(const std::string& node, const NodeDecision& decision,
@@ -48,6 +50,7 @@ class NodeController {
   std::atomic<bool> policy_deleted_ = false;
   bool mass_removal_ = false;  // at the last event of a node; the informer's thread only
   mutable std::mutex mutex_;
+  std::optional<Runtime> main_runtime_;
   // Nodes whose GPU is gone, and since when this process has seen that.
   std::map<std::string, base::SteadyClock::time_point> losing_;
   kube::Controller controller_;

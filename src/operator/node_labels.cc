@@ -71,6 +71,22 @@ void RemoveDeployLabels(Changes& changes, const Labels& labels) {
   RemoveIfThere(changes, labels, api::kDeployDraDriver);
 }
 
+// "true", or the name of the node's runtime where that one has a toolkit of its own: a value that
+// the driver manager pauses and resumes, and that upstream's operator would keep.
+std::string_view ToolkitLabelOf(const Node& node, const NodePolicy& policy) {
+  const auto runtime = RuntimeOf(node.runtime);
+  if (!policy.main_runtime || !runtime || *runtime == *policy.main_runtime) return "true";
+  return ToString(*runtime);
+}
+
+void DecideToolkitLabel(const Node& node, const NodePolicy& policy, Changes& changes) {
+  const std::string_view value = node.labels.Get(api::kDeployContainerToolkit);
+  // Any other value is a person's or the driver manager's.
+  if (!value.empty() && value != "true" && !RuntimeNamed(value)) return;
+  const std::string_view wanted = ToolkitLabelOf(node, policy);
+  if (value != wanted) Set(changes, api::kDeployContainerToolkit, wanted);
+}
+
 void DecideDeployLabels(const Node& node, const NodePolicy& policy, Changes& changes) {
   const Labels& labels = node.labels;
   if (labels.Is(api::kDeployOperands, "false")) {
@@ -81,6 +97,8 @@ void DecideDeployLabels(const Node& node, const NodePolicy& policy, Changes& cha
   for (const DeployLabel& label : kDeployLabels) {
     if (!IsWanted(label, workload, policy.sandbox_mode)) {
       RemoveIfThere(changes, labels, label.key);
+    } else if (label.key == api::kDeployContainerToolkit) {
+      DecideToolkitLabel(node, policy, changes);
     } else if (labels.Get(label.key).empty()) {
       // Other values are a person's, or the driver manager's while it works.
       Set(changes, label.key, "true");
@@ -95,8 +113,9 @@ void DecideDeployLabels(const Node& node, const NodePolicy& policy, Changes& cha
 
 }  // namespace
 
-NodePolicy NodePolicyOf(const api::ClusterPolicy& policy) {
+NodePolicy NodePolicyOf(const api::ClusterPolicy& policy, std::optional<Runtime> main_runtime) {
   NodePolicy result;
+  if (policy.toolkit_enabled()) result.main_runtime = main_runtime;
   result.sandbox_enabled = policy.sandbox.enabled;
   if (policy.sandbox.enabled && !policy.sandbox.default_workload.empty()) {
     result.default_workload = policy.sandbox.default_workload;

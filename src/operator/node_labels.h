@@ -23,9 +23,14 @@ struct NodePolicy {
   bool driver_auto_upgrade = false;  // driver enabled, autoUpgrade, no sandbox workloads
   bool nvidia_driver_crd = false;    // owners and the annotation follow NVIDIADriver objects
 
+  // A node of another runtime gets the toolkit of its own runtime; none: all get the same one.
+  std::optional<Runtime> main_runtime;
+
   bool operator==(const NodePolicy&) const = default;
 };
-NodePolicy NodePolicyOf(const api::ClusterPolicy& policy);
+// `main_runtime` is Facts::runtime(); none on OpenShift, where there is only one.
+NodePolicy NodePolicyOf(const api::ClusterPolicy& policy,
+                        std::optional<Runtime> main_runtime = std::nullopt);
 
 // Keys to set (a value) and to remove (none).
 using Changes = std::map<std::string, std::optional<std::string>, std::less<>>;

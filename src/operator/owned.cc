@@ -86,6 +86,7 @@ OwnedObject ReadOwned(const Json& object) {
                      .updated = Number(object, {"status", "updatedNumberScheduled"}),
                      .available = Number(object, {"status", "numberAvailable"}),
                      .unavailable = Number(object, {"status", "numberUnavailable"})};
+  owned.toolkit_runtime = ToolkitRuntimeOf(object);
   if (const Json* data = codec::Find(object, {"data"}); data != nullptr && data->is_object()) {
     for (const auto& [key, value] : data->items()) owned.keys.push_back(key);
   }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "kube/client.h"
 #include "kube/informer.h"
 #include "kube/resource.h"
+#include "operator/runtime.h"
 
 namespace pitcrew::gpu_operator {
 
@@ -40,7 +42,8 @@ struct OwnedObject {
   std::uint64_t fingerprint = 0;  // of everything but status and bookkeeping
   bool deleting = false;
   DaemonSetStatus daemonset;
-  std::vector<std::string> keys;  // of a ConfigMap's data
+  std::vector<std::string> keys;           // of a ConfigMap's data
+  std::optional<Runtime> toolkit_runtime;  // of a DaemonSet of the container toolkit
 };
 OwnedObject ReadOwned(const codec::Json& object);
 

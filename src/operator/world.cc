@@ -77,7 +77,11 @@ base::Observed<Json> ReadIfServed(kube::Client& client, const kube::ResourceKind
 }
 
 void Fleet::Add(const Node* node, int sign) {
-  if (node == nullptr || !node->gpu_present()) return;
+  if (node == nullptr) return;
+  if (const auto runtime = GpuRuntimeOf(*node)) {
+    runtimes_.at(static_cast<std::size_t>(*runtime)) += static_cast<std::size_t>(sign);
+  }
+  if (!node->gpu_present()) return;
   gpu_nodes_ += static_cast<std::size_t>(sign);
   if (LosesGpu(*node)) losing_ += static_cast<std::size_t>(sign);
 }
@@ -85,6 +89,15 @@ void Fleet::Add(const Node* node, int sign) {
 void Fleet::Count(const kube::Change<Node>& change) {
   Add(change.now.get(), 1);
   Add(change.before.get(), -1);
+}
+
+RuntimeCounts Fleet::runtimes() const {
+  RuntimeCounts counts;
+  for (const Runtime runtime : kRuntimes) {
+    const std::size_t count = runtimes_.at(static_cast<std::size_t>(runtime));
+    if (count > 0) counts[runtime] = count;
+  }
+  return counts;
 }
 
 World::World(std::shared_ptr<kube::Client> api, std::string own_namespace, ClusterIdentity cluster)
@@ -113,8 +126,29 @@ std::shared_ptr<const PolicyView> World::ActivePolicy() const {
   return active;
 }
 
+StandingToolkits World::Toolkits() const {
+  StandingToolkits standing;
+  const auto* daemonsets = inventory.StoreOf(kube::kDaemonSets);
+  const auto add = [&](const std::string& name) {
+    const auto found = daemonsets->Find({.namespace_name = operator_namespace, .name = name});
+    if (!found.is_present() || (*found.value())->deleting) return;
+    if (const auto runtime = (*found.value())->toolkit_runtime) {
+      AddStandingToolkit(standing, name, *runtime);
+    }
+  };
+  add(std::string(kToolkitDaemonSet));
+  for (const Runtime runtime : kRuntimes) add(ToolkitDaemonSetName(runtime));
+  return standing;
+}
+
+std::optional<Runtime> World::NodeMainRuntime() const {
+  if (!identity.openshift_version.empty()) return std::nullopt;
+  return MainRuntime(fleet.runtimes(), Toolkits());
+}
+
 Facts World::NodeFacts() const {
   Facts base;
+  base.toolkits = Toolkits();
   base.kubernetes_version = identity.kubernetes_version;
   base.openshift_version = identity.openshift_version;
   base.service_monitors = identity.kinds.service_monitors;

@@ -1,6 +1,7 @@
 // What the operator sees of the cluster: one watch per kind, shared by its controllers.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -74,11 +75,13 @@ class Fleet {
   void Count(const kube::Change<Node>& change);
   [[nodiscard]] std::size_t gpu_nodes() const { return gpu_nodes_; }
   [[nodiscard]] std::size_t losing() const { return losing_; }
+  [[nodiscard]] RuntimeCounts runtimes() const;
 
  private:
   void Add(const Node* node, int sign);
   std::atomic<std::size_t> gpu_nodes_ = 0;
   std::atomic<std::size_t> losing_ = 0;
+  std::array<std::atomic<std::size_t>, std::size(kRuntimes)> runtimes_{};
 };
 
 class World {
@@ -95,6 +98,10 @@ class World {
 
   // The policy that precedes all others and is not being deleted. Null when there is none.
   [[nodiscard]] std::shared_ptr<const PolicyView> ActivePolicy() const;
+  // Of the container toolkit.
+  [[nodiscard]] StandingToolkits Toolkits() const;
+  // Facts::runtime() in O(1); none on OpenShift (NodePolicyOf).
+  [[nodiscard]] std::optional<Runtime> NodeMainRuntime() const;
   // Facts as far as nodes and identity tell them.
   [[nodiscard]] Facts NodeFacts() const;
 };

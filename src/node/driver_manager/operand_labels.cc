@@ -34,6 +34,10 @@ const std::vector<OperandLabel>& OperandLabels() {
   static const std::vector<OperandLabel> kOperands = {
       {api::kDeployOperatorValidator, "nvidia-operator-validator"},
       {api::kDeployContainerToolkit, "nvidia-container-toolkit-daemonset"},
+      // Of the runtimes beside the main one in a mixed cluster.
+      {api::kDeployContainerToolkit, "nvidia-container-toolkit-daemonset-containerd"},
+      {api::kDeployContainerToolkit, "nvidia-container-toolkit-daemonset-crio"},
+      {api::kDeployContainerToolkit, "nvidia-container-toolkit-daemonset-docker"},
       {api::kDeployDevicePlugin, "nvidia-device-plugin-daemonset"},
       {api::kDeployGpuFeatureDiscovery, "gpu-feature-discovery"},
       {api::kDeployDcgmExporter, "nvidia-dcgm-exporter"},

@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 
+#include "api/labels.h"
 #include "base/strings.h"
 #include "operator/daemonset.h"
 #include "operator/operands/operands.h"
@@ -106,8 +108,7 @@ void WireSocket(Object& daemonset, Object& main, const RuntimeFiles& files) {
               Folder(socket), "");
 }
 
-void WireRuntime(Object& daemonset, Object& main, const Context& context) {
-  const Runtime runtime = context.facts.runtime();
+void WireRuntime(Object& daemonset, Object& main, Runtime runtime, const Context& context) {
   SetEnv(main, "RUNTIME", ToString(runtime));
   if (context.policy.cdi.nri_plugin_enabled) {
     WireNri(daemonset, main);
@@ -123,41 +124,79 @@ void WireRuntime(Object& daemonset, Object& main, const Context& context) {
   WireSocket(daemonset, main, files);
 }
 
-void ApplyCdi(Object& main, const Context& context) {
+void ApplyCdi(Object& main, Runtime runtime, const Context& context) {
   if (context.policy.cdi.enabled) {
     SetEnv(main, "CDI_ENABLED", "true");
     SetEnv(main, "NVIDIA_RUNTIME_SET_AS_DEFAULT", "false");
     SetEnv(main, "NVIDIA_CONTAINER_RUNTIME_MODE", "cdi");
     SetEnv(main, "CRIO_CONFIG_MODE", "config");
     if (context.policy.cdi.nri_plugin_enabled) SetEnv(main, "ENABLE_NRI_PLUGIN", "true");
-  } else if (context.facts.runtime() == Runtime::kCrio) {
-    SetEnv(main, "CRIO_CONFIG_MODE", "hook");
+  } else if (runtime == Runtime::kCrio) {
+    // Operand pods name the runtime class where CRI-O is not the main runtime (daemonset.cc): then
+    // CRI-O has to know it too.
+    const bool classless = context.facts.runtime() == Runtime::kCrio;
+    SetEnv(main, "CRIO_CONFIG_MODE", classless ? "hook" : "config");
   }
 }
 
-base::Status Customize(std::vector<Object>& objects, const Context& context) {
+// A runtime beside the main one: a DaemonSet of its own, for nodes whose deploy label names it.
+void MakeRuntimeVariant(Object& daemonset, Runtime runtime) {
+  const std::string name = ToolkitDaemonSetName(runtime);
+  daemonset["metadata"]["name"] = name;
+  SetLabel(daemonset, api::kAppLabel, name);
+  SetLabel(PodTemplate(daemonset), api::kAppLabel, name);
+  daemonset["spec"]["selector"]["matchLabels"][std::string(api::kAppLabel)] = name;
+  SetNodeSelector(daemonset, api::kDeployContainerToolkit, ToString(runtime));
+}
+
+// Variables of the policy that name files of "the" runtime mean the main one.
+std::vector<api::EnvVar> EnvironmentFor(const api::Toolkit& toolkit, bool main_runtime) {
+  std::vector<api::EnvVar> variables = toolkit.env;
+  if (main_runtime) return variables;
+  std::erase_if(variables, [](const api::EnvVar& variable) {
+    return variable.name == "RUNTIME" || variable.name == "RUNTIME_CONFIG" ||
+           variable.name == "RUNTIME_CONFIG_SOURCE" || variable.name == "RUNTIME_DROP_IN_CONFIG";
+  });
+  return variables;
+}
+
+base::Status CustomizeFor(Runtime runtime, Object& daemonset, const Context& context) {
   const api::Toolkit& toolkit = context.policy.toolkit;
-  TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
-  TRY(ApplyValidationInitContainers(*daemonset, context));
+  const bool main_runtime = runtime == context.facts.runtime();
+  if (!main_runtime) MakeRuntimeVariant(daemonset, runtime);
+  TRY(ApplyValidationInitContainers(daemonset, context));
   // The toolkit has no args of the policy: spec.toolkit.args is accepted and has no effect.
   api::Component component = toolkit;
   component.args.clear();
-  TRY(ApplyComponent(*daemonset, kContainer, component, "CONTAINER_TOOLKIT_IMAGE", context));
-  TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
-  ApplyCdi(*main, context);
+  TRY(ApplyComponent(daemonset, kContainer, component, "CONTAINER_TOOLKIT_IMAGE", context));
+  TRY_ASSIGN(Object * main, RequireContainer(daemonset, kContainer));
+  ApplyCdi(*main, runtime, context);
   if (!toolkit.install_dir.empty() && toolkit.install_dir != kDefaultInstallDir) {
     SetEnv(*main, "ROOT", toolkit.install_dir);
-    SetHostPath(*daemonset, "toolkit-install-dir", toolkit.install_dir);
+    SetHostPath(daemonset, "toolkit-install-dir", toolkit.install_dir);
     if (Object* mount = FindMount(*main, "toolkit-install-dir")) {
       (*mount)["mountPath"] = toolkit.install_dir;
     }
   }
-  if (!context.facts.openshift() && context.facts.runtime() == Runtime::kCrio) {
-    SetHostPath(*daemonset, "crio-hooks", "/usr/share/containers/oci/hooks.d");
+  if (!context.facts.openshift() && runtime == Runtime::kCrio) {
+    SetHostPath(daemonset, "crio-hooks", "/usr/share/containers/oci/hooks.d");
   }
-  SetEnv(*main, toolkit.env);
-  WireRuntime(*daemonset, *main, context);
-  if (toolkit.host_network) UseHostNetwork(*daemonset);
+  SetEnv(*main, EnvironmentFor(toolkit, main_runtime));
+  WireRuntime(daemonset, *main, runtime, context);
+  if (toolkit.host_network) UseHostNetwork(daemonset);
+  return {};
+}
+
+base::Status Customize(std::vector<Object>& objects, const Context& context) {
+  TRY_ASSIGN(Object * manifest, RequireDaemonSet(objects));
+  const Object plain = *manifest;
+  const std::vector<Runtime> runtimes = context.facts.toolkit_runtimes();
+  TRY(CustomizeFor(runtimes.front(), *manifest, context));
+  for (const Runtime runtime : std::span(runtimes).subspan(1)) {
+    Object daemonset = plain;
+    TRY(CustomizeFor(runtime, daemonset, context));
+    objects.push_back(std::move(daemonset));
+  }
   return {};
 }
 

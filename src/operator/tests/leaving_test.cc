@@ -31,6 +31,7 @@ metadata:
     nvidia.com/gpu.deploy.dcgm: ""
     nvidia.com/gpu.deploy.nvsm: ""
     nvidia.com/gpu.deploy.dra-driver: "true"
+    nvidia.com/gpu.deploy.container-toolkit: crio
     nvidia.com/gpu.deploy.operator-validator: paused-for-driver-upgrade
     nvidia.com/gpu.deploy.dcgm-exporter: paused-for-mig-change
     nvidia.com/gpu.deploy.sandbox-validator: paused-for-vgpu-change

@@ -34,7 +34,8 @@ Facts ReadCluster(const codec::Json& cluster) {
   facts.prometheus_rules = cluster.value("prometheusRules", false);
   if (cluster.contains("driverToolkit")) {
     facts.driver_toolkit.image_stream_exists = true;
-    facts.driver_toolkit.images = cluster["driverToolkit"].get<std::map<std::string, std::string>>();
+    facts.driver_toolkit.images =
+        cluster["driverToolkit"].get<std::map<std::string, std::string>>();
   }
   if (const Json* proxy = codec::Find(cluster, {"proxy"})) {
     facts.proxy = Proxy{.http = codec::FindString(*proxy, {"http"}),
@@ -45,15 +46,18 @@ Facts ReadCluster(const codec::Json& cluster) {
   if (const Json* maps = codec::Find(cluster, {"configMaps"})) {
     for (const auto& [name, keys] : maps->items()) {
       facts.config_maps.insert_or_assign(
-          name, keys.is_null()
-                    ? base::Observed<ConfigMapKeys>::Missing()
-                    : base::Observed<ConfigMapKeys>::Present(keys.get<ConfigMapKeys>()));
+          name, keys.is_null() ? base::Observed<ConfigMapKeys>::Missing()
+                               : base::Observed<ConfigMapKeys>::Present(keys.get<ConfigMapKeys>()));
     }
   }
   if (const Json* secrets = codec::Find(cluster, {"secrets"})) {
     for (const Json& name : *secrets) {
-      facts.secrets.insert_or_assign(name.get<std::string>(),
-                                     base::Observed<bool>::Present(true));
+      facts.secrets.insert_or_assign(name.get<std::string>(), base::Observed<bool>::Present(true));
+    }
+  }
+  if (const Json* toolkits = codec::Find(cluster, {"toolkits"})) {
+    for (const auto& [name, runtime] : toolkits->items()) {
+      AddStandingToolkit(facts.toolkits, name, *RuntimeNamed(runtime.get<std::string>()));
     }
   }
   std::vector<Node> nodes;

@@ -13,7 +13,8 @@ namespace pitcrew::gpu_operator::testing {
 codec::Json PlainCluster();
 
 // Facts from {kubernetesVersion, openshiftVersion, nodes: [Node], configMaps: {name: [keys]},
-// secrets: [name], driverToolkit: {version: image}, proxy: {http, https, none, trustedCA}}.
+// secrets: [name], driverToolkit: {version: image}, proxy: {http, https, none, trustedCA},
+// toolkits: {name of a DaemonSet: runtime}}.
 Facts ReadCluster(const codec::Json& cluster);
 
 // The images that the operator's environment names in these tests.

@@ -1,0 +1,184 @@
+// The operator's controllers against a real kube-apiserver: no kubelet, no controller-manager, so
+// the tests write what those would write.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "apiserver/api_server.h"
+#include "codec/yaml.h"
+#include "operator/runner.h"
+#include "operator/world.h"
+#include "support_render.h"
+
+namespace pitcrew::gpu_operator::testing {
+
+using codec::Json;
+using kube::ObjectKey;
+using pitcrew::testing::ApiServer;
+
+inline constexpr kube::WriteOptions kAdmin{.field_manager = "test", .subresource = {}};
+
+// Asks until it is so; for at most as long as the slowest machine needs.
+inline bool Eventually(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(200);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+// The controllers on a thread, with a client of their own whose requests can be counted.
+class RunningOperator {
+ public:
+  explicit RunningOperator(const std::string& name_space)
+      : client_(ApiServer::Shared().MakeClient()) {
+    RunnerOptions options{.operator_namespace = name_space, .images = TestImages()};
+    options.removal_grace = std::chrono::milliseconds(300);
+    thread_ = std::thread([this, options] {
+      const auto status = RunControllers(client_, options, metrics_, source_.token());
+      EXPECT_TRUE(status) << status.error().ToString();
+    });
+  }
+  ~RunningOperator() { Stop(); }
+  RunningOperator(const RunningOperator&) = delete;
+  RunningOperator& operator=(const RunningOperator&) = delete;
+
+  void Stop() {
+    source_.Stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  // Requests that change something; leases and events do not count.
+  [[nodiscard]] std::uint64_t writes() const {
+    std::uint64_t writes = 0;
+    for (const auto& [what, count] : client_->request_counts()) {
+      for (const char* verb : {"create", "update", "patch", "apply", "delete"}) {
+        if (what.first == verb) writes += count;
+      }
+    }
+    return writes;
+  }
+  [[nodiscard]] double Value(const std::string& series) const {
+    const std::string text = metrics_.Render({});
+    const auto place = text.find("\n" + series + " ");
+    return place == std::string::npos ? -99 : std::stod(text.substr(place + series.size() + 2));
+  }
+
+ private:
+  std::shared_ptr<kube::Client> client_;
+  Metrics metrics_;
+  io::StopSource source_;
+  std::thread thread_;
+};
+
+class OperatorTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite();
+
+  void SetUp() override {
+    static int counter = 0;
+    name_space_ = "operator-" + std::to_string(++counter);
+    client_ = ApiServer::Shared().MakeClient();
+    Create(kube::kNamespaces, {{"metadata", {{"name", name_space_}}}});
+  }
+  void TearDown() override {
+    for (const kube::ResourceKind* kind : {&kClusterPolicies, &kube::kNodes}) {
+      const auto listed = client_->List(*kind, "");
+      ASSERT_TRUE(listed) << listed.error().ToString();
+      for (const Json& object : listed->items) {
+        EXPECT_TRUE(client_->Delete(*kind, kube::KeyOf(object)));
+      }
+    }
+  }
+
+  void Create(const kube::ResourceKind& kind, const Json& object) {
+    const auto created = client_->Create(kind, object, kAdmin);
+    ASSERT_TRUE(created) << created.error().ToString();
+  }
+  void CreateGpuNode(const std::string& name, const std::string& runtime = "containerd://2.2.0") {
+    Json node = PlainCluster()["nodes"][0];
+    node["metadata"]["name"] = name;
+    node["metadata"]["labels"].erase("nvidia.com/gpu.present");
+    node.erase("status");
+    const Json status = {{"nodeInfo", {{"containerRuntimeVersion", runtime}}}};
+    Create(kube::kNodes, node);
+    Merge(kube::kNodes, Cluster(name), {{"status", status}}, "status");
+  }
+  void CreatePolicy(const std::string& name, const std::string& spec_yaml = "{}") {
+    Json policy = MinimalPolicy(*codec::ParseYaml(spec_yaml));
+    policy["metadata"] = {{"name", name}};
+    Create(kClusterPolicies, policy);
+  }
+  void Merge(const kube::ResourceKind& kind, const ObjectKey& key, const Json& patch,
+             const std::string& subresource = "") {
+    const auto merged = client_->Patch(kind, key, kube::PatchType::kMerge, patch,
+                                       {.field_manager = "test", .subresource = subresource});
+    ASSERT_TRUE(merged) << merged.error().ToString();
+  }
+  void MergeSpec(const std::string& policy, const std::string& spec_yaml) {
+    Merge(kClusterPolicies, Cluster(policy), {{"spec", *codec::ParseYaml(spec_yaml)}});
+  }
+
+  static ObjectKey Cluster(const std::string& name) { return {.namespace_name = "", .name = name}; }
+  [[nodiscard]] ObjectKey Own(const std::string& name) const {
+    return {.namespace_name = name_space_, .name = name};
+  }
+  [[nodiscard]] bool Exists(const kube::ResourceKind& kind, const ObjectKey& key) const {
+    return client_->Get(kind, key).has_value();
+  }
+  [[nodiscard]] std::string Label(const std::string& node, const std::string& key) const {
+    const auto object = client_->Get(kube::kNodes, Cluster(node));
+    return object ? codec::FindString(*object, {"metadata", "labels", key}, "(none)") : "(no node)";
+  }
+  [[nodiscard]] std::string State(const std::string& policy) const {
+    const auto object = client_->Get(kClusterPolicies, Cluster(policy));
+    return object ? codec::FindString(*object, {"status", "state"}) : "";
+  }
+  // "True Ready: message"
+  [[nodiscard]] std::string Condition(const std::string& policy, const std::string& type) const {
+    const auto object = client_->Get(kClusterPolicies, Cluster(policy));
+    const Json* conditions = object ? codec::Find(*object, {"status", "conditions"}) : nullptr;
+    if (conditions == nullptr) return "";
+    for (const Json& condition : *conditions) {
+      if (codec::FindString(condition, {"type"}) != type) continue;
+      return codec::FindString(condition, {"status"}) + " " +
+             codec::FindString(condition, {"reason"}) + ": " +
+             codec::FindString(condition, {"message"});
+    }
+    return "";
+  }
+  // What the DaemonSet controller writes once all pods run.
+  void FinishRollouts() {
+    const auto daemonsets = client_->List(kube::kDaemonSets, name_space_);
+    ASSERT_TRUE(daemonsets);
+    for (const Json& daemonset : daemonsets->items) {
+      Merge(kube::kDaemonSets, kube::KeyOf(daemonset),
+            {{"status",
+              {{"observedGeneration", daemonset["metadata"]["generation"]},
+               {"desiredNumberScheduled", 1},
+               {"currentNumberScheduled", 1},
+               {"numberMisscheduled", 0},
+               {"numberReady", 1},
+               {"updatedNumberScheduled", 1},
+               {"numberAvailable", 1}}}},
+            "status");
+    }
+  }
+  [[nodiscard]] bool ReachesReady(const std::string& policy) {
+    return Eventually([&] {
+      FinishRollouts();
+      return State(policy) == "ready" && Condition(policy, "Ready").starts_with("True Reconciled");
+    });
+  }
+
+  std::string name_space_;
+  std::shared_ptr<kube::Client> client_;
+};
+
+}  // namespace pitcrew::gpu_operator::testing
