@@ -8,6 +8,7 @@ Programs are looked for in the folder $PITCREW_PROGRAMS, in PATH and in $PITCREW
 """
 
 import ctypes
+import http.client
 import json
 import os
 import pathlib
@@ -17,12 +18,15 @@ import socket
 import ssl
 import subprocess
 import tempfile
+import threading
 import time
-import urllib.error
-import urllib.request
 
 _START_SECONDS = 300
+# A connection that has been idle for so long is not used again: the server may be closing it.
+_IDLE_SECONDS = 20
 _ADMIN_TOKEN = "admin"
+# A user without any rights of its own, with a token; RBAC decides what it may do.
+USER = "operator"
 
 
 def find_program(name):
@@ -53,13 +57,24 @@ def _die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-class ApiServer:
-    """`user` in the request methods impersonates that user; by default requests come from an administrator."""
+# Every request that changes something, with the one who made it and the object.
+_AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [
+    {"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]}, {"level": "None"}]}
 
-    def __init__(self):
+
+class ApiServer:
+    """`user` in the request methods impersonates that user; by default requests come from an administrator.
+    `audit`: the server writes down every changing request (changes())."""
+
+    def __init__(self, audit=False):
         self._folder = None
-        self._processes = []
+        self._processes = {}
+        self._audit = audit
+        self._local = threading.local()
+        # The server signed its certificate itself a moment ago, for loopback.
+        self._context = ssl._create_unverified_context()  # pylint: disable=protected-access
         self.port = 0
+        self.etcd_port = 0
 
     def __enter__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="pitcrew-apiserver-")
@@ -71,14 +86,8 @@ class ApiServer:
         return self
 
     def __exit__(self, *_):
-        for process in reversed(self._processes):
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._processes = []
+        for name in reversed(list(self._processes)):
+            self._end(name)
         self._folder.cleanup()
 
     @property
@@ -86,41 +95,90 @@ class ApiServer:
         return pathlib.Path(self._folder.name)
 
     def _spawn(self, name, *arguments):
-        with open(self.folder / f"{name}.log", "wb") as log:
-            self._processes.append(subprocess.Popen(
+        with open(self.folder / f"{name}.log", "ab") as log:
+            self._processes[name] = subprocess.Popen(
                 [find_program(name), *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                preexec_fn=_die_with_parent))
+                preexec_fn=_die_with_parent)
+
+    def _end(self, name, with_signal=signal.SIGTERM):
+        process = self._processes.pop(name)
+        process.send_signal(with_signal)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
     def _start(self):
-        # Held open together, so that the kernel hands out four different ports.
+        # Held open together, so that the kernel hands out three different ports.
         listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-        etcd_port, peer_port, self.port = (listener.getsockname()[1] for listener in listeners)
+        self.etcd_port, peer_port, self.port = (listener.getsockname()[1] for listener in listeners)
         for listener in listeners:
             listener.close()
-        client, peer = f"http://127.0.0.1:{etcd_port}", f"http://127.0.0.1:{peer_port}"
+        client, peer = f"http://127.0.0.1:{self.etcd_port}", f"http://127.0.0.1:{peer_port}"
         self._spawn("etcd", "--name=test", f"--data-dir={self.folder}/etcd", "--unsafe-no-fsync",
                     f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
                     f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}",
                     f"--initial-cluster=test={peer}", "--log-level=warn")
+        subprocess.run(["openssl", "genrsa", "-out", str(self.folder / "service-accounts.key"), "2048"],
+                       check=True, capture_output=True)
+        (self.folder / "tokens.csv").write_text(
+            f'{_ADMIN_TOKEN},admin,admin,"system:masters"\n{USER},{USER},{USER}\n', encoding="utf-8")
+        (self.folder / "audit-policy.json").write_text(json.dumps(_AUDIT_POLICY), encoding="utf-8")
+        self.start_server()
+
+    def start_server(self):
+        """Starts kube-apiserver, and waits until it answers. It keeps its port and what etcd holds."""
         key = self.folder / "service-accounts.key"
-        subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
-        tokens = self.folder / "tokens.csv"
-        tokens.write_text(f'{_ADMIN_TOKEN},admin,admin,"system:masters"\n', encoding="utf-8")
-        self._spawn("kube-apiserver", f"--etcd-servers={client}", "--bind-address=127.0.0.1",
+        audit = [f"--audit-policy-file={self.folder}/audit-policy.json",
+                 f"--audit-log-path={self.folder}/audit.log"] if self._audit else []
+        self._spawn("kube-apiserver", f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
+                    "--bind-address=127.0.0.1",
                     f"--secure-port={self.port}", f"--cert-dir={self.folder}/certificates",
-                    f"--token-auth-file={tokens}", "--authorization-mode=RBAC",
+                    f"--token-auth-file={self.folder}/tokens.csv", "--authorization-mode=RBAC",
                     f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
                     "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
                     "--service-cluster-ip-range=10.96.0.0/16", "--disable-admission-plugins=ServiceAccount",
-                    "--allow-privileged=true", "--profiling=false")
+                    "--allow-privileged=true", "--profiling=false", *audit)
         deadline = time.monotonic() + _START_SECONDS
         while not self._ready():
-            for process in self._processes:
+            for process in self._processes.values():
                 if process.poll() is not None:
                     raise RuntimeError(f"{process.args[0]} ended with {process.returncode}:\n{self._log_tail()}")
             if time.monotonic() > deadline:
                 raise RuntimeError(f"kube-apiserver is not ready after {_START_SECONDS} s:\n{self._log_tail()}")
             time.sleep(0.1)
+
+    def stop_server(self, with_signal=signal.SIGTERM):
+        """Ends kube-apiserver; etcd goes on."""
+        self._end("kube-apiserver", with_signal)
+
+    def compact(self):
+        """Makes etcd forget every revision but the present one: no watch can be taken up again from before."""
+        revision = int(self._etcd("/v3/kv/range", {"key": "AA=="})["header"]["revision"])
+        self._etcd("/v3/kv/compaction", {"revision": revision, "physical": True})
+
+    def _etcd(self, path, body):
+        connection = http.client.HTTPConnection("127.0.0.1", self.etcd_port, timeout=60)
+        try:
+            connection.request("POST", path, json.dumps(body))
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            if answer.status != 200:
+                raise RuntimeError(f"etcd: {path}: {answer.status} {text}")
+            return json.loads(text)
+        finally:
+            connection.close()
+
+    def changes(self):
+        """The changing requests so far that succeeded, as (user, verb, "resource name")."""
+        with open(self.folder / "audit.log", encoding="utf-8") as log:
+            for line in log:
+                event = json.loads(line)
+                if event.get("responseStatus", {}).get("code", 0) < 300:
+                    about = event["objectRef"]
+                    yield (event["user"]["username"], event["verb"],
+                           f"{about['resource']} {about.get('name', '')}")
 
     def _log_tail(self):
         return "\n".join(line for log in sorted(self.folder.glob("*.log"))
@@ -132,32 +190,64 @@ class ApiServer:
         except (OSError, ApiError):
             return False
 
-    def request(self, method, path, body=None, content_type="application/json", user=None):
+    def request(self, method, path, body=None, content_type="application/json", user=None,
+                accept="application/json"):
         """One request; returns the decoded answer, raises ApiError for a refusal."""
-        headers = {"Authorization": f"Bearer {_ADMIN_TOKEN}", "Accept": "application/json"}
+        headers = {"Authorization": f"Bearer {_ADMIN_TOKEN}", "Accept": accept}
         if user:
             headers["Impersonate-User"] = user
         data = None
         if body is not None:
             headers["Content-Type"] = content_type
             data = json.dumps(body).encode()
-        request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", data, headers, method=method)
-        # The server signed its certificate itself a moment ago, for loopback.
-        context = ssl._create_unverified_context()  # pylint: disable=protected-access
-        try:
-            with urllib.request.urlopen(request, timeout=60, context=context) as answer:
-                text = answer.read().decode()
-        except urllib.error.HTTPError as error:
-            text = error.read().decode(errors="replace")
+        deadline = time.monotonic() + 30
+        status, text = self._exchange(method, path, data, headers)
+        # Nothing has been done yet: the server has just been started.
+        while status == 429 and time.monotonic() < deadline:
+            time.sleep(0.1)
+            status, text = self._exchange(method, path, data, headers)
+        if status >= 300:
             try:
-                status = json.loads(text)
+                refusal = json.loads(text)
             except ValueError:
-                status = {"message": text}
-            raise ApiError(error.code, status) from None
+                refusal = {"message": text}
+            raise ApiError(status, refusal)
         return json.loads(text) if text.startswith("{") else text
+
+    def _exchange(self, method, path, data, headers):
+        """Status and text. Each thread keeps its connection, as a handshake costs more than a request."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None and time.monotonic() - self._local.used > _IDLE_SECONDS:
+            connection.close()
+            connection = None
+        reused = connection is not None
+        if not reused:
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self._context, timeout=60)
+        self._local.connection = None
+        try:
+            connection.request(method, path, data, headers)
+            answer = connection.getresponse()
+            text = answer.read().decode(errors="replace")
+        except (OSError, http.client.HTTPException) as problem:
+            connection.close()
+            # The server may have gone since; a read can be tried again.
+            if reused and method == "GET":
+                return self._exchange(method, path, data, headers)
+            raise problem if isinstance(problem, OSError) else ConnectionError(str(problem)) from problem
+        self._local.connection, self._local.used = connection, time.monotonic()
+        return answer.status, text
 
     def get(self, path, **options):
         return self.request("GET", path, **options)
+
+    def versions(self, path):
+        """Name and resource version of every object of a collection."""
+        listed = self.get(path, accept="application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+        return [(item["metadata"]["name"], item["metadata"]["resourceVersion"]) for item in listed["items"] or []]
+
+    def revision(self):
+        """The revision of the whole cluster: as long as it stays, nobody has written anything."""
+        return self.get("/api/v1/namespaces/default/configmaps?limit=1")["metadata"]["resourceVersion"]
 
     def create(self, path, body, **options):
         return self.request("POST", path, body, **options)
@@ -198,14 +288,14 @@ class ApiServer:
             raise
         return True
 
-    def kubeconfig(self):
-        """Path of a kubeconfig for the administrator."""
-        path = self.folder / "kubeconfig"
-        cluster = {"server": f"https://127.0.0.1:{self.port}", "insecure-skip-tls-verify": True}
+    def kubeconfig(self, user="admin", port=None):
+        """Path of a kubeconfig for the administrator or USER, by way of another port where one is given."""
+        path = self.folder / f"kubeconfig-{user}"
+        cluster = {"server": f"https://127.0.0.1:{port or self.port}", "insecure-skip-tls-verify": True}
         path.write_text(json.dumps({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
             "clusters": [{"name": "test", "cluster": cluster}],
-            "users": [{"name": "test", "user": {"token": _ADMIN_TOKEN}}],
+            "users": [{"name": "test", "user": {"token": user}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
         }), encoding="utf-8")
         return str(path)

@@ -6,6 +6,7 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
+#include "operator/host_path.h"
 #include "operator/pod.h"
 
 namespace pitcrew::gpu_operator {
@@ -44,7 +45,7 @@ void ApplyHostRoot(Object& daemonset, const std::string& root) {
   if (SetHostPath(daemonset, "host-root", root)) {
     for (Object* container : AllContainers(daemonset)) SetEnv(*container, "HOST_ROOT", root);
   }
-  SetHostPath(daemonset, "host-dev-char", root + (root.ends_with('/') ? "" : "/") + "dev/char");
+  SetHostPath(daemonset, "host-dev-char", JoinPath(root, "dev/char"));
 }
 
 void ApplyDriverInstallDir(Object& daemonset, const std::string& directory) {
@@ -164,6 +165,12 @@ void ApplyRuntimeClass(Object& daemonset, const Context& context,
         daemonset, fmt::format("{}{}", api::kNriCdiContainerAnnotationPrefix, annotated_container),
         api::kManagementCdiDevice);
   }
+}
+
+std::string CdiHookPath(const api::ClusterPolicy& policy) {
+  const std::string& directory = policy.toolkit.install_dir;
+  return JoinPath(directory.empty() ? kDefaultToolkitInstallDir : directory,
+                  "toolkit/nvidia-cdi-hook");
 }
 
 void ApplyMigEnv(Object& container, const api::ClusterPolicy& policy) {

@@ -30,6 +30,11 @@ base::Status ApplyValidationInitContainers(Object& daemonset, const Context& con
 void ApplyRuntimeClass(Object& daemonset, const Context& context,
                        std::string_view annotated_container);
 
+// Where the toolkit's folder is when the policy does not say.
+inline constexpr std::string_view kDefaultToolkitInstallDir = "/usr/local/nvidia";
+// The program that containers with a CDI device start, on the node.
+std::string CdiHookPath(const api::ClusterPolicy& policy);
+
 // MIG_STRATEGY and NVIDIA_MIG_MONITOR_DEVICES.
 void ApplyMigEnv(Object& container, const api::ClusterPolicy& policy);
 

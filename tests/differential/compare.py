@@ -5,13 +5,23 @@ import re
 import normalise
 
 
-def is_accepted(where, accepted):
-    """A rule's `where` is a place in which * stands for anything; brackets are plain text."""
-    return any(re.fullmatch(".*".join(map(re.escape, rule["where"].split("*"))), where, re.DOTALL)
-               for rule in accepted)
+def matches(rule, where, ours, theirs):
+    """A rule's `where` is a place in which * stands for anything; brackets are plain text. `ours` and `theirs`,
+    where it has them, are the only values that it is about."""
+    pattern = ".*".join(map(re.escape, rule["where"].split("*")))
+    return re.fullmatch(pattern, where, re.DOTALL) is not None and \
+        rule.get("ours", ours) == ours and rule.get("theirs", theirs) == theirs
 
 
-def differences(ours, theirs, accepted, both_only=False):
+def is_accepted(where, ours, theirs, accepted, used=None):
+    """`used`, where given, gets the places of the rules that were needed."""
+    rules = [rule for rule in accepted if matches(rule, where, ours, theirs)]
+    if used is not None:
+        used.update(rule["where"] for rule in rules)
+    return bool(rules)
+
+
+def differences(ours, theirs, accepted, both_only=False, used=None):
     """Pairs of a place ("Kind/name path") and both values. `both_only`: objects that one side lacks do not
     count: an operator that has stopped at a mistake has not made the rest."""
     for name in sorted(set(ours) | set(theirs)):
@@ -23,16 +33,16 @@ def differences(ours, theirs, accepted, both_only=False):
             found = [("", "present" if name in ours else "missing", "present" if name in theirs else "missing")]
         for path, a, b in found:
             where = f"{name} {path}".strip()
-            if not is_accepted(where, accepted):
+            if not is_accepted(where, a, b, accepted, used):
                 yield where, a, b
 
 
-def outcome_difference(ours, theirs, accepted):
+def outcome_difference(ours, theirs, accepted, used=None):
     """The place and both values when one side is ready and the other is not."""
     if ours[0] == theirs[0]:
         return []
     where = f"outcome ours {ours[0]}, theirs {theirs[0]} {theirs[1] or ours[1]}"
-    return [] if is_accepted(where, accepted) else [(where, ours, theirs)]
+    return [] if is_accepted(where, ours[0], theirs[0], accepted, used) else [(where, ours, theirs)]
 
 
 def lines(found):

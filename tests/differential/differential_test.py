@@ -1,15 +1,19 @@
 """The comparison sees what it is there to see, and its policies are the same every time."""
 
+import copy
 import pathlib
+import re
 import sys
 import unittest
 
 import yaml
 
 HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE))
 
 import compare  # noqa: E402
+import coverage  # noqa: E402
 import normalise  # noqa: E402
 import policies  # noqa: E402
 import shrink  # noqa: E402
@@ -19,6 +23,42 @@ SCHEMA = {"required": ["driver"], "properties": {
         "enabled": {"type": "boolean"}, "usePrecompiled": {"type": "boolean"},
         "repository": {"type": "string"}, "image": {"type": "string"}, "version": {"type": "string"}}},
     "gds": {"type": "object", "properties": {"enabled": {"type": "boolean"}}}}}
+
+
+# What may change in an object without the comparison seeing it: each operator's own words.
+UNSEEN = [
+    r"(initC|c)ontainers\[\d+\]\.args\[\d+\]", r"(initC|c)ontainers\[\d+\]\.lifecycle\.preStop\.exec\.command\[\d+\]",
+    r"(initC|c)ontainers\[\d+\]\.\w+Probe\.exec\.command\[\d+\]",
+    r"data\..*\.sh", r"annotations\.kubernetes\.io/description", r"groups\[\d+\]\.name",
+    r"rules\[\d+\]\.annotations\.(summary|description)", r"labels\.nvidia\.com/gpu-operator\.state",
+    r"ownerReferences\[\d+\]\.uid",
+    # The resources that upstream takes from another block of the policy.
+    r"^nvidia-vgpu-manager-daemonset-.* .*containers\[1\]\.resources\."]
+
+
+def cluster_policy_schema():
+    crd = ROOT / "deploy/chart/gpu-operator/crds/nvidia.com_clusterpolicies.yaml"
+    schema = yaml.safe_load(crd.read_text())["spec"]["versions"][0]["schema"]
+    return schema["openAPIV3Schema"]["properties"]["spec"]
+
+
+def leaves(value, path=""):
+    """Every (path, container, key) of a value that holds no further values."""
+    for key, member in value.items() if isinstance(value, dict) else enumerate(value):
+        where = f"{path}[{key}]" if isinstance(value, list) else f"{path}.{key}" if path else key
+        if isinstance(member, (dict, list)) and member:
+            yield from leaves(member, where)
+        else:
+            yield where, value, key
+
+
+def rendered_objects():
+    """What the operator renders in its golden cases, the biggest case of each operand."""
+    for operand in sorted((ROOT / "src/operator/tests/data").iterdir()):
+        file = max(operand.glob("*/expected.yaml"), key=lambda path: path.stat().st_size)
+        for item in yaml.load_all(file.read_text(), yaml.CSafeLoader):
+            if "kind" in item:
+                yield item
 
 
 def daemonset(**pod):
@@ -77,6 +117,66 @@ class Normalise(unittest.TestCase):
         self.assertFalse(self.same(rule("a == 1", "one"), rule("a == 2", "one")))
 
 
+class Mutations(unittest.TestCase):
+    """No change of what the operator renders goes unseen, whatever is accepted."""
+
+    def test_every_changed_value_is_seen(self):
+        rules = [rule for rule in yaml.safe_load((HERE / "accepted.yaml").read_text()) if "clusters" not in rule]
+        for item in rendered_objects():
+            with self.subTest(f"{item['kind']} {item['metadata']['name']}"):
+                unseen = [path for path in self.unseen(item, rules)
+                          if not any(re.search(pattern, f"{item['metadata']['name']} {path}") for pattern in UNSEEN)]
+                self.assertEqual(unseen, [])
+
+    def unseen(self, item, rules):
+        name = f"{item['kind']}/{item['metadata']['name']}"
+        original = {name: normalise.normalise(item)}
+        changed = copy.deepcopy(item)
+        # A ConfigMap's file is text to the object: one change of it is enough.
+        for path, container, key in list(leaves(changed)):
+            if path in ("apiVersion", "kind", "metadata.name"):
+                continue
+            before = container[key]
+            container[key] = "" if before == "changed" else 4711 if isinstance(before, (int, bool)) else "changed"
+            if not list(compare.differences({name: normalise.normalise(changed)}, original, rules)):
+                yield path
+            container[key] = before
+
+    def test_a_variable_of_ours_that_changes_is_seen(self):
+        rules = yaml.safe_load((HERE / "accepted.yaml").read_text())
+        ours = [item for item in rendered_objects() if item["metadata"]["name"] == "gpu-feature-discovery"
+                and item["kind"] == "DaemonSet"][0]
+        theirs = copy.deepcopy(ours)
+        env = theirs["spec"]["template"]["spec"]["containers"][0]["env"]
+        env[:] = [variable for variable in env if not variable["name"].startswith("NVIDIA_")]
+        name = "DaemonSet/gpu-feature-discovery"
+
+        def differences():
+            return list(compare.differences({name: normalise.normalise(ours)}, {name: normalise.normalise(theirs)}, rules))
+        self.assertEqual(differences(), [])
+        for variable in ours["spec"]["template"]["spec"]["containers"][0]["env"]:
+            before = dict(variable)
+            variable["value"] = "changed"
+            self.assertTrue(differences(), before)
+            variable.clear()
+            variable.update(before)
+
+
+class Coverage(unittest.TestCase):
+    def test_policies_reach_every_field_and_value_of_the_schema(self):
+        schema = cluster_policy_schema()
+        specs = []
+        for density in (0.25, 0.6):
+            generator = policies.Generator(schema, "coverage", density=density, mistakes=0.1)
+            specs += [generator.policy()["spec"] for _ in range(200)]
+        self.assertEqual(list(coverage.report(schema, specs, policies.EXCLUDED)), [])
+
+    def test_what_is_missing_is_told(self):
+        schema = {"properties": {"a": {"type": "boolean"}, "b": {"enum": ["x", "y"]}, "c": {"type": "array"}}}
+        self.assertEqual(list(coverage.report(schema, [{"a": True}, {"b": "x", "c": [1]}])),
+                         ["a is always True", "b is never 'y'", "c is never empty"])
+
+
 class Compare(unittest.TestCase):
     def places(self, ours, theirs, rules=(), **options):
         accepted = [{"where": rule} for rule in rules]
@@ -94,6 +194,17 @@ class Compare(unittest.TestCase):
 
     def test_a_map_that_one_side_lacks_is_told_key_by_key(self):
         self.assertEqual(self.places({"Role/a": {"labels": {"x": "1"}}}, {"Role/a": {}}), ["Role/a labels.x"])
+
+    def test_a_rule_with_values_is_about_no_others(self):
+        rule = {"where": "Role/a x", "ours": 1, "theirs": None}
+        self.assertEqual(list(compare.differences({"Role/a": {"x": 1}}, {"Role/a": {}}, [rule])), [])
+        self.assertTrue(list(compare.differences({"Role/a": {"x": 2}}, {"Role/a": {}}, [rule])))
+        self.assertTrue(list(compare.differences({"Role/a": {"x": 1}}, {"Role/a": {"x": 3}}, [rule])))
+
+    def test_the_rules_that_were_needed_are_known(self):
+        used = set()
+        list(compare.differences({"Role/a": {"x": 1}}, {"Role/a": {}}, [{"where": "Role/*"}, {"where": "no"}], used=used))
+        self.assertEqual(used, {"Role/*"})
 
     def test_outcomes(self):
         self.assertEqual(compare.outcome_difference(("failed", "a"), ("failed", "b"), []), [])
@@ -117,7 +228,7 @@ class Shrink(unittest.TestCase):
 class Files(unittest.TestCase):
     def test_every_accepted_difference_has_a_reason(self):
         for rule in yaml.safe_load((HERE / "accepted.yaml").read_text()):
-            self.assertEqual(set(rule), {"where", "reason"})
+            self.assertTrue({"where", "reason"} <= set(rule) <= {"where", "reason", "ours", "theirs", "clusters"}, rule)
 
     def test_every_node_of_a_cluster_has_what_the_comparison_needs(self):
         for file in (HERE / "clusters").glob("*.yaml"):

@@ -107,10 +107,12 @@ def normalise(value):
 
 def differences(ours, theirs, path=""):
     """Paths at which two values differ, each with both values."""
-    if path and ours is None and isinstance(theirs, dict):
-        ours = {}
-    if path and theirs is None and isinstance(ours, dict):
-        theirs = {}
+    # A map that one side lacks is told key by key, an item of a list as a whole.
+    if path and not path.endswith("]"):
+        if ours is None and isinstance(theirs, dict):
+            ours = {}
+        if theirs is None and isinstance(ours, dict):
+            theirs = {}
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted(set(ours) | set(theirs)):
             yield from differences(ours.get(key), theirs.get(key), f"{path}.{key}" if path else key)

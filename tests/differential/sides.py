@@ -87,14 +87,16 @@ def oracle_command(folder):
 
 
 class Side:
-    """One operator with the cluster that it works on. `openshift`: the cluster serves OpenShift's kinds.
-    `keeps_policy`: a policy is a change of the one before."""
+    """One operator with the cluster that it works on. `openshift`, `monitoring`: the cluster serves those kinds.
+    `keeps_policy`: a policy is a change of the one before. `server`: another than an ordinary one."""
 
-    def __init__(self, name, command, extra_crds=(), openshift=False, keeps_policy=False):
+    def __init__(self, name, command, extra_crds=(), openshift=False, monitoring=True, keeps_policy=False,
+                 server=None):
         self.name, self.command, self.extra_crds, self.openshift = name, command, extra_crds, openshift
         self.keeps_policy = keeps_policy
-        self.kinds = KINDS | MONITORING | (SECURITY if openshift else {})
-        self.server = apiserver.ApiServer()
+        self.definitions = (MONITORING_CRDS if monitoring else []) + (OPENSHIFT_CRDS if openshift else [])
+        self.kinds = KINDS | (MONITORING if monitoring else {}) | (SECURITY if openshift else {})
+        self.server = server or apiserver.ApiServer()
         self.process = None
 
     def __enter__(self):
@@ -111,7 +113,7 @@ class Side:
             for document in yaml.safe_load_all(file.read_text()):
                 if document:
                     self.server.create_crd(document)
-        for crd in MONITORING_CRDS + (OPENSHIFT_CRDS if self.openshift else []):
+        for crd in self.definitions:
             self.server.create_crd(definition(*crd))
         for name in (NAMESPACE, "openshift"):
             self.server.create("/api/v1/namespaces", {"metadata": {"name": name}})
@@ -121,14 +123,8 @@ class Side:
             self.server.create(f"/api/v1/namespaces/{NAMESPACE}/secrets",
                                {"metadata": {"name": name}, "stringData": {key: "1" for key in keys}})
 
-    def start(self):
-        kubeconfig = self.server.folder / "kubeconfig"
-        kubeconfig.write_text(yaml.safe_dump({
-            "apiVersion": "v1", "kind": "Config", "current-context": "x",
-            "clusters": [{"name": "x", "cluster": {"server": f"https://127.0.0.1:{self.server.port}",
-                                                   "insecure-skip-tls-verify": True}}],
-            "users": [{"name": "x", "user": {"token": "admin"}}],
-            "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}]}))
+    def start(self, kubeconfig=None):
+        kubeconfig = pathlib.Path(kubeconfig or self.server.kubeconfig())
         self.log = self.server.folder / f"{self.name}.log"
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
@@ -193,23 +189,39 @@ class Side:
         """Waits until the policy's status says how it went and nothing has been written for a while."""
         path = f"{POLICIES}/{name}"
         deadline = time.monotonic() + seconds
-        seen, since = None, time.monotonic()
+        revision, outcome, seen, since = None, ("waiting", ""), None, time.monotonic()
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 return "ended", self.log_tail()
-            policy = self.server.get(path)
-            outcome = outcome_of(policy)
-            self.observe_daemonsets()
-            now = self.revisions()
-            if now != seen or outcome[0] == "waiting":
-                seen, since = now, time.monotonic()
-            elif time.monotonic() - since > quiet_seconds:
+            now = self.server.revision()
+            if now != revision:
+                revision = now
+                outcome = outcome_of(self.server.get(path))
+                self.observe_daemonsets()
+                # The server itself renews a lease now and then.
+                written = self.revisions()
+                if written != seen:
+                    seen, since = written, time.monotonic()
+            elif outcome[0] != "waiting" and time.monotonic() - since > quiet_seconds:
                 return outcome
-            time.sleep(0.1)
+            time.sleep(0.05)
         return "unsettled", str(self.server.get(path).get("status"))
 
+    def wait_until_quiet(self, seconds, at_most=10):
+        """Until nobody has written anything for so long."""
+        deadline = time.monotonic() + at_most
+        revision, since = None, 0
+        while time.monotonic() < deadline:
+            now = self.server.revision()
+            if now != revision:
+                revision, since = now, time.monotonic()
+            elif time.monotonic() - since > seconds:
+                return
+            time.sleep(0.02)
+
     def observe_daemonsets(self):
-        """What the DaemonSet controller would say of DaemonSets that no node wants."""
+        """What the DaemonSet controller would say of DaemonSets that no node wants. One pod on a node that does
+        not want it keeps upstream from deleting those of precompiled drivers, and making them again, for ever."""
         for item in self.server.get(KINDS["DaemonSet"])["items"]:
             generation = item["metadata"]["generation"]
             if item["status"].get("observedGeneration") == generation:
@@ -217,7 +229,8 @@ class Side:
             try:
                 self.server.request(
                     "PATCH", f"{KINDS['DaemonSet']}/{item['metadata']['name']}/status",
-                    {"status": {"observedGeneration": generation, "desiredNumberScheduled": 0}},
+                    {"status": {"observedGeneration": generation, "desiredNumberScheduled": 0,
+                                "numberMisscheduled": 1}},
                     "application/merge-patch+json")
             except apiserver.ApiError as error:
                 if error.code != 404:  # deleted in the meantime
@@ -225,9 +238,7 @@ class Side:
 
     def revisions(self):
         """Resource versions of all that an operator writes, but for the policy's own status."""
-        paths = [*self.kinds.values(), "/api/v1/nodes"]
-        return [(path, item["metadata"]["name"], item["metadata"]["resourceVersion"])
-                for path in paths for item in self.server.get(path)["items"]]
+        return [self.server.versions(path) for path in [*self.kinds.values(), "/api/v1/nodes"]]
 
     def objects(self, policy_name):
         found = {}
@@ -248,10 +259,16 @@ class Side:
     def clear(self, policy_name):
         """What the garbage collector would do: there is no controller manager here."""
         self.server.delete(f"{POLICIES}/{policy_name}")
-        for path in self.kinds.values():
-            for item in self.server.get(path)["items"]:
-                if is_owned(item, policy_name) or item["metadata"]["name"] == "gpu-operator-trusted-ca":
-                    self.server.delete(f"{path}/{item['metadata']['name']}")
+        while True:
+            # An operator that is in the middle of a pass goes on with it for a moment.
+            self.wait_until_quiet(0.2)
+            doomed = [f"{path}/{item['metadata']['name']}" for path in self.kinds.values()
+                      for item in self.server.get(path)["items"]
+                      if is_owned(item, policy_name) or item["metadata"]["name"] == "gpu-operator-trusted-ca"]
+            if not doomed:
+                break
+            for path in doomed:
+                self.server.delete(path)
         labels = self.server.get(f"/api/v1/namespaces/{NAMESPACE}")["metadata"].get("labels", {})
         self.server.request("PATCH", f"/api/v1/namespaces/{NAMESPACE}",
                             {"metadata": {"labels": {key: None for key in labels

@@ -2,7 +2,6 @@
 // section 7).
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +9,7 @@
 #include "api/labels.h"
 #include "base/strings.h"
 #include "operator/daemonset.h"
+#include "operator/host_path.h"
 #include "operator/operands/operands.h"
 #include "operator/pod.h"
 
@@ -17,7 +17,6 @@ namespace pitcrew::gpu_operator {
 namespace {
 
 constexpr std::string_view kContainer = "nvidia-container-toolkit-ctr";
-constexpr std::string_view kDefaultInstallDir = "/usr/local/nvidia";
 
 // Where a runtime keeps what the toolkit needs, and by which variables the toolkit is told.
 struct RuntimeFiles {
@@ -45,9 +44,6 @@ Mode ModeOf(const Context& context) {
   return context.policy.toolkit_enabled() ? Mode::kEnabled : Mode::kDisabled;
 }
 
-std::string Folder(std::string_view path) { return std::filesystem::path(path).parent_path(); }
-std::string File(std::string_view path) { return std::filesystem::path(path).filename(); }
-
 // The first of `names` that the container sets to something, else `fallback`.
 std::string FirstEnv(const Object& container, std::initializer_list<std::string> names,
                      std::string_view fallback) {
@@ -64,8 +60,7 @@ void MapConfigSource(Object& main) {
   std::vector<std::string> pieces = base::Split(*source, ',');
   for (std::string& piece : pieces) {
     if (!piece.starts_with("file=")) continue;
-    const std::string path = piece.substr(5);
-    piece = "file=/host" + std::string(path.starts_with('/') ? "" : "/") + path;
+    piece = "file=" + JoinPath("/host", piece.substr(5));
   }
   SetEnv(main, "RUNTIME_CONFIG_SOURCE", base::Join(pieces, ","));
 }
@@ -78,34 +73,34 @@ void MountFolder(Object& daemonset, Object& main, const std::string& volume, std
 
 void WireNri(Object& daemonset, Object& main) {
   const std::string socket = FirstEnv(main, {"NRI_SOCKET"}, "/var/run/nri/nri.sock");
-  SetEnv(main, "NRI_SOCKET", "/runtime/nri-sock-dir/" + File(socket));
-  MountFolder(daemonset, main, "nri-socket", "/runtime/nri-sock-dir/", Folder(socket),
+  SetEnv(main, "NRI_SOCKET", JoinPath("/runtime/nri-sock-dir", FileNameOf(socket)));
+  MountFolder(daemonset, main, "nri-socket", "/runtime/nri-sock-dir/", FolderOf(socket),
               "DirectoryOrCreate");
 }
 
 void WireConfig(Object& daemonset, Object& main, const RuntimeFiles& files) {
   const std::string own_config = fmt::format("{}_CONFIG", files.prefix);
   const std::string config = FirstEnv(main, {own_config, "RUNTIME_CONFIG"}, files.config);
-  SetEnv(main, "RUNTIME_CONFIG", "/runtime/config-dir/" + File(config));
-  SetEnv(main, own_config, "/runtime/config-dir/" + File(config));
+  SetEnv(main, "RUNTIME_CONFIG", "/runtime/config-dir/" + FileNameOf(config));
+  SetEnv(main, own_config, "/runtime/config-dir/" + FileNameOf(config));
   MountFolder(daemonset, main, fmt::format("{}-config", files.volume), "/runtime/config-dir/",
-              Folder(config), "DirectoryOrCreate");
+              FolderOf(config), "DirectoryOrCreate");
   if (files.drop_in.empty()) return;
   const std::string drop_in = FirstEnv(main, {"RUNTIME_DROP_IN_CONFIG"}, files.drop_in);
-  SetEnv(main, "RUNTIME_DROP_IN_CONFIG", "/runtime/config-dir.d/" + File(drop_in));
+  SetEnv(main, "RUNTIME_DROP_IN_CONFIG", "/runtime/config-dir.d/" + FileNameOf(drop_in));
   SetEnv(main, "RUNTIME_DROP_IN_CONFIG_HOST_PATH", drop_in);
   MountFolder(daemonset, main, fmt::format("{}-drop-in-config", files.volume),
-              "/runtime/config-dir.d/", Folder(drop_in), "DirectoryOrCreate");
+              "/runtime/config-dir.d/", FolderOf(drop_in), "DirectoryOrCreate");
 }
 
 void WireSocket(Object& daemonset, Object& main, const RuntimeFiles& files) {
   if (files.socket.empty()) return;
   const std::string own_socket = fmt::format("{}_SOCKET", files.prefix);
   const std::string socket = FirstEnv(main, {own_socket}, files.socket);
-  SetEnv(main, "RUNTIME_SOCKET", "/runtime/sock-dir/" + File(socket));
-  SetEnv(main, own_socket, "/runtime/sock-dir/" + File(socket));
+  SetEnv(main, "RUNTIME_SOCKET", "/runtime/sock-dir/" + FileNameOf(socket));
+  SetEnv(main, own_socket, "/runtime/sock-dir/" + FileNameOf(socket));
   MountFolder(daemonset, main, fmt::format("{}-socket", files.volume), "/runtime/sock-dir/",
-              Folder(socket), "");
+              FolderOf(socket), "");
 }
 
 void WireRuntime(Object& daemonset, Object& main, Runtime runtime, const Context& context) {
@@ -171,7 +166,7 @@ base::Status CustomizeFor(Runtime runtime, Object& daemonset, const Context& con
   TRY(ApplyComponent(daemonset, kContainer, component, "CONTAINER_TOOLKIT_IMAGE", context));
   TRY_ASSIGN(Object * main, RequireContainer(daemonset, kContainer));
   ApplyCdi(*main, runtime, context);
-  if (!toolkit.install_dir.empty() && toolkit.install_dir != kDefaultInstallDir) {
+  if (!toolkit.install_dir.empty() && toolkit.install_dir != kDefaultToolkitInstallDir) {
     SetEnv(*main, "ROOT", toolkit.install_dir);
     SetHostPath(daemonset, "toolkit-install-dir", toolkit.install_dir);
     if (Object* mount = FindMount(*main, "toolkit-install-dir")) {

@@ -3,6 +3,7 @@
 
 #include "base/strings.h"
 #include "operator/daemonset.h"
+#include "operator/host_path.h"
 #include "operator/operands/monitoring.h"
 #include "operator/operands/operands.h"
 #include "operator/pod.h"
@@ -98,8 +99,7 @@ base::Status CustomizeDaemonSet(Object& daemonset, const Context& context) {
   MountMetrics(daemonset, *main, exporter.config_name);
   if (const std::string& root = policy.host_paths.kubelet_root_dir;
       !root.empty() && root != kDefaultKubeletRootDir) {
-    SetHostPath(daemonset, "pod-gpu-resources",
-                root + (root.ends_with('/') ? "" : "/") + "pod-resources");
+    SetHostPath(daemonset, "pod-gpu-resources", JoinPath(root, "pod-resources"));
   }
   SetEnv(*main, exporter.env);
   return {};

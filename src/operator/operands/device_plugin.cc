@@ -1,5 +1,6 @@
 // Device plugin (reference operand-manifests.md section 9).
 #include "operator/daemonset.h"
+#include "operator/host_path.h"
 #include "operator/operands/operands.h"
 #include "operator/pod.h"
 
@@ -19,7 +20,7 @@ void ApplyCdi(Object& main, const api::ClusterPolicy& policy) {
   SetEnv(main, "DEVICE_LIST_STRATEGY", "cdi-annotations,cdi-cri");
   SetEnv(main, "CDI_ANNOTATION_PREFIX", "cdi.k8s.io/");
   if (policy.toolkit_enabled()) {
-    SetEnv(main, "NVIDIA_CDI_HOOK_PATH", policy.toolkit.install_dir + "/toolkit/nvidia-cdi-hook");
+    SetEnv(main, "NVIDIA_CDI_HOOK_PATH", CdiHookPath(policy));
   }
 }
 
@@ -43,7 +44,7 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
   if (const std::string& root = policy.device_plugin.mps_root;
       !root.empty() && root != kDefaultMpsRoot) {
     SetHostPath(*daemonset, "mps-root", root);
-    SetHostPath(*daemonset, "mps-shm", root + "/shm");
+    SetHostPath(*daemonset, "mps-shm", JoinPath(root, "shm"));
     SetEnv(*main, "MPS_ROOT", root);
   }
   SetEnv(*main, policy.device_plugin.env);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "operator/host_path.h"
 #include "operator/pod.h"
 
 namespace pitcrew::gpu_operator {
@@ -66,7 +67,7 @@ base::Status MountConfigMapKeys(Object& daemonset, Object& container, const Cont
   for (const std::string& key : keys) {
     AddMount(
         container,
-        {.volume = config_map, .path = folder + "/" + key, .read_only = true, .sub_path = key});
+        {.volume = config_map, .path = JoinPath(folder, key), .read_only = true, .sub_path = key});
   }
   SetVolume(daemonset, ConfigMapVolume(config_map, config_map, keys));
   return {};

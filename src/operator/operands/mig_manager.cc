@@ -55,8 +55,7 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
   if (policy.cdi.enabled) {
     SetEnv(*main, "CDI_ENABLED", "true");
     if (policy.toolkit_enabled()) {
-      SetEnv(*main, "NVIDIA_CDI_HOOK_PATH",
-             policy.toolkit.install_dir + "/toolkit/nvidia-cdi-hook");
+      SetEnv(*main, "NVIDIA_CDI_HOOK_PATH", CdiHookPath(policy));
     }
   }
   SetEnv(*main, manager.env);

@@ -1,6 +1,7 @@
 // Control daemon of CUDA's Multi-Process Service (reference operand-manifests.md section 10). Its
 // settings are those of the device plugin, without args and env.
 #include "operator/daemonset.h"
+#include "operator/host_path.h"
 #include "operator/operands/operands.h"
 #include "operator/pod.h"
 
@@ -34,7 +35,7 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
   ApplyMigEnv(*main, context.policy);
   if (const std::string& root = plugin.mps_root; !root.empty() && root != kDefaultMpsRoot) {
     SetHostPath(*daemonset, "mps-root", root);
-    SetHostPath(*daemonset, "mps-shm", root + (root.ends_with('/') ? "" : "/") + "shm");
+    SetHostPath(*daemonset, "mps-shm", JoinPath(root, "shm"));
   }
   if (plugin.host_network) UseHostNetwork(*daemonset);
   return {};
