@@ -10,6 +10,7 @@
 #include "node/toolkit/installation.h"
 #include "node/toolkit/options.h"
 #include "node/toolkit/pid_file.h"
+#include "node/toolkit/waiting_pods.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -52,6 +53,7 @@ base::Status Run(const Options& options, const io::StopToken& stop) {
   const bool cancelled = !configured && configured.error().code == base::Code::kCancelled;
   if (!configured && !cancelled) return configured;
   if (options.no_daemon && !cancelled) return {};
+  if (!options.no_runtime_config && !stop.stopped()) RetryWaitingPods(stop);
   if (!stop.stopped()) {
     base::LogInfo("The node is ready for GPU containers; waiting to be told to stop");
     stop.Wait();
