@@ -22,6 +22,11 @@ constexpr std::chrono::seconds kDeadPeerTimeout{30};
 // connection, so a reader that is this far behind loses its stream instead.
 constexpr std::size_t kLongestBacklog = 64U << 20U;
 
+// Of each exchange. libcurl 7.88 reads up to 32 KiB from a connection at once, and stops reading
+// for all its streams when they do not fit into the buffer of the one that they are for; it does
+// not always go on (seen with lists of a few dozen KiB beside a dozen watches).
+constexpr long kReceiveBuffer = 64L << 10U;
+
 void PublishHead(Exchange& exchange) {
   const std::scoped_lock lock(exchange.mutex);
   exchange.response.status = exchange.incoming.status;
@@ -221,6 +226,7 @@ bool ConfigureExchange(Exchange& exchange) {
   CURL* handle = exchange.handle;
   const HttpRequest& request = exchange.request;
   curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(handle, CURLOPT_BUFFERSIZE, kReceiveBuffer);
   curl_easy_setopt(handle, CURLOPT_PRIVATE, &exchange);
   curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, exchange.message);
   curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
