@@ -113,7 +113,8 @@ base::Result<kube::Action> PolicyController::ReconcileActive(const PolicyView& v
                                                              const io::StopToken& stop) {
   metrics_.Increment("gpu_operator_reconciliation_total");
   if (rollout_uid_ != view.policy.uid) {
-    auto rollout = std::make_shared<Rollout>(world_.client, world_.inventory, view.policy.uid);
+    auto rollout = std::make_shared<Rollout>(world_.client, world_.inventory,
+                                             world_.operator_namespace, view.policy.uid);
     const std::lock_guard lock(rollout_mutex_);
     rollout_ = std::move(rollout);
     rollout_uid_ = view.policy.uid;

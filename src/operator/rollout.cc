@@ -65,8 +65,11 @@ Step Decide(std::string_view desired_hash, const OwnedObject* live, const Writte
 }
 
 Rollout::Rollout(std::shared_ptr<kube::Client> client, const Inventory& inventory,
-                 std::string policy_uid)
-    : client_(std::move(client)), inventory_(inventory), policy_uid_(std::move(policy_uid)) {}
+                 std::string operator_namespace, std::string policy_uid)
+    : client_(client),
+      inventory_(inventory),
+      policy_uid_(policy_uid),
+      predecessor_(client, std::move(operator_namespace), std::move(policy_uid)) {}
 
 void Rollout::Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key) {
   const std::lock_guard lock(mutex_);
@@ -85,12 +88,16 @@ void Rollout::Remember(const Identity& identity, const Object& desired, const Ob
 
 base::Status Rollout::Apply(const kube::ResourceKind& kind, const Object& object,
                             const Identity& identity, const io::StopToken& stop) {
+  if (const auto taken = predecessor_.TakeOver(kind, identity.second, stop); !taken) {
+    return base::Fail(taken.error().Within("take over " + IdentityText(kind, identity.second)));
+  }
   const auto applied = client_->Apply(
       kind, object, {.field_manager = std::string(kFieldManager), .force = true}, stop);
   if (!applied) {
     return base::Fail(applied.error().Within(IdentityText(kind, identity.second)));
   }
   base::LogInfo("applied", {{"kind", kind.kind}, {"name", identity.second.ToString()}});
+  predecessor_.Forget(kind, identity.second);
   Remember(identity, object, *applied);
   pending_ = true;
   return {};
@@ -104,6 +111,7 @@ base::Status Rollout::ApplyIfNeeded(const Object& object, const io::StopToken& s
         fmt::format("no API is known for {} {}", codec::FindString(object, {"apiVersion"}),
                     codec::FindString(object, {"kind"}))));
   }
+  TRY(predecessor_.Look(*kind, stop));
   const Identity identity{std::string(kind->plural), kube::KeyOf(object)};
   std::shared_ptr<const OwnedObject> live;
   if (const auto* store = inventory_.StoreOf(*kind)) {
@@ -142,11 +150,28 @@ base::Status Rollout::ApplyIfNeeded(const Object& object, const io::StopToken& s
   return {};
 }
 
+base::Status Rollout::DeleteObject(const kube::ResourceKind& kind, const kube::ObjectKey& key,
+                                   const std::string& uid, std::string_view state,
+                                   kube::Propagation propagation, const io::StopToken& stop) {
+  const base::Status deleted =
+      client_->Delete(kind, key, {.uid = uid, .propagation = propagation}, stop);
+  if (!deleted && deleted.error().code != base::Code::kNotFound &&
+      deleted.error().code != base::Code::kConflict) {
+    return base::Fail(deleted.error().Within("delete " + IdentityText(kind, key)));
+  }
+  base::LogInfo("deleted", {{"kind", kind.kind}, {"name", key.ToString()}, {"state", state}});
+  return {};
+}
+
 base::Status Rollout::Prune(
     std::string_view state, kube::Propagation propagation,
     const std::function<bool(const kube::ResourceKind&, const kube::ObjectKey&)>& keep,
     const io::StopToken& stop) {
   base::Status result;
+  const auto note = [&](const base::Status& status) {
+    if (!status && result) result = status;
+    return status.has_value();
+  };
   for (const Inventory::Kind& entry : inventory_.kinds()) {
     const kube::ResourceKind& kind = *entry.kind;
     const auto& store = entry.informer->store();
@@ -156,13 +181,13 @@ base::Status Rollout::Prune(
           object->deleting || keep(kind, key)) {
         continue;
       }
-      const base::Status deleted =
-          client_->Delete(kind, key, {.uid = object->uid, .propagation = propagation}, stop);
-      if (deleted || deleted.error().code == base::Code::kNotFound ||
-          deleted.error().code == base::Code::kConflict) {
-        base::LogInfo("deleted", {{"kind", kind.kind}, {"name", key.ToString()}, {"state", state}});
-      } else if (result) {
-        result = base::Fail(deleted.error().Within("delete " + IdentityText(kind, key)));
+      note(DeleteObject(kind, key, object->uid, state, propagation, stop));
+    }
+    if (!note(predecessor_.Look(kind, stop))) continue;
+    for (const Predecessor::Leftover& leftover : predecessor_.Leftovers(kind, state)) {
+      if (keep(kind, leftover.key)) continue;
+      if (note(DeleteObject(kind, leftover.key, leftover.uid, state, propagation, stop))) {
+        predecessor_.Forget(kind, leftover.key);
       }
     }
   }

@@ -16,6 +16,7 @@
 #include "kube/client.h"
 #include "operator/owned.h"
 #include "operator/render.h"
+#include "operator/take_over.h"
 
 namespace pitcrew::gpu_operator {
 
@@ -66,7 +67,8 @@ inline constexpr std::chrono::seconds kEchoTimeout{10};
 // Used by one thread at a time, except for Forget.
 class Rollout {
  public:
-  Rollout(std::shared_ptr<kube::Client> client, const Inventory& inventory, std::string policy_uid);
+  Rollout(std::shared_ptr<kube::Client> client, const Inventory& inventory,
+          std::string operator_namespace, std::string policy_uid);
 
   // Brings one operand to what was rendered and says how it is. Sends nothing when nothing differs.
   OperandReport Run(const RenderedOperand& operand, const io::StopToken& stop);
@@ -90,11 +92,15 @@ class Rollout {
       std::string_view state, kube::Propagation propagation,
       const std::function<bool(const kube::ResourceKind&, const kube::ObjectKey&)>& keep,
       const io::StopToken& stop);
+  base::Status DeleteObject(const kube::ResourceKind& kind, const kube::ObjectKey& key,
+                            const std::string& uid, std::string_view state,
+                            kube::Propagation propagation, const io::StopToken& stop);
   OperandReport Readiness(const RenderedOperand& operand) const;
 
   std::shared_ptr<kube::Client> client_;
   const Inventory& inventory_;
   std::string policy_uid_;
+  Predecessor predecessor_;
   bool pending_ = false;
   std::mutex mutex_;
   std::map<Identity, Written> written_;

@@ -1,0 +1,76 @@
+// Taking over what upstream's operator made: its objects carry the policy's owner reference and no
+// inventory label, and their fields belong to its update calls (operator-behaviour.md sections 6
+// and 14). Without more, an apply would leave every field in place that it does not mention.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "codec/json.h"
+#include "io/stop.h"
+#include "kube/client.h"
+#include "kube/resource.h"
+
+namespace pitcrew::gpu_operator {
+
+// Field manager of upstream's operator: the name of its program.
+inline constexpr std::string_view kUpstreamManager = "gpu-operator";
+
+// metadata.managedFields of `object` after its fields of upstream's manager have become ours by
+// apply: an apply that no longer mentions them removes them. Nothing when it has none. The same
+// idea as client-go's csaupgrade.
+std::optional<codec::Json> TakenOverFields(const codec::Json& object);
+
+// The state whose manifests an object of that name is from, "" for none: of DaemonSets also those
+// with a suffix (one per kernel, per RHCOS version), of RuntimeClasses also those that a policy
+// names.
+std::string_view StateOfName(const codec::Json& object);
+
+// What stands of upstream's in the cluster, looked up once per kind. Used by one thread at a time.
+class Predecessor {
+ public:
+  // `policy_uid`: only what this policy controls is ever deleted.
+  Predecessor(std::shared_ptr<kube::Client> client, std::string operator_namespace,
+              std::string policy_uid);
+
+  // Lists the objects of `kind` without inventory label, once; after an error again at the next
+  // call. Nothing of this kind may be applied or deleted before it succeeded.
+  base::Status Look(const kube::ResourceKind& kind, const io::StopToken& stop);
+
+  // Makes the fields of upstream's manager ours, if Look has found such an object. To be called
+  // right before the first apply: everything but the ownership stays as it is.
+  base::Status TakeOver(const kube::ResourceKind& kind, const kube::ObjectKey& key,
+                        const io::StopToken& stop);
+
+  // Objects of the policy that stand without inventory label, by the names of `state`.
+  struct Leftover {
+    kube::ObjectKey key;
+    std::string uid;
+  };
+  [[nodiscard]] std::vector<Leftover> Leftovers(const kube::ResourceKind& kind,
+                                                std::string_view state) const;
+  // It is ours now, or gone.
+  void Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key);
+
+ private:
+  struct Found {
+    std::string uid;
+    std::string_view state;  // only of the policy's own
+  };
+  using Identity = std::pair<std::string, kube::ObjectKey>;  // plural and key
+
+  std::shared_ptr<kube::Client> client_;
+  std::string operator_namespace_;
+  std::string policy_uid_;
+  std::set<std::string> looked_;  // plurals
+  std::map<Identity, Found> found_;
+};
+
+}  // namespace pitcrew::gpu_operator

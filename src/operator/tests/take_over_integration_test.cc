@@ -1,0 +1,141 @@
+// Issue point 6: the operator takes over what upstream's made. The objects here are our own, made
+// and changed as upstream makes and changes them (operator-behaviour.md sections 6 and 14): create
+// and update calls under its manager's name, no inventory label, a hash of its own. With upstream's
+// operator itself: tests/differential/take_over.py.
+#include "operator/take_over.h"
+
+#include <gmock/gmock.h>
+
+#include "kube/ownership.h"
+
+#include "support_operator.h"
+
+namespace pitcrew::gpu_operator::testing {
+namespace {
+
+using ::testing::IsEmpty;
+
+const kube::WriteOptions kUpstream{.field_manager = "gpu-operator", .subresource = {}};
+
+class TakeOverTest : public OperatorTest {
+ protected:
+  // Runs our operator until the policy is ready, then makes its objects upstream's.
+  void InstallUpstream(const std::string& spec) {
+    CreateGpuNode("gpu-1");
+    CreatePolicy("cluster-policy", spec);
+    {
+      const RunningOperator running(name_space_);
+      ASSERT_TRUE(ReachesReady("cluster-policy"));
+    }
+    const World world(client_, name_space_, ClusterIdentity{});
+    for (const auto& entry : world.inventory.kinds()) {
+      const auto listed = client_->List(*entry.kind, entry.kind->namespaced ? name_space_ : "",
+                                        {.label_selector = "nvidia.com/gpu-operator.state"});
+      ASSERT_TRUE(listed) << listed.error().ToString();
+      for (const Json& object : listed->items) MakeUpstreams(*entry.kind, object);
+    }
+  }
+
+  void MakeUpstreams(const kube::ResourceKind& kind, Json object) {
+    ASSERT_TRUE(client_->Delete(kind, kube::KeyOf(object)));
+    Json& metadata = object["metadata"];
+    for (const char* member :
+         {"uid", "resourceVersion", "managedFields", "creationTimestamp", "generation"}) {
+      metadata.erase(member);
+    }
+    object.erase("status");
+    metadata["labels"].erase("nvidia.com/gpu-operator.state");
+    metadata["annotations"]["nvidia.com/last-applied-hash"] = "upstream";
+    metadata["annotations"]["orphan"] = "annotation";
+    const auto created = client_->Create(kind, object, kUpstream);
+    ASSERT_TRUE(created) << created.error().ToString();
+    kinds_[kind.plural] = &kind;
+  }
+
+  [[nodiscard]] std::int64_t Generation(const std::string& daemonset) const {
+    const auto object = client_->Get(kube::kDaemonSets, Own(daemonset));
+    return object ? (*object)["metadata"]["generation"].get<std::int64_t>() : -1;
+  }
+
+  // The stored status is that of the operator before, so this one is asked.
+  [[nodiscard]] bool IsContent(const RunningOperator& running) {
+    return Eventually([&] {
+      FinishRollouts();
+      return running.Value("gpu_operator_reconciliation_status") == 1;
+    });
+  }
+
+  // What of the namespace still has fields of upstream's manager or a trace of its own.
+  [[nodiscard]] std::vector<std::string> NotTakenOver() const {
+    std::vector<std::string> names;
+    for (const auto& [plural, kind] : kinds_) {
+      const auto listed = client_->List(*kind, kind->namespaced ? name_space_ : "");
+      for (const Json& object : listed ? listed->items : std::vector<Json>{}) {
+        const bool orphan = codec::Find(object, {"metadata", "annotations", "orphan"}) != nullptr;
+        if (orphan || TakenOverFields(object)) {
+          names.push_back(std::string(plural) + "/" + kube::KeyOf(object).name);
+        }
+      }
+    }
+    return names;
+  }
+
+  std::map<std::string_view, const kube::ResourceKind*> kinds_;
+};
+
+TEST_F(TakeOverTest, NothingOfUpstreamsIsLeftAndEqualDaemonSetsAreNotTouched) {
+  InstallUpstream("{}");
+  // What upstream once set from a policy, and the policy does not say any more.
+  auto plugin = client_->Get(kube::kDaemonSets, Own("nvidia-device-plugin-daemonset"));
+  ASSERT_TRUE(plugin);
+  Json& pod = (*plugin)["spec"]["template"]["spec"];
+  pod["hostNetwork"] = true;
+  pod["containers"][0]["env"].push_back({{"name", "ORPHAN"}, {"value", "1"}});
+  ASSERT_TRUE(client_->Update(kube::kDaemonSets, *plugin, kUpstream));
+  const std::int64_t driver = Generation("nvidia-driver-daemonset");
+  const std::int64_t toolkit = Generation("nvidia-container-toolkit-daemonset");
+
+  RunningOperator running(name_space_);
+  ASSERT_TRUE(IsContent(running));
+  EXPECT_THAT(NotTakenOver(), IsEmpty());
+  // Equal pod templates: the pods of OnDelete and RollingUpdate alike stay.
+  EXPECT_EQ(Generation("nvidia-driver-daemonset"), driver);
+  EXPECT_EQ(Generation("nvidia-container-toolkit-daemonset"), toolkit);
+  plugin = client_->Get(kube::kDaemonSets, Own("nvidia-device-plugin-daemonset"));
+  ASSERT_TRUE(plugin);
+  EXPECT_EQ(codec::Find(*plugin, {"spec", "template", "spec", "hostNetwork"}), nullptr);
+  EXPECT_THAT(EnvOf(ContainerOf(*plugin, "nvidia-device-plugin")),
+              ::testing::Not(::testing::Contains("ORPHAN=1")));
+  // One change, not one per request.
+  EXPECT_EQ(Generation("nvidia-device-plugin-daemonset"), 3);
+  running.Stop();
+
+  RunningOperator again(name_space_);
+  ASSERT_TRUE(IsContent(again));
+  again.Stop();
+  EXPECT_EQ(again.writes(), 0U);
+}
+
+// operator-behaviour.md #26 over upstream's leftovers: only what the policy owns by a known name.
+TEST_F(TakeOverTest, LeftoversOfDisabledOperandsGoAndOthersStay) {
+  InstallUpstream("{}");
+  const auto policy = client_->Get(kClusterPolicies, Cluster("cluster-policy"));
+  ASSERT_TRUE(policy);
+  Json mine = {{"metadata", {{"name", "mine"}, {"namespace", name_space_}}}};
+  ASSERT_TRUE(kube::SetControllerReference(mine, *policy, kClusterPolicies));
+  Create(kube::kConfigMaps, mine);
+  Create(kube::kServiceAccounts,
+         {{"metadata", {{"name", "nvidia-vfio-manager"}, {"namespace", name_space_}}}});
+  MergeSpec("cluster-policy", "{gfd: {enabled: false}}");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(IsContent(running));
+  EXPECT_FALSE(Exists(kube::kDaemonSets, Own("gpu-feature-discovery")));
+  EXPECT_FALSE(Exists(kube::kServiceAccounts, Own("nvidia-gpu-feature-discovery")));
+  EXPECT_FALSE(Exists(kube::kClusterRoles, Cluster("nvidia-gpu-feature-discovery")));
+  // The policy's, under a name that is nobody's; and a known name that is not the policy's.
+  EXPECT_TRUE(Exists(kube::kConfigMaps, Own("mine")));
+  EXPECT_TRUE(Exists(kube::kServiceAccounts, Own("nvidia-vfio-manager")));
+}
+
+}  // namespace
+}  // namespace pitcrew::gpu_operator::testing
