@@ -9,3 +9,4 @@
 #include "node/toolkit/command.h"
 #include "node/validator/command.h"
 #include "operator/command.h"
+#include "plan/command.h"

@@ -61,13 +61,14 @@ std::uint64_t FingerprintOf(const Json& object) {
   return std::hash<std::string>{}(codec::ToJsonText(copy));
 }
 
-// The server drops such values.
+}  // namespace
+
 bool SaysNothing(const Json& value) {
   return value.is_null() || (value.is_structured() && value.empty()) ||
          (value.is_string() && value.get_ref<const std::string&>().empty());
 }
 
-}  // namespace
+std::span<const kube::ResourceKind> OwnedKinds() { return kKinds; }
 
 OwnedObject ReadOwned(const Json& object) {
   OwnedObject owned;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +53,9 @@ OwnedObject ReadOwned(const codec::Json& object);
 // comparison of pods with the newest ControllerRevision: both say the same.
 bool IsReady(const DaemonSetStatus& status);
 
+// Such a value says the same as none: the server drops it.
+bool SaysNothing(const codec::Json& value);
+
 // `live` has every field of `desired` with the same value. Fields that only `live` has are the
 // server's defaults or other managers'; lists must agree in length.
 bool Covers(const codec::Json& live, const codec::Json& desired);
@@ -67,6 +71,8 @@ struct OptionalKinds {
 
 // The kind of an object that operands are made of; null for any other.
 const kube::ResourceKind* KindOf(const codec::Json& object);
+// All of them, those included that not every cluster serves.
+std::span<const kube::ResourceKind> OwnedKinds();
 
 using OwnedInformer = kube::Informer<OwnedObject>;
 

@@ -26,6 +26,9 @@ struct Settings {
   DefaultImages images;
 };
 
+// The *_IMAGE variables (kImageVariables) that are set.
+DefaultImages ReadDefaultImages(const base::CommandLine::Environment& environment);
+
 // Nothing when --help or --version was printed. kInvalid names the flag.
 base::Result<std::optional<Settings>> ReadSettings(
     int argc, const char* const* argv,

@@ -66,6 +66,15 @@ std::string FileOfContexts() {
 
 bool EndsEverything(const base::Error& error) { return error.code == base::Code::kCancelled; }
 
+// The server answers "forbidden" before it looks whether there is such a kind at all; what it
+// serves it tells everybody.
+bool IsNotServed(kube::Client& client, const Query& query, const base::Error& error,
+                 const io::StopToken& stop) {
+  if (error.reason == "ResourceNotServed") return true;
+  if (error.code != base::Code::kDenied) return false;
+  return client.Serves(query.kind, stop) == false;
+}
+
 base::Status ReadOne(kube::Client& client, const Query& query, Snapshot& snapshot,
                      const io::StopToken& stop) {
   const kube::ObjectKey key{.namespace_name = query.namespace_name, .name = query.name};
@@ -74,7 +83,7 @@ base::Status ReadOne(kube::Client& client, const Query& query, Snapshot& snapsho
   if (EndsEverything(object.error())) return base::Fail(object.error());
   if (object.error().code == base::Code::kNotFound) {
     snapshot.SetMissing(query.kind, key);
-  } else if (object.error().reason == "ResourceNotServed") {
+  } else if (IsNotServed(client, query, object.error(), stop)) {
     snapshot.SetCoverage(query.kind, Coverage::kNotServed);
   } else {
     snapshot.SetUnknown(query.kind, key, std::move(object).error());
@@ -94,7 +103,7 @@ base::Status ReadMany(kube::Client& client, const Query& query, Snapshot& snapsh
     return {};
   }
   if (EndsEverything(objects.error())) return base::Fail(objects.error());
-  if (objects.error().reason == "ResourceNotServed") {
+  if (IsNotServed(client, query, objects.error(), stop)) {
     snapshot.SetCoverage(query.kind, Coverage::kNotServed);
   } else {
     snapshot.SetUnknown(query.kind, std::move(objects).error());
@@ -104,16 +113,22 @@ base::Status ReadMany(kube::Client& client, const Query& query, Snapshot& snapsh
 
 }  // namespace
 
+base::Status ReadMore(kube::Client& client, std::span<const Query> queries, Snapshot& snapshot,
+                      const io::StopToken& stop) {
+  for (const Query& query : queries) {
+    TRY(query.name.empty() ? ReadMany(client, query, snapshot, stop)
+                           : ReadOne(client, query, snapshot, stop));
+  }
+  return {};
+}
+
 base::Result<Snapshot> ReadLive(kube::Client& client, std::span<const Query> queries,
                                 const io::StopToken& stop) {
   Snapshot snapshot(client.config().origin, /*complete=*/false);
   // Asked first: when nobody answers, one error says so instead of one for every kind.
   TRY_ASSIGN(const kube::ServerVersion version, client.Version(stop));
   snapshot.SetServerVersion(version.git_version);
-  for (const Query& query : queries) {
-    TRY(query.name.empty() ? ReadMany(client, query, snapshot, stop)
-                           : ReadOne(client, query, snapshot, stop));
-  }
+  TRY(ReadMore(client, queries, snapshot, stop));
   return snapshot;
 }
 

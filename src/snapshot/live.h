@@ -29,6 +29,10 @@ struct Query {
 base::Result<Snapshot> ReadLive(kube::Client& client, std::span<const Query> queries,
                                 const io::StopToken& stop = {});
 
+// The same into a snapshot that exists: what is to be read depends on what was read.
+base::Status ReadMore(kube::Client& client, std::span<const Query> queries, Snapshot& snapshot,
+                      const io::StopToken& stop = {});
+
 // A client for a person's commands: kubectl's order of --kubeconfig, KUBECONFIG, ~/.kube/config
 // (inside a pod: its service account), and --context ("": the current one).
 base::Result<std::shared_ptr<kube::Client>> Connect(const std::string& kubeconfig,

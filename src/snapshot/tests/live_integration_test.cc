@@ -84,6 +84,8 @@ TEST_F(LiveTest, ForbiddenIsUnknown) {
   EXPECT_THAT(snapshot->error(kube::kNodes)->message, ::testing::HasSubstr("nodes"));
   EXPECT_TRUE(
       snapshot->Find(kube::kSecrets, {.namespace_name = "one", .name = "some"}).is_unknown());
+  // Forbidden too, but everybody is told that there is no such kind.
+  EXPECT_EQ(snapshot->coverage(kGadgets), Coverage::kNotServed);
 }
 
 // A server that does not answer is one error, not one for every kind.

@@ -1,0 +1,102 @@
+#include "plan/arguments.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "operator/settings.h"
+#include "plan/cluster.h"
+
+namespace pitcrew::plan {
+namespace {
+
+using OptionalText = std::optional<std::string>;
+
+constexpr std::string_view kDescription =
+    "Shows what the operator would do for a ClusterPolicy: over a cluster in a file, or over a "
+    "live\n"
+    "one. Nothing is ever written to a cluster. Words restrict the output to a KIND or KIND/NAME.\n"
+    "Exit status: 0 nothing would change, 2 something would, 1 an error (wrong usage included).";
+
+base::Error BadUsage(std::string message) { return base::Invalid("BadUsage", std::move(message)); }
+
+base::Result<Format> ReadFormat(const std::string& text) {
+  static const std::map<std::string, Format, std::less<>> kFormats{{"yaml", Format::kYaml},
+                                                                   {"json", Format::kJson},
+                                                                   {"table", Format::kTable},
+                                                                   {"diff", Format::kDiff}};
+  if (const auto found = kFormats.find(text); found != kFormats.end()) return found->second;
+  return base::Fail(
+      BadUsage(fmt::format("--output is \"{}\", must be yaml, json, table or diff", text)));
+}
+
+base::Status CheckTogether(const Arguments& arguments) {
+  if (arguments.live == !arguments.cluster_file.empty()) {
+    return base::Fail(BadUsage(
+        "the cluster is either --cluster FILE (what kubectl get -o yaml prints) or --live"));
+  }
+  if (!arguments.live && (!arguments.kubeconfig.empty() || !arguments.context.empty())) {
+    return base::Fail(BadUsage("--kubeconfig and --context belong to --live"));
+  }
+  if (arguments.policy_file == "-" && arguments.cluster_file == "-") {
+    return base::Fail(
+        BadUsage("standard input is either the policy or the cluster, it cannot be both"));
+  }
+  if (arguments.uninstall && !arguments.policy_file.empty()) {
+    return base::Fail(BadUsage("--uninstall concerns the policies of the cluster and takes no -f"));
+  }
+  return {};
+}
+
+}  // namespace
+
+base::Result<std::optional<Arguments>> ReadArguments(
+    int argc, const char* const* argv, const base::CommandLine::Environment& environment) {
+  base::CommandLine line("pitcrew plan", kDescription, "pitcrew plan " PITCREW_VERSION);
+  OptionalText policy;
+  OptionalText cluster;
+  std::optional<bool> live;
+  OptionalText kubeconfig;
+  OptionalText context;
+  OptionalText name_space;
+  OptionalText output;
+  OptionalText kube_version;
+  std::optional<bool> uninstall;
+  Arguments arguments;
+  line.Add({"filename,f", "", "the ClusterPolicy, - for standard input; default: the active one"},
+           &policy);
+  line.Add({"cluster", "", "the objects of the cluster: YAML stream, List or JSON, - for stdin"},
+           &cluster);
+  line.Add({"live", "", "read the cluster that kubectl would talk to"}, &live);
+  line.Add({"kubeconfig", "", "with --live: the kubeconfig file"}, &kubeconfig);
+  line.Add({"context", "", "with --live: the context of the kubeconfig"}, &context);
+  line.Add({"namespace,n", "OPERATOR_NAMESPACE", "the operator's namespace; default gpu-operator"},
+           &name_space);
+  line.Add({"output,o", "", "diff (default), table, yaml or json"}, &output);
+  line.Add({"kube-version", "", "Kubernetes version; default: the cluster's"}, &kube_version);
+  line.Add({"uninstall", "", "what goes when the policies are deleted and the operator leaves"},
+           &uninstall);
+  line.AddWords("KIND[/NAME]", "print only these", &arguments.only);
+  TRY_ASSIGN(const bool go_on, line.Parse(argc, argv, environment));
+  if (!go_on) return std::nullopt;
+
+  arguments.policy_file = policy.value_or("");
+  arguments.cluster_file = cluster.value_or("");
+  arguments.live = live.value_or(false);
+  arguments.kubeconfig = kubeconfig.value_or("");
+  arguments.context = context.value_or("");
+  arguments.uninstall = uninstall.value_or(false);
+  TRY_ASSIGN(arguments.format, ReadFormat(output.value_or("diff")));
+  TRY(CheckTogether(arguments));
+  if (kube_version) {
+    TRY_ASSIGN(arguments.options.kubernetes_version, ReadKubernetesVersion(*kube_version));
+  }
+  arguments.options.operator_namespace = name_space.value_or("");
+  if (arguments.options.operator_namespace.empty()) {
+    arguments.options.operator_namespace = "gpu-operator";
+  }
+  arguments.options.images = gpu_operator::ReadDefaultImages(environment);
+  return arguments;
+}
+
+}  // namespace pitcrew::plan

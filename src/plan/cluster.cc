@@ -1,0 +1,257 @@
+#include "plan/cluster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/strings.h"
+#include "operator/owned.h"
+#include "operator/render.h"
+
+namespace pitcrew::plan {
+namespace {
+
+using codec::Json;
+using gpu_operator::Facts;
+using gpu_operator::Node;
+using snapshot::Coverage;
+using snapshot::Snapshot;
+
+// Major, minor and patch of "v1.31.4-eks-1"; nothing when it is no version.
+std::optional<std::array<std::uint64_t, 3>> VersionNumbers(std::string_view text) {
+  if (!text.starts_with('v')) return std::nullopt;
+  text.remove_prefix(1);
+  text = text.substr(0, text.find_first_of("-+"));
+  const auto pieces = base::Split(text, '.');
+  std::array<std::uint64_t, 3> numbers{};
+  if (pieces.size() != numbers.size()) return std::nullopt;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const auto number = base::ParseUnsigned(pieces[i]);
+    if (!number) return std::nullopt;
+    numbers[i] = *number;
+  }
+  return numbers;
+}
+
+// The server is at least as new as the oldest kubelet, and what is rendered for that one works.
+std::string LowestKubelet(const Snapshot& snapshot) {
+  std::string lowest;
+  std::optional<std::array<std::uint64_t, 3>> lowest_numbers;
+  for (const auto& [key, node] : snapshot.All(kube::kNodes)) {
+    const std::string version = codec::FindString(node, {"status", "nodeInfo", "kubeletVersion"});
+    const auto numbers = VersionNumbers(version);
+    if (!numbers || (lowest_numbers && *lowest_numbers <= *numbers)) continue;
+    lowest = version;
+    lowest_numbers = numbers;
+  }
+  return lowest;
+}
+
+base::Status CheckReadable(const Snapshot& snapshot, const kube::ResourceKind& kind) {
+  if (const base::Error* error = snapshot.error(kind)) {
+    return base::Fail(error->Within(fmt::format("{} cannot be read", kind.plural)));
+  }
+  return {};
+}
+
+// Whether a definition exists and is served. One in a file need not tell its status.
+base::Result<bool> IsServed(const Snapshot& snapshot, std::string_view definition) {
+  const auto found = snapshot.Find(kube::kCustomResourceDefinitions,
+                                   {.namespace_name = "", .name = std::string(definition)});
+  if (found.is_unknown()) return base::Fail(found.error()->Within(definition));
+  if (found.is_absent()) return false;
+  return codec::Find(**found.value(), {"status", "conditions"}) == nullptr ||
+         gpu_operator::IsEstablished(**found.value());
+}
+
+base::Result<Facts> FactsOfCluster(const Snapshot& snapshot,
+                                   const std::optional<std::string>& kubernetes_version) {
+  Facts facts;
+  facts.kubernetes_version = kubernetes_version                  ? *kubernetes_version
+                             : snapshot.server_version().empty() ? LowestKubelet(snapshot)
+                                                                 : snapshot.server_version();
+  const auto version =
+      snapshot.Find(gpu_operator::kClusterVersions, gpu_operator::kClusterVersionKey);
+  if (version.is_unknown()) return base::Fail(*version.error());
+  if (version.is_present()) {
+    TRY_ASSIGN(facts.openshift_version, gpu_operator::OpenShiftVersionOf(**version.value()));
+  }
+  TRY_ASSIGN(facts.service_monitors, IsServed(snapshot, gpu_operator::kServiceMonitorDefinition));
+  TRY_ASSIGN(facts.prometheus_rules, IsServed(snapshot, gpu_operator::kPrometheusRuleDefinition));
+  return facts;
+}
+
+gpu_operator::FactSource SourceOf(const Snapshot& snapshot, const std::string& operator_namespace) {
+  const auto own = [operator_namespace](const std::string& name) {
+    return kube::ObjectKey{.namespace_name = operator_namespace, .name = name};
+  };
+  return {.driver_toolkit =
+              [&snapshot] {
+                return gpu_operator::Transform(
+                    snapshot.Find(gpu_operator::kImageStreams, gpu_operator::kDriverToolkitKey),
+                    [](const Json* object) { return gpu_operator::DriverToolkitOf(*object); });
+              },
+          .proxy =
+              [&snapshot] {
+                return gpu_operator::Transform(
+                    snapshot.Find(gpu_operator::kProxies, gpu_operator::kClusterProxyKey),
+                    [](const Json* object) { return gpu_operator::ProxyOf(*object); });
+              },
+          .config_map =
+              [&snapshot, own](const std::string& name) {
+                return gpu_operator::Transform(
+                    snapshot.Find(kube::kConfigMaps, own(name)),
+                    [](const Json* object) { return gpu_operator::ReadOwned(*object).keys; });
+              },
+          .secret =
+              [&snapshot, own](const std::string& name) {
+                return gpu_operator::Transform(snapshot.Find(kube::kSecrets, own(name)),
+                                               [](const Json*) { return true; });
+              }};
+}
+
+void ApplyChanges(Json& target, const gpu_operator::Changes& changes) {
+  for (const auto& [key, value] : changes) {
+    if (value) {
+      target[key] = *value;
+    } else {
+      target.erase(key);
+    }
+  }
+}
+
+// What the operator keeps of a node that is labelled as planned.
+base::Result<Node> Labelled(const PlannedNode& node) {
+  Json object = node.after;
+  if (const Json* info = codec::Find(*node.live, {"status", "nodeInfo"})) {
+    object["status"]["nodeInfo"] = *info;
+  }
+  return gpu_operator::ReadNode(object);
+}
+
+// Decides every node, first alone, then with the guard over all.
+base::Status DecideNodes(const Snapshot& snapshot, const gpu_operator::PolicyView& policy,
+                         PlannedCluster& cluster) {
+  const gpu_operator::NodePolicy node_policy = gpu_operator::NodePolicyOf(policy.policy);
+  std::size_t gpu_nodes = 0;
+  std::size_t losing = 0;
+  for (const auto& [key, object] : snapshot.All(kube::kNodes)) {
+    TRY_ASSIGN(const Node node, gpu_operator::ReadNode(object));
+    gpu_nodes += node.gpu_present() ? 1 : 0;
+    losing += gpu_operator::LosesGpu(node) ? 1 : 0;
+    cluster.nodes.push_back({.live = &object,
+                             .decision = gpu_operator::DecideNode(node, node_policy),
+                             .held = false,
+                             .after = {}});
+  }
+  if (gpu_operator::IsMassRemoval(gpu_nodes, losing) && !policy.allow_mass_removal) {
+    cluster.removals_held = fmt::format(
+        "{} of {} GPU nodes have lost the PCI labels of node feature discovery: they keep their "
+        "labels until the annotation {}=true stands on the ClusterPolicy",
+        losing, gpu_nodes, gpu_operator::kAllowMassRemoval);
+  }
+  for (PlannedNode& node : cluster.nodes) {
+    node.held = node.decision.removes_gpu && !cluster.removals_held.empty();
+    if (node.held) node.decision = {};
+    node.after = NodeAfter(*node.live, node.decision.labels, node.decision.annotations);
+  }
+  return {};
+}
+
+}  // namespace
+
+Json NodeAfter(const Json& object, const gpu_operator::Changes& labels,
+               const gpu_operator::Changes& annotations) {
+  Json after = {{"apiVersion", "v1"},
+                {"kind", "Node"},
+                {"metadata", {{"name", codec::FindString(object, {"metadata", "name"})}}}};
+  for (const auto& [member, changes] :
+       {std::pair("labels", &labels), std::pair("annotations", &annotations)}) {
+    const Json* before = codec::Find(object, {"metadata", member});
+    Json values = before != nullptr && before->is_object() ? *before : Json::object();
+    ApplyChanges(values, *changes);
+    if (!values.empty()) after["metadata"][member] = std::move(values);
+  }
+  return after;
+}
+
+base::Result<const Json*> ActivePolicy(const Snapshot& snapshot) {
+  TRY(CheckReadable(snapshot, gpu_operator::kClusterPolicies));
+  const Json* active = nullptr;
+  gpu_operator::PolicyView active_view;
+  for (const auto& [key, object] : snapshot.All(gpu_operator::kClusterPolicies)) {
+    TRY_ASSIGN(auto view, gpu_operator::ReadPolicyView(object));
+    if (view.deleting || (active != nullptr && !gpu_operator::Precedes(view, active_view)))
+      continue;
+    active = &object;
+    active_view = std::move(view);
+  }
+  return active;
+}
+
+base::Result<std::string> ReadKubernetesVersion(std::string_view text) {
+  std::string version(text.starts_with('v') ? text.substr(1) : text);
+  if (std::ranges::count(version, '.') == 1) version += ".0";
+  version.insert(0, "v");
+  if (VersionNumbers(version)) return version;
+  return base::Fail(base::Invalid(
+      "BadUsage",
+      fmt::format("--kube-version is \"{}\", must be a version such as 1.31 or v1.31.4", text)));
+}
+
+base::Result<PlannedCluster> ReadCluster(const Snapshot& snapshot,
+                                         const gpu_operator::PolicyView& policy,
+                                         const std::string& operator_namespace,
+                                         const std::optional<std::string>& kubernetes_version) {
+  TRY(CheckReadable(snapshot, kube::kNodes));
+  PlannedCluster cluster;
+  TRY_ASSIGN(Facts facts, FactsOfCluster(snapshot, kubernetes_version));
+  TRY(DecideNodes(snapshot, policy, cluster));
+  std::vector<Node> nodes;
+  nodes.reserve(cluster.nodes.size());
+  for (const PlannedNode& planned : cluster.nodes) {
+    TRY_ASSIGN(Node node, Labelled(planned));
+    nodes.push_back(std::move(node));
+  }
+  std::vector<const Node*> pointers;
+  pointers.reserve(nodes.size());
+  for (const Node& node : nodes) pointers.push_back(&node);
+  TRY_ASSIGN(cluster.facts,
+             gpu_operator::CompleteFacts(gpu_operator::FactsOfNodes(std::move(facts), pointers),
+                                         policy.policy, SourceOf(snapshot, operator_namespace)));
+  return cluster;
+}
+
+std::vector<snapshot::Query> QueriesOfCluster(const std::string& operator_namespace) {
+  const auto definition = [](std::string_view name) {
+    return snapshot::Query{.kind = kube::kCustomResourceDefinitions, .name = std::string(name)};
+  };
+  const auto object = [](const kube::ResourceKind& kind, const kube::ObjectKey& key) {
+    return snapshot::Query{.kind = kind, .namespace_name = key.namespace_name, .name = key.name};
+  };
+  std::vector<snapshot::Query> queries{
+      {.kind = gpu_operator::kClusterPolicies},
+      {.kind = kube::kNodes},
+      {.kind = kube::kNamespaces, .name = operator_namespace},
+      definition(gpu_operator::kServiceMonitorDefinition),
+      definition(gpu_operator::kPrometheusRuleDefinition),
+      object(gpu_operator::kClusterVersions, gpu_operator::kClusterVersionKey),
+      object(gpu_operator::kProxies, gpu_operator::kClusterProxyKey),
+      object(gpu_operator::kImageStreams, gpu_operator::kDriverToolkitKey)};
+  for (const kube::ResourceKind& kind : gpu_operator::OwnedKinds()) {
+    queries.push_back({.kind = kind, .namespace_name = kind.namespaced ? operator_namespace : ""});
+  }
+  return queries;
+}
+
+std::vector<snapshot::Query> QueriesOfPolicy(const api::ClusterPolicy& policy,
+                                             const std::string& operator_namespace) {
+  std::vector<snapshot::Query> queries;
+  for (const std::string& name : gpu_operator::ReferencedSecrets(policy)) {
+    queries.push_back({.kind = kube::kSecrets, .namespace_name = operator_namespace, .name = name});
+  }
+  return queries;
+}
+
+}  // namespace pitcrew::plan

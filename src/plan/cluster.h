@@ -1,0 +1,60 @@
+// A snapshot read as the operator reads a cluster: the policies, the nodes as they will be
+// labelled, and the facts that follow from both.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/cluster_policy.h"
+#include "base/result.h"
+#include "codec/json.h"
+#include "operator/facts.h"
+#include "operator/node_labels.h"
+#include "operator/world.h"
+#include "snapshot/live.h"
+#include "snapshot/snapshot.h"
+
+namespace pitcrew::plan {
+
+struct PlannedNode {
+  const codec::Json* live = nullptr;  // borrowed from the snapshot
+  gpu_operator::NodeDecision decision;
+  // The node would lose its labels, and the guard against mass removal keeps them.
+  bool held = false;
+  // apiVersion, kind, and metadata with name and all labels and annotations that it would carry.
+  codec::Json after;
+};
+
+struct PlannedCluster {
+  std::vector<PlannedNode> nodes;  // by name
+  // With the nodes as they will be labelled.
+  gpu_operator::Facts facts;
+  // Why some nodes keep labels that they would lose; "" normally.
+  std::string removals_held;
+};
+
+// The policy that the operator would follow: the oldest one that is not being deleted. Null when
+// there is none; an error when policies could not be read. Borrowed from the snapshot.
+base::Result<const codec::Json*> ActivePolicy(const snapshot::Snapshot& snapshot);
+
+// "v1.31.0" from "1.31", "v1.31" or "v1.31.4"; kInvalid for anything else.
+base::Result<std::string> ReadKubernetesVersion(std::string_view text);
+
+// `kubernetes_version`: given by a person, else the server's, else the lowest of the kubelets'.
+// Fails when something could not be read that what would run depends on.
+base::Result<PlannedCluster> ReadCluster(const snapshot::Snapshot& snapshot,
+                                         const gpu_operator::PolicyView& policy,
+                                         const std::string& operator_namespace,
+                                         const std::optional<std::string>& kubernetes_version);
+
+// What to read of a live cluster, before a policy is known and after it.
+std::vector<snapshot::Query> QueriesOfCluster(const std::string& operator_namespace);
+std::vector<snapshot::Query> QueriesOfPolicy(const api::ClusterPolicy& policy,
+                                             const std::string& operator_namespace);
+
+// `object` with labels and annotations changed; metadata only (see PlannedNode::after).
+codec::Json NodeAfter(const codec::Json& object, const gpu_operator::Changes& labels,
+                      const gpu_operator::Changes& annotations);
+
+}  // namespace pitcrew::plan

@@ -1,0 +1,373 @@
+#include "plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "api/labels.h"
+#include "api/schema.h"
+#include "kube/ownership.h"
+#include "operator/owned.h"
+#include "operator/render.h"
+#include "plan/cluster.h"
+#include "plan/reasons.h"
+
+namespace pitcrew::plan {
+namespace {
+
+using codec::Json;
+using gpu_operator::Mode;
+using gpu_operator::Operand;
+using gpu_operator::RenderedOperand;
+using snapshot::Snapshot;
+
+using Identity = std::pair<snapshot::KindName, kube::ObjectKey>;
+
+Identity IdentityOf(const Json& object) {
+  return {snapshot::KindNameOf(object), kube::KeyOf(object)};
+}
+
+const std::string& HashPath() {
+  static const std::string kPath = PathOfMember("metadata.annotations", api::kLastAppliedHash);
+  return kPath;
+}
+
+// Field manager of upstream's operator: the name of its program.
+constexpr std::string_view kUpstreamManager = "gpu-operator";
+
+std::string HashIn(const Json& object) {
+  return codec::FindString(object, {"metadata", "annotations", api::kLastAppliedHash});
+}
+
+class Planner {
+ public:
+  Planner(const Snapshot& snapshot, const gpu_operator::PolicyView& policy, Reasons reasons)
+      : snapshot_(snapshot), policy_(policy), reasons_(std::move(reasons)) {}
+
+  void PlanOperand(const RenderedOperand& rendered);
+  void PlanUnknownStates();
+  void PlanNode(const PlannedNode& node);
+  void PlanNamespace(const std::string& name, const gpu_operator::Facts& facts);
+  // Once per kind that could not be read.
+  void ReportUnreadable();
+
+  Plan Take() { return std::move(plan_); }
+  Plan& plan() { return plan_; }
+
+ private:
+  void PlanObject(const Json& desired, const RenderedOperand& rendered);
+  void PlanChange(Item& item, const Json& live);
+  // Deletes the policy's objects of `state` for which `keep` is false.
+  void PlanRemovals(std::string_view state, const std::string& reason,
+                    const std::function<bool(const Json& object)>& keep);
+
+  const Snapshot& snapshot_;
+  const gpu_operator::PolicyView& policy_;
+  Reasons reasons_;
+  Plan plan_;
+};
+
+void Planner::PlanChange(Item& item, const Json& live) {
+  const Json& desired = item.object;
+  const gpu_operator::OwnedObject owned = gpu_operator::ReadOwned(live);
+  const bool same_hash = owned.hash == HashIn(desired);
+  item.changes = FieldChanges(live, desired);
+  for (FieldChange& gone :
+       AbandonedFields(live, desired, {gpu_operator::kFieldManager, kUpstreamManager})) {
+    const auto same = [&](const FieldChange& change) { return change.path == gone.path; };
+    if (std::ranges::none_of(item.changes, same)) item.changes.push_back(std::move(gone));
+  }
+  if (item.changes.empty()) return;
+  // The hash follows from all else: it is only told when nothing else is.
+  if (item.changes.size() > 1) {
+    std::erase_if(item.changes,
+                  [](const FieldChange& change) { return change.path == HashPath(); });
+  }
+  item.action = Action::kChange;
+  item.reason = reasons_.OfChange(item.operand, owned, same_hash);
+}
+
+void Planner::PlanObject(const Json& desired, const RenderedOperand& rendered) {
+  Item item{.action = Action::kNone,
+            .object = desired,
+            .operand = std::string(rendered.operand->state),
+            .reason = {},
+            .changes = {}};
+  const kube::ResourceKind* kind = gpu_operator::KindOf(desired);
+  if (kind == nullptr) {
+    plan_.problems.push_back({.where = item.kind(), .message = "no API is known for this kind"});
+    return;
+  }
+  const auto found = snapshot_.Find(*kind, kube::KeyOf(desired));
+  if (found.is_unknown()) {
+    item.action = Action::kUnknown;
+    item.reason = found.error()->message;
+  } else if (found.is_absent()) {
+    item.action = Action::kCreate;
+    item.reason = reasons_.OfCreation(*rendered.operand);
+  } else {
+    PlanChange(item, **found.value());
+  }
+  plan_.items.push_back(std::move(item));
+}
+
+void Planner::PlanRemovals(std::string_view state, const std::string& reason,
+                           const std::function<bool(const Json& object)>& keep) {
+  if (policy_.policy.uid.empty()) return;
+  for (const kube::ResourceKind& kind : gpu_operator::OwnedKinds()) {
+    for (const auto& [key, object] : snapshot_.All(kind)) {
+      const auto owner = kube::ControllerOf(object);
+      if (!owner || owner->uid != policy_.policy.uid) continue;
+      if (codec::Find(object, {"metadata", "deletionTimestamp"}) != nullptr) continue;
+      if (StateOf(object) != state || keep(object)) continue;
+      plan_.items.push_back({.action = Action::kDelete,
+                             .object = object,
+                             .operand = std::string(state),
+                             .reason = reason,
+                             .changes = {}});
+    }
+  }
+}
+
+void Planner::PlanOperand(const RenderedOperand& rendered) {
+  const Operand& operand = *rendered.operand;
+  if (rendered.mode != Mode::kEnabled) {
+    const bool delegated = rendered.mode == Mode::kDelegated;
+    PlanRemovals(operand.state, reasons_.OfRemoval(operand, rendered.mode),
+                 [&](const Json& object) {
+                   return delegated && codec::FindString(object, {"kind"}) != "DaemonSet";
+                 });
+    return;
+  }
+  if (!rendered.objects) {
+    plan_.problems.push_back(
+        {.where = std::string(operand.state), .message = rendered.objects.error().message});
+    return;
+  }
+  std::set<Identity> wanted;
+  for (const Json& object : *rendered.objects) {
+    wanted.insert(IdentityOf(object));
+    PlanObject(object, rendered);
+  }
+  for (const Json& object : rendered.left_alone) wanted.insert(IdentityOf(object));
+  PlanRemovals(operand.state, reasons_.OfRemoval(operand, rendered.mode), [&](const Json& object) {
+    return wanted.contains(IdentityOf(object)) ||
+           (rendered.daemonsets_withheld && codec::FindString(object, {"kind"}) == "DaemonSet");
+  });
+}
+
+void Planner::PlanUnknownStates() {
+  std::set<std::string> states;
+  for (const kube::ResourceKind& kind : gpu_operator::OwnedKinds()) {
+    for (const auto& [key, object] : snapshot_.All(kind)) {
+      const std::string state = StateOf(object);
+      const auto has_state = [&](const Operand& operand) { return operand.state == state; };
+      if (!state.empty() && std::ranges::none_of(gpu_operator::Operands(), has_state)) {
+        states.insert(state);
+      }
+    }
+  }
+  for (const std::string& state : states) {
+    PlanRemovals(state, "no operand has this state any more", [](const Json&) { return false; });
+  }
+}
+
+void Planner::PlanNode(const PlannedNode& node) {
+  Item item{.action = Action::kNone,
+            .object = node.after,
+            .operand = std::string(kNodeLabels),
+            .reason = {},
+            .changes = {}};
+  if (!node.decision.empty()) {
+    item.action = Action::kChange;
+    item.reason = ReasonOfNode(node, policy_);
+    item.changes = MetadataChanges(*node.live, node.after);
+  }
+  plan_.items.push_back(std::move(item));
+}
+
+void Planner::PlanNamespace(const std::string& name, const gpu_operator::Facts& facts) {
+  const Json unlabelled = {{"metadata", {{"name", name}}}};
+  const auto found = snapshot_.Find(kube::kNamespaces, {.namespace_name = "", .name = name});
+  if (!gpu_operator::MissingNamespaceLabels(policy_.policy, facts, unlabelled).empty() &&
+      found.is_unknown()) {
+    plan_.problems.push_back({.where = "namespace " + name, .message = found.error()->message});
+  }
+  if (found.is_unknown()) return;
+  // The namespace of a file that does not list it is one without labels.
+  const Json& live = found.is_present() ? **found.value() : unlabelled;
+  const auto labels = gpu_operator::MissingNamespaceLabels(policy_.policy, facts, live);
+  if (labels.empty()) return;
+  Item item{.action = Action::kChange,
+            .object = {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", name}}}},
+            .operand = std::string(kNamespaceLabels),
+            .reason = policy_.policy.psa_enabled ? "spec.psa.enabled: privileged pods are let in"
+                                                 : "OpenShift's monitoring looks at it",
+            .changes = {}};
+  for (const auto& [key, value] : labels) {
+    item.object["metadata"]["labels"][key] = value;
+    const std::string before = codec::FindString(live, {"metadata", "labels", key});
+    item.changes.push_back({.path = PathOfMember("metadata.labels", key),
+                            .before = before.empty() ? std::optional<Json>() : Json(before),
+                            .after = value});
+  }
+  plan_.items.push_back(std::move(item));
+}
+
+void Planner::ReportUnreadable() {
+  for (const kube::ResourceKind& kind : gpu_operator::OwnedKinds()) {
+    if (const base::Error* error = snapshot_.error(kind)) {
+      plan_.problems.push_back({.where = std::string(kind.plural), .message = error->message});
+    }
+  }
+}
+
+void Sort(Plan& plan) {
+  std::ranges::stable_sort(plan.items, {}, [](const Item& item) {
+    return std::tuple(item.kind(), item.name_space(), item.name());
+  });
+}
+
+// Everything that is wrong with the policy by itself, each field once.
+std::vector<Problem> CheckPolicyObject(const Json& object, const api::ClusterPolicy& policy) {
+  std::vector<Problem> problems;
+  std::set<std::string> paths;
+  const auto add = [&](const std::vector<api::FieldProblem>& found) {
+    for (const api::FieldProblem& problem : found) {
+      // "spec.driver.env[0]" and "spec.driver.env" are one.
+      const auto begins = [&](const std::string& path) { return path.starts_with(problem.path); };
+      if (std::ranges::any_of(paths, begins)) continue;
+      problems.push_back({.where = problem.path, .message = problem.message});
+    }
+    for (const Problem& problem : problems) paths.insert(problem.where);
+  };
+  add(api::CheckClusterPolicy(object));
+  add(policy.problems);
+  add(gpu_operator::CheckPolicy(policy));
+  return problems;
+}
+
+// The policy under the identity of the one that stands under its name.
+Json Adopted(const Json& policy, const Json* stored) {
+  Json adopted = policy;
+  if (stored == nullptr) return adopted;
+  for (const char* member : {"uid", "creationTimestamp", "generation"}) {
+    if (const Json* value = codec::Find(*stored, {"metadata", member})) {
+      adopted["metadata"][member] = *value;
+    }
+  }
+  const Json* annotations = codec::Find(*stored, {"metadata", "annotations"});
+  if (annotations != nullptr && codec::Find(adopted, {"metadata", "annotations"}) == nullptr) {
+    adopted["metadata"]["annotations"] = *annotations;
+  }
+  return adopted;
+}
+
+}  // namespace
+
+std::string_view ToString(Action action) {
+  switch (action) {
+    case Action::kNone:
+      return "unchanged";
+    case Action::kCreate:
+      return "create";
+    case Action::kChange:
+      return "change";
+    case Action::kDelete:
+      return "delete";
+    case Action::kUnknown:
+      return "unknown";
+  }
+  return "";
+}
+
+std::string Item::kind() const { return codec::FindString(object, {"kind"}); }
+std::string Item::name_space() const {
+  return codec::FindString(object, {"metadata", "namespace"});
+}
+std::string Item::name() const { return codec::FindString(object, {"metadata", "name"}); }
+
+std::size_t Plan::Count(Action action) const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(items, [&](const Item& item) { return item.action == action; }));
+}
+
+bool Plan::has_changes() const {
+  return std::ranges::any_of(items, [](const Item& item) { return item.action != Action::kNone; });
+}
+
+base::Result<Plan> MakePlan(const Snapshot& snapshot, const Json& policy, const Options& options) {
+  const Json* stored = snapshot.FindPresent(
+      gpu_operator::kClusterPolicies,
+      {.namespace_name = "", .name = codec::FindString(policy, {"metadata", "name"})});
+  const Json adopted = Adopted(policy, stored);
+  TRY_ASSIGN(const gpu_operator::PolicyView view, gpu_operator::ReadPolicyView(adopted));
+  if (view.policy.name.empty()) {
+    return base::Fail(base::Invalid("InvalidPolicy", "metadata.name: is required"));
+  }
+  TRY_ASSIGN(const PlannedCluster cluster,
+             ReadCluster(snapshot, view, options.operator_namespace, options.kubernetes_version));
+  Planner planner(snapshot, view, Reasons(adopted, stored));
+  Plan& plan = planner.plan();
+  plan.problems = CheckPolicyObject(adopted, view.policy);
+  planner.ReportUnreadable();
+  const gpu_operator::Context context{.policy = view.policy,
+                                      .facts = cluster.facts,
+                                      .images = options.images,
+                                      .operator_namespace = options.operator_namespace};
+  for (const RenderedOperand& rendered : gpu_operator::Render(context)) {
+    planner.PlanOperand(rendered);
+  }
+  planner.PlanUnknownStates();
+  for (const PlannedNode& node : cluster.nodes) planner.PlanNode(node);
+  planner.PlanNamespace(options.operator_namespace, cluster.facts);
+  plan.notes = NotesOf(snapshot, view.policy, cluster);
+  Sort(plan);
+  return planner.Take();
+}
+
+base::Result<Plan> MakeUninstallPlan(const Snapshot& snapshot) {
+  if (const base::Error* error = snapshot.error(gpu_operator::kClusterPolicies)) {
+    return base::Fail(*error);
+  }
+  Plan plan;
+  std::map<std::string, std::string> policies;  // uid to name
+  for (const auto& [key, object] : snapshot.All(gpu_operator::kClusterPolicies)) {
+    policies[codec::FindString(object, {"metadata", "uid"})] = key.name;
+    plan.items.push_back({.action = Action::kDelete,
+                          .object = object,
+                          .operand = {},
+                          .reason = "the policy goes, and with it all that it owns",
+                          .changes = {}});
+  }
+  policies.erase("");
+  for (const kube::ResourceKind& kind : gpu_operator::OwnedKinds()) {
+    if (const base::Error* error = snapshot.error(kind)) {
+      plan.problems.push_back({.where = std::string(kind.plural), .message = error->message});
+    }
+    for (const auto& [key, object] : snapshot.All(kind)) {
+      const auto owner = kube::ControllerOf(object);
+      if (!owner || !policies.contains(owner->uid)) continue;
+      plan.items.push_back(
+          {.action = Action::kDelete,
+           .object = object,
+           .operand = StateOf(object),
+           .reason = fmt::format("owned by ClusterPolicy {}", policies[owner->uid]),
+           .changes = {}});
+    }
+  }
+  if (const base::Error* error = snapshot.error(kube::kNodes)) {
+    plan.problems.push_back({.where = "nodes", .message = error->message});
+  }
+  for (const auto& [key, object] : snapshot.All(kube::kNodes)) {
+    plan.items.push_back(ItemOfLeaving(object));
+  }
+  Sort(plan);
+  return plan;
+}
+
+}  // namespace pitcrew::plan

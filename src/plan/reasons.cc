@@ -1,0 +1,188 @@
+#include "plan/reasons.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/labels.h"
+#include "base/strings.h"
+#include "operator/leaving.h"
+
+namespace pitcrew::plan {
+namespace {
+
+using codec::Json;
+using gpu_operator::Mode;
+using gpu_operator::Operand;
+
+// Fields that every operand's objects may depend on.
+constexpr std::string_view kCommonBlocks[] = {"spec.operator", "spec.daemonsets", "spec.hostPaths",
+                                              "spec.cdi"};
+constexpr std::size_t kMostFields = 3;  // told by name
+
+bool IsIn(std::string_view path, std::string_view block) {
+  return path.starts_with(block) &&
+         (path.size() == block.size() || path[block.size()] == '.' || path[block.size()] == '[');
+}
+
+// Paths of the leaves in which two values differ.
+void CollectDifferences(const Json& before, const Json& after, const std::string& path,
+                        std::vector<std::string>& paths) {
+  if (before == after) return;
+  if (!before.is_object() || !after.is_object()) {
+    paths.push_back(path);
+    return;
+  }
+  static const Json kNone;
+  for (const auto& [name, value] : after.items()) {
+    const auto found = before.find(name);
+    CollectDifferences(found == before.end() ? kNone : *found, value, PathOfMember(path, name),
+                       paths);
+  }
+  for (const auto& [name, value] : before.items()) {
+    if (!after.contains(name)) CollectDifferences(value, kNone, PathOfMember(path, name), paths);
+  }
+}
+
+std::string Listed(const std::vector<std::string>& fields) {
+  std::vector<std::string> told(
+      fields.begin(),
+      fields.begin() + static_cast<std::ptrdiff_t>(std::min(fields.size(), kMostFields)));
+  if (fields.size() > kMostFields) {
+    told.push_back(fmt::format("{} more", fields.size() - kMostFields));
+  }
+  return base::Join(told, ", ");
+}
+
+// "spec.dcgm.enabled" as the policy has it; "" when the operand has no such switch in the policy.
+std::string Switch(const Operand& operand, const Json& policy) {
+  if (operand.blocks.empty()) return "";
+  const auto pieces = base::Split(operand.blocks.front(), '.');
+  if (pieces.size() != 2) return "";
+  const Json* enabled = codec::Find(policy, {"spec", pieces[1], "enabled"});
+  if (enabled == nullptr || !enabled->is_boolean()) return "";
+  return fmt::format("{}.enabled: {}", operand.blocks.front(), enabled->get<bool>());
+}
+
+}  // namespace
+
+std::string StateOf(const Json& object) {
+  return codec::FindString(object, {"metadata", "labels", api::kStateLabel});
+}
+
+Reasons::Reasons(const Json& policy, const Json* stored) : policy_(policy) {
+  if (stored == nullptr) return;
+  static const Json kNone = Json::object();
+  const auto spec = [](const Json& object) -> const Json& {
+    const Json* found = codec::Find(object, {"spec"});
+    return found == nullptr ? kNone : *found;
+  };
+  CollectDifferences(spec(*stored), spec(policy), "spec", changed_fields_);
+}
+
+std::string Reasons::ChangedFieldsOf(const Operand& operand) const {
+  std::vector<std::string> fields;
+  for (const std::string& path : changed_fields_) {
+    const auto inside = [&](std::string_view block) { return IsIn(path, block); };
+    if (std::ranges::any_of(operand.blocks, inside) || std::ranges::any_of(kCommonBlocks, inside)) {
+      fields.push_back(path);
+    }
+  }
+  return fields.empty() ? "" : "changed in the policy: " + Listed(fields);
+}
+
+std::string Reasons::OfCreation(const Operand& operand) const {
+  const std::string by = Switch(operand, policy_);
+  return by.empty() ? fmt::format("{}: part of every installation", operand.title) : by;
+}
+
+std::string Reasons::OfChange(std::string_view state, const gpu_operator::OwnedObject& live,
+                              bool same_hash) const {
+  if (live.state.empty()) {
+    return live.owner_uid.empty() ? "it exists already; it becomes the operator's"
+                                  : "taken over from the operator that made it";
+  }
+  for (const Operand& operand : gpu_operator::Operands()) {
+    if (operand.state != state) continue;
+    if (const std::string fields = ChangedFieldsOf(operand); !fields.empty()) return fields;
+  }
+  return same_hash ? "somebody else has changed it since it was applied"
+                   : "the nodes, the cluster or the operator's version have changed";
+}
+
+std::string Reasons::OfRemoval(const Operand& operand, Mode mode) const {
+  if (mode == Mode::kDelegated) {
+    return "spec.driver.useNvidiaDriverCRD: left to NVIDIADriver objects; its pods go on running";
+  }
+  if (mode == Mode::kEnabled) {
+    const std::string fields = ChangedFieldsOf(operand);
+    return fields.empty() ? fmt::format("{}: no longer part of it", operand.title) : fields;
+  }
+  const std::string by = Switch(operand, policy_);
+  // Sandbox operands are also off because of spec.sandboxWorkloads.
+  return by.ends_with("false") ? by : fmt::format("{}: switched off", operand.title);
+}
+
+std::string ReasonOfNode(const PlannedNode& node, const gpu_operator::PolicyView& policy) {
+  const auto label = [&](std::string_view key) {
+    return codec::FindString(*node.live, {"metadata", "labels", key});
+  };
+  if (node.decision.removes_gpu) {
+    return "its GPU is gone: node feature discovery no longer reports one";
+  }
+  if (label(api::kDeployOperands) == "false") {
+    return fmt::format("{}=false: nothing is deployed here", api::kDeployOperands);
+  }
+  const auto read = gpu_operator::ReadNode(*node.live);
+  const std::string workload =
+      read ? gpu_operator::WorkloadOf(*read, gpu_operator::NodePolicyOf(policy.policy)) : "";
+  for (const std::string_view key : api::kGpuPciLabels) {
+    if (label(key) == "true" && label(api::kGpuPresent) != "true") {
+      return fmt::format("has a GPU ({}), workload {}", key, workload);
+    }
+  }
+  return label(api::kGpuPresent) == "true" || !node.decision.labels.empty()
+             ? fmt::format("workload {}", workload)
+             : "has no GPU";
+}
+
+std::vector<std::string> NotesOf(const snapshot::Snapshot& snapshot,
+                                 const api::ClusterPolicy& policy, const PlannedCluster& cluster) {
+  std::vector<std::string> notes;
+  if (const auto active = ActivePolicy(snapshot); active && *active != nullptr) {
+    const std::string name = codec::FindString(**active, {"metadata", "name"});
+    if (name != policy.name) {
+      notes.push_back(fmt::format(
+          "ClusterPolicy {} stands in the cluster and is the active one: as long as it is there, "
+          "the operator ignores {}",
+          name, policy.name));
+    }
+  }
+  if (!cluster.removals_held.empty()) notes.push_back(cluster.removals_held);
+  if (!cluster.facts.nfd_labels) {
+    notes.emplace_back(
+        "no node has a label of node feature discovery: without them GPU nodes are not found");
+  } else if (cluster.facts.gpu_nodes == 0) {
+    notes.emplace_back("no node has a GPU: DaemonSets are made when the first one joins");
+  }
+  return notes;
+}
+
+Item ItemOfLeaving(const Json& node) {
+  const gpu_operator::NodeLeaving leaving = gpu_operator::LeaveNode(node);
+  Item item{.action = leaving.empty() ? Action::kNone : Action::kChange,
+            .object = NodeAfter(node, leaving.labels, leaving.annotations),
+            .operand = std::string(kNodeLabels),
+            .reason = {},
+            .changes = {}};
+  if (leaving.empty()) return item;
+  item.reason = "the operator takes its labels and annotations along";
+  item.changes = MetadataChanges(node, item.object);
+  if (leaving.uncordon) {
+    item.reason += "; the cordon of its unfinished driver upgrade is lifted";
+    item.changes.push_back({.path = "spec.unschedulable", .before = true, .after = {}});
+  }
+  return item;
+}
+
+}  // namespace pitcrew::plan

@@ -1,0 +1,54 @@
+// Why something would change, in a person's words.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codec/json.h"
+#include "operator/operand.h"
+#include "operator/owned.h"
+#include "plan/cluster.h"
+#include "plan/plan.h"
+
+namespace pitcrew::plan {
+
+// Item::operand of nodes and of the operator's namespace.
+inline constexpr std::string_view kNodeLabels = "node labels";
+inline constexpr std::string_view kNamespaceLabels = "namespace labels";
+
+// The state that an object belongs to: its inventory label, or what its name says when upstream's
+// operator made it. "" when it belongs to none.
+std::string StateOf(const codec::Json& object);
+
+// Knows which fields of a policy are changed, and which operand reads them.
+class Reasons {
+ public:
+  // `stored` is the policy that stands under the same name; null when there is none.
+  Reasons(const codec::Json& policy, const codec::Json* stored);
+
+  [[nodiscard]] std::string OfCreation(const gpu_operator::Operand& operand) const;
+  // `same_hash`: what stands was applied from the very same desired state.
+  [[nodiscard]] std::string OfChange(std::string_view state, const gpu_operator::OwnedObject& live,
+                                     bool same_hash) const;
+  [[nodiscard]] std::string OfRemoval(const gpu_operator::Operand& operand,
+                                      gpu_operator::Mode mode) const;
+
+ private:
+  // "spec.driver.version" of the changed fields that the operand reads; "" when there is none.
+  [[nodiscard]] std::string ChangedFieldsOf(const gpu_operator::Operand& operand) const;
+
+  codec::Json policy_;
+  std::vector<std::string> changed_fields_;
+};
+
+std::string ReasonOfNode(const PlannedNode& node, const gpu_operator::PolicyView& policy);
+
+// What is worth knowing about the whole.
+std::vector<std::string> NotesOf(const snapshot::Snapshot& snapshot,
+                                 const api::ClusterPolicy& policy, const PlannedCluster& cluster);
+
+// A node that the operator leaves.
+Item ItemOfLeaving(const codec::Json& node);
+
+}  // namespace pitcrew::plan

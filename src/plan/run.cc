@@ -1,0 +1,127 @@
+#include "plan/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/strings.h"
+#include "codec/yaml.h"
+#include "plan/cluster.h"
+#include "snapshot/file.h"
+#include "snapshot/live.h"
+
+namespace pitcrew::plan {
+namespace {
+
+using codec::Json;
+using snapshot::Snapshot;
+
+constexpr int kNoChange = 0;
+constexpr int kError = 1;
+constexpr int kChanges = 2;
+
+// The one ClusterPolicy of a file; other objects beside it are an error, because nobody knows then
+// which one is meant.
+base::Result<Json> ReadPolicyFile(const std::string& path) {
+  TRY_ASSIGN(const std::string text, snapshot::ReadInput(path));
+  const std::string source = snapshot::NameOfInput(path);
+  TRY_ASSIGN(auto documents, codec::ParseYamlStream(text, source));
+  if (documents.size() != 1) {
+    return base::Fail(base::Invalid(
+        "NotAClusterPolicy", fmt::format("{}: one ClusterPolicy is expected, found {} documents",
+                                         source, documents.size())));
+  }
+  if (const auto read = api::ReadClusterPolicy(documents.front()); !read) {
+    return base::Fail(read.error().Within(source));
+  }
+  return std::move(documents.front());
+}
+
+// The policy to plan for, and the cluster with all that concerns it.
+struct Inputs {
+  Snapshot snapshot;
+  Json policy;  // null for an uninstall
+};
+
+base::Result<Json> ActivePolicyOf(const Snapshot& snapshot) {
+  TRY_ASSIGN(const Json* active, ActivePolicy(snapshot));
+  if (active != nullptr) return *active;
+  return base::Fail(base::Invalid(
+      "NoClusterPolicy",
+      fmt::format("{}: there is no ClusterPolicy; give one with -f", snapshot.origin())));
+}
+
+base::Result<Inputs> ReadInputs(const Arguments& arguments, const io::StopToken& stop) {
+  Json policy;
+  if (!arguments.policy_file.empty()) {
+    TRY_ASSIGN(policy, ReadPolicyFile(arguments.policy_file));
+  }
+  if (!arguments.live) {
+    TRY_ASSIGN(Snapshot snapshot, snapshot::ReadFile(arguments.cluster_file));
+    if (policy.is_null() && !arguments.uninstall) {
+      TRY_ASSIGN(policy, ActivePolicyOf(snapshot));
+    }
+    return Inputs{std::move(snapshot), std::move(policy)};
+  }
+  const std::string& name_space = arguments.options.operator_namespace;
+  TRY_ASSIGN(const auto client, snapshot::Connect(arguments.kubeconfig, arguments.context));
+  TRY_ASSIGN(Snapshot snapshot, snapshot::ReadLive(*client, QueriesOfCluster(name_space), stop));
+  if (arguments.uninstall) return Inputs{std::move(snapshot), {}};
+  if (policy.is_null()) {
+    TRY_ASSIGN(policy, ActivePolicyOf(snapshot));
+  }
+  TRY_ASSIGN(const auto read, api::ReadClusterPolicy(policy));
+  TRY(snapshot::ReadMore(*client, QueriesOfPolicy(read, name_space), snapshot, stop));
+  return Inputs{std::move(snapshot), std::move(policy)};
+}
+
+// "Node", "node/gpu-1": kinds without regard to case, as people type them.
+bool IsWanted(const Item& item, const std::vector<std::string>& only) {
+  return only.empty() || std::ranges::any_of(only, [&](const std::string& word) {
+           const auto slash = word.find('/');
+           if (base::ToLower(word.substr(0, slash)) != base::ToLower(item.kind())) return false;
+           return slash == std::string::npos || word.substr(slash + 1) == item.name();
+         });
+}
+
+std::string Print(const Plan& plan, const Arguments& arguments) {
+  switch (arguments.format) {
+    case Format::kYaml:
+      return ToYaml(plan, arguments.uninstall);
+    case Format::kJson:
+      return ToJson(plan, arguments.uninstall);
+    case Format::kTable:
+      return ToTable(plan);
+    case Format::kDiff:
+      return ToDiff(plan);
+  }
+  return "";
+}
+
+base::Result<Plan> PlanFor(const Arguments& arguments, const io::StopToken& stop) {
+  TRY_ASSIGN(const Inputs inputs, ReadInputs(arguments, stop));
+  if (arguments.uninstall) return MakeUninstallPlan(inputs.snapshot);
+  return MakePlan(inputs.snapshot, inputs.policy, arguments.options);
+}
+
+}  // namespace
+
+Answer Run(const Arguments& arguments, const io::StopToken& stop) {
+  auto plan = PlanFor(arguments, stop);
+  if (!plan)
+    return {.status = kError, .output = {}, .errors = "error: " + plan.error().message + "\n"};
+  Answer answer;
+  std::erase_if(plan->items, [&](const Item& item) { return !IsWanted(item, arguments.only); });
+  answer.output = Print(*plan, arguments);
+  for (const std::string& note : plan->notes) answer.errors += fmt::format("note: {}\n", note);
+  for (const Problem& problem : plan->problems) {
+    // Errors of rendering begin with the field's path themselves.
+    const bool told = problem.message.starts_with(problem.where);
+    answer.errors += told ? fmt::format("error: {}\n", problem.message)
+                          : fmt::format("error: {}: {}\n", problem.where, problem.message);
+  }
+  answer.status = !plan->problems.empty() ? kError : plan->has_changes() ? kChanges : kNoChange;
+  return answer;
+}
+
+}  // namespace pitcrew::plan
