@@ -130,20 +130,36 @@ base::Result<Node> Labelled(const PlannedNode& node) {
   return gpu_operator::ReadNode(object);
 }
 
+// Nodes as the operator keeps them, and the facts that follow.
+Facts FactsWith(const Facts& facts, const std::vector<Node>& nodes) {
+  std::vector<const Node*> pointers;
+  pointers.reserve(nodes.size());
+  for (const Node& node : nodes) pointers.push_back(&node);
+  return gpu_operator::FactsOfNodes(facts, pointers);
+}
+
+// DaemonSets of the container toolkit that the operator finds again.
+gpu_operator::StandingToolkits ToolkitsOf(const Snapshot& snapshot,
+                                          const std::string& operator_namespace) {
+  gpu_operator::StandingToolkits standing;
+  for (const auto& [key, object] : snapshot.All(kube::kDaemonSets)) {
+    if (key.namespace_name != operator_namespace) continue;
+    const gpu_operator::OwnedObject owned = gpu_operator::ReadOwned(object);
+    if (owned.state.empty() || owned.deleting || !owned.toolkit_runtime) continue;
+    gpu_operator::AddStandingToolkit(standing, key.name, *owned.toolkit_runtime);
+  }
+  return standing;
+}
+
 // Decides every node, first alone, then with the guard over all.
-base::Status DecideNodes(const Snapshot& snapshot, const gpu_operator::PolicyView& policy,
-                         PlannedCluster& cluster) {
-  const gpu_operator::NodePolicy node_policy = gpu_operator::NodePolicyOf(policy.policy);
+void DecideNodes(const std::vector<Node>& nodes, const gpu_operator::PolicyView& policy,
+                 const gpu_operator::NodePolicy& node_policy, PlannedCluster& cluster) {
   std::size_t gpu_nodes = 0;
   std::size_t losing = 0;
-  for (const auto& [key, object] : snapshot.All(kube::kNodes)) {
-    TRY_ASSIGN(const Node node, gpu_operator::ReadNode(object));
-    gpu_nodes += node.gpu_present() ? 1 : 0;
-    losing += gpu_operator::LosesGpu(node) ? 1 : 0;
-    cluster.nodes.push_back({.live = &object,
-                             .decision = gpu_operator::DecideNode(node, node_policy),
-                             .held = false,
-                             .after = {}});
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    gpu_nodes += nodes[i].gpu_present() ? 1 : 0;
+    losing += gpu_operator::LosesGpu(nodes[i]) ? 1 : 0;
+    cluster.nodes[i].decision = gpu_operator::DecideNode(nodes[i], node_policy);
   }
   if (gpu_operator::IsMassRemoval(gpu_nodes, losing) && !policy.allow_mass_removal) {
     cluster.removals_held = fmt::format(
@@ -156,7 +172,35 @@ base::Status DecideNodes(const Snapshot& snapshot, const gpu_operator::PolicyVie
     if (node.held) node.decision = {};
     node.after = NodeAfter(*node.live, node.decision.labels, node.decision.annotations);
   }
-  return {};
+}
+
+// Labels all nodes, and gives the facts that follow from the labelled ones. What the labels depend
+// on may follow from labels: the main runtime is that of nodes which have a GPU.
+base::Result<Facts> LabelNodes(const Snapshot& snapshot, const Facts& facts,
+                               const gpu_operator::PolicyView& policy, PlannedCluster& cluster) {
+  std::vector<Node> nodes;
+  for (const auto& [key, object] : snapshot.All(kube::kNodes)) {
+    TRY_ASSIGN(Node node, gpu_operator::ReadNode(object));
+    nodes.push_back(std::move(node));
+    cluster.nodes.push_back({.live = &object, .decision = {}, .held = false, .after = {}});
+  }
+  constexpr int kRounds = 3;  // the second one changes nothing but in the oddest of clusters
+  Facts before = FactsWith(facts, nodes);
+  for (int round = 0;; ++round) {
+    cluster.main_runtime = before.openshift() ? std::optional<gpu_operator::Runtime>()
+                                              : std::optional(before.runtime());
+    DecideNodes(nodes, policy, gpu_operator::NodePolicyOf(policy.policy, cluster.main_runtime),
+                cluster);
+    std::vector<Node> labelled;
+    labelled.reserve(nodes.size());
+    for (const PlannedNode& planned : cluster.nodes) {
+      TRY_ASSIGN(Node node, Labelled(planned));
+      labelled.push_back(std::move(node));
+    }
+    Facts after = FactsWith(facts, labelled);
+    if (after.runtime() == before.runtime() || round == kRounds) return after;
+    before = std::move(after);
+  }
 }
 
 }  // namespace
@@ -207,19 +251,10 @@ base::Result<PlannedCluster> ReadCluster(const Snapshot& snapshot,
   TRY(CheckReadable(snapshot, kube::kNodes));
   PlannedCluster cluster;
   TRY_ASSIGN(Facts facts, FactsOfCluster(snapshot, kubernetes_version));
-  TRY(DecideNodes(snapshot, policy, cluster));
-  std::vector<Node> nodes;
-  nodes.reserve(cluster.nodes.size());
-  for (const PlannedNode& planned : cluster.nodes) {
-    TRY_ASSIGN(Node node, Labelled(planned));
-    nodes.push_back(std::move(node));
-  }
-  std::vector<const Node*> pointers;
-  pointers.reserve(nodes.size());
-  for (const Node& node : nodes) pointers.push_back(&node);
-  TRY_ASSIGN(cluster.facts,
-             gpu_operator::CompleteFacts(gpu_operator::FactsOfNodes(std::move(facts), pointers),
-                                         policy.policy, SourceOf(snapshot, operator_namespace)));
+  facts.toolkits = ToolkitsOf(snapshot, operator_namespace);
+  TRY_ASSIGN(facts, LabelNodes(snapshot, facts, policy, cluster));
+  TRY_ASSIGN(cluster.facts, gpu_operator::CompleteFacts(std::move(facts), policy.policy,
+                                                        SourceOf(snapshot, operator_namespace)));
   return cluster;
 }
 

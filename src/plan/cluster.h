@@ -30,6 +30,8 @@ struct PlannedCluster {
   std::vector<PlannedNode> nodes;  // by name
   // With the nodes as they will be labelled.
   gpu_operator::Facts facts;
+  // As NodePolicyOf wants it.
+  std::optional<gpu_operator::Runtime> main_runtime;
   // Why some nodes keep labels that they would lose; "" normally.
   std::string removals_held;
 };

@@ -54,6 +54,8 @@ class Planner {
   void PlanNamespace(const std::string& name, const gpu_operator::Facts& facts);
   // Once per kind that could not be read.
   void ReportUnreadable();
+  // Why operands are not planned; one line for what concerns several.
+  void ReportFailures();
 
   Plan Take() { return std::move(plan_); }
   Plan& plan() { return plan_; }
@@ -68,6 +70,7 @@ class Planner {
   const Snapshot& snapshot_;
   const gpu_operator::PolicyView& policy_;
   Reasons reasons_;
+  std::vector<std::pair<std::string, base::Error>> failures_;  // by state
   Plan plan_;
 };
 
@@ -105,7 +108,7 @@ void Planner::PlanObject(const Json& desired, const RenderedOperand& rendered) {
   const auto found = snapshot_.Find(*kind, kube::KeyOf(desired));
   if (found.is_unknown()) {
     item.action = Action::kUnknown;
-    item.reason = found.error()->message;
+    item.reason = fmt::format("{} cannot be read", kind->plural);
   } else if (found.is_absent()) {
     item.action = Action::kCreate;
     item.reason = reasons_.OfCreation(*rendered.operand);
@@ -144,8 +147,7 @@ void Planner::PlanOperand(const RenderedOperand& rendered) {
     return;
   }
   if (!rendered.objects) {
-    plan_.problems.push_back(
-        {.where = std::string(operand.state), .message = rendered.objects.error().message});
+    failures_.emplace_back(operand.state, rendered.objects.error());
     return;
   }
   std::set<Identity> wanted;
@@ -208,6 +210,9 @@ void Planner::PlanNamespace(const std::string& name, const gpu_operator::Facts& 
             .reason = policy_.policy.psa_enabled ? "spec.psa.enabled: privileged pods are let in"
                                                  : "OpenShift's monitoring looks at it",
             .changes = {}};
+  if (const Json* all = codec::Find(live, {"metadata", "labels"})) {
+    item.object["metadata"]["labels"] = *all;
+  }
   for (const auto& [key, value] : labels) {
     item.object["metadata"]["labels"][key] = value;
     const std::string before = codec::FindString(live, {"metadata", "labels", key});
@@ -224,6 +229,26 @@ void Planner::ReportUnreadable() {
       plan_.problems.push_back({.where = std::string(kind.plural), .message = error->message});
     }
   }
+}
+
+void Planner::ReportFailures() {
+  std::vector<Problem> found;
+  Problem invalid{.where = {}, .message = "not planned because of these fields", .operands = {}};
+  for (const auto& [state, error] : failures_) {
+    // The fields themselves are told already (CheckPolicyObject).
+    if (error.reason == "InvalidPolicy") {
+      invalid.operands.push_back(state);
+      continue;
+    }
+    const auto same = std::ranges::find(found, error.message, &Problem::message);
+    if (same != found.end()) {
+      same->operands.push_back(state);
+    } else {
+      found.push_back({.where = {}, .message = error.message, .operands = {state}});
+    }
+  }
+  if (!invalid.operands.empty()) plan_.problems.push_back(std::move(invalid));
+  std::ranges::move(found, std::back_inserter(plan_.problems));
 }
 
 void Sort(Plan& plan) {
@@ -322,6 +347,7 @@ base::Result<Plan> MakePlan(const Snapshot& snapshot, const Json& policy, const 
   for (const RenderedOperand& rendered : gpu_operator::Render(context)) {
     planner.PlanOperand(rendered);
   }
+  planner.ReportFailures();
   planner.PlanUnknownStates();
   for (const PlannedNode& node : cluster.nodes) planner.PlanNode(node);
   planner.PlanNamespace(options.operator_namespace, cluster.facts);

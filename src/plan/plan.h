@@ -41,9 +41,11 @@ struct Item {
 
 // Something that keeps part of the plan, or all of it, from being made.
 struct Problem {
-  // Path of a field of the policy, or what could not be read or rendered.
+  // Path of a field of the policy, or what could not be read; "" when the message says it.
   std::string where;
   std::string message;
+  // States of the operands that are not planned because of it.
+  std::vector<std::string> operands = {};
 
   bool operator==(const Problem&) const = default;
 };

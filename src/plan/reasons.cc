@@ -93,7 +93,10 @@ std::string Reasons::ChangedFieldsOf(const Operand& operand) const {
 
 std::string Reasons::OfCreation(const Operand& operand) const {
   const std::string by = Switch(operand, policy_);
-  return by.empty() ? fmt::format("{}: part of every installation", operand.title) : by;
+  if (!by.empty()) return by;
+  return operand.mode == nullptr || operand.blocks.empty()
+             ? fmt::format("{}: part of every installation", operand.title)
+             : fmt::format("{}: on by default", operand.title);
 }
 
 std::string Reasons::OfChange(std::string_view state, const gpu_operator::OwnedObject& live,
@@ -101,6 +104,10 @@ std::string Reasons::OfChange(std::string_view state, const gpu_operator::OwnedO
   if (live.state.empty()) {
     return live.owner_uid.empty() ? "it exists already; it becomes the operator's"
                                   : "taken over from the operator that made it";
+  }
+  if (!live.owner_uid.empty() &&
+      live.owner_uid != codec::FindString(policy_, {"metadata", "uid"})) {
+    return "belongs to another ClusterPolicy, or to one that was deleted";
   }
   for (const Operand& operand : gpu_operator::Operands()) {
     if (operand.state != state) continue;
@@ -119,7 +126,7 @@ std::string Reasons::OfRemoval(const Operand& operand, Mode mode) const {
     return fields.empty() ? fmt::format("{}: no longer part of it", operand.title) : fields;
   }
   const std::string by = Switch(operand, policy_);
-  // Sandbox operands are also off because of spec.sandboxWorkloads.
+  // Some are off for another reason: spec.sandboxWorkloads, spec.cdi.
   return by.ends_with("false") ? by : fmt::format("{}: switched off", operand.title);
 }
 

@@ -115,10 +115,10 @@ Answer Run(const Arguments& arguments, const io::StopToken& stop) {
   answer.output = Print(*plan, arguments);
   for (const std::string& note : plan->notes) answer.errors += fmt::format("note: {}\n", note);
   for (const Problem& problem : plan->problems) {
-    // Errors of rendering begin with the field's path themselves.
-    const bool told = problem.message.starts_with(problem.where);
-    answer.errors += told ? fmt::format("error: {}\n", problem.message)
-                          : fmt::format("error: {}: {}\n", problem.where, problem.message);
+    const std::string where = problem.where.empty() ? "" : problem.where + ": ";
+    const std::string operands =
+        problem.operands.empty() ? "" : fmt::format(" ({})", base::Join(problem.operands, ", "));
+    answer.errors += fmt::format("error: {}{}{}\n", where, problem.message, operands);
   }
   answer.status = !plan->problems.empty() ? kError : plan->has_changes() ? kChanges : kNoChange;
   return answer;
