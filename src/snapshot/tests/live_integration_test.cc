@@ -75,7 +75,9 @@ TEST_F(LiveTest, ForbiddenIsUnknown) {
   const auto client = kube::Client::Create(config);
   ASSERT_TRUE(client);
   const std::vector<Query> queries{
-      {.kind = kube::kNodes}, {.kind = kube::kSecrets, .namespace_name = "one", .name = "some"}};
+      {.kind = kube::kNodes},
+      {.kind = kube::kSecrets, .namespace_name = "one", .name = "some"},
+      {.kind = kGadgets}};
   const auto snapshot = ReadLive(**client, queries);
   ASSERT_TRUE(snapshot) << snapshot.error().ToString();
   EXPECT_EQ(snapshot->coverage(kube::kNodes), Coverage::kUnknown);
