@@ -2,17 +2,32 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <thread>
 
 #include "base/log.h"
 
 namespace pitcrew::kube {
+namespace {
+
+// controller-runtime's, in seconds.
+constexpr double kDurationBounds[] = {0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3,  0.35,
+                                      0.4,   0.45, 0.5,   0.6,  0.7, 0.8,  0.9, 1,    1.25, 1.5,
+                                      1.75,  2,    2.5,   3,    3.5, 4,    4.5, 5,    6,    7,
+                                      8,     9,    10,    15,   20,  25,   30,  40,   50,   60};
+
+}  // namespace
 
 Controller::Controller(ControllerOptions options, Reconcile reconcile)
     : options_(std::move(options)),
       reconcile_(std::move(reconcile)),
-      queue_(std::make_shared<WorkQueue>(options_.backoff)) {}
+      queue_(std::make_shared<WorkQueue>(options_.backoff)) {
+  statistics_.name = options_.name;
+  statistics_.workers = options_.workers;
+  statistics_.bounds.assign(std::begin(kDurationBounds), std::end(kDurationBounds));
+  statistics_.durations.assign(std::size(kDurationBounds) + 1, 0);
+}
 
 Controller::~Controller() { queue_->ShutDown(); }
 
@@ -26,6 +41,7 @@ base::Status Controller::Run(const io::StopToken& stop) {
     return base::Fail(synced.error().Within(fmt::format("controller {}", options_.name)));
   }
   base::LogInfo("controller works", {{"controller", options_.name}});
+  if (options_.synced) options_.synced();
   std::vector<std::thread> workers;
   for (int i = 0; i < options_.workers; ++i) {
     workers.emplace_back([this, &stop] { Work(stop); });
@@ -38,15 +54,29 @@ base::Status Controller::Run(const io::StopToken& stop) {
 
 void Controller::Work(const io::StopToken& stop) {
   while (const auto key = queue_->Take()) {
+    const auto begin = std::chrono::steady_clock::now();
+    {
+      const std::scoped_lock lock(counts_mutex_);
+      ++statistics_.active;
+    }
     ReconcileOne(*key, stop);
+    NoteDuration(std::chrono::steady_clock::now() - begin);
     queue_->Done(*key);
   }
+}
+
+void Controller::NoteDuration(std::chrono::duration<double> duration) {
+  const std::scoped_lock lock(counts_mutex_);
+  --statistics_.active;
+  const auto bucket = std::ranges::lower_bound(statistics_.bounds, duration.count());
+  ++statistics_.durations[static_cast<std::size_t>(bucket - statistics_.bounds.begin())];
+  statistics_.seconds += duration.count();
 }
 
 void Controller::ReconcileOne(const ObjectKey& key, const io::StopToken& stop) {
   const auto count = [&](std::uint64_t Counts::* member) {
     const std::scoped_lock lock(counts_mutex_);
-    ++(counts_.*member);
+    ++(statistics_.counts.*member);
   };
   const auto again = [&](const base::Error& error) {
     if (stop.stopped()) return;
@@ -63,7 +93,10 @@ void Controller::ReconcileOne(const ObjectKey& key, const io::StopToken& stop) {
     }
     count(&Counts::succeeded);
     queue_->Forget(key);
-    if (action->requeue_after) queue_->AddAfter(key, *action->requeue_after);
+    if (action->requeue_after) {
+      count(&Counts::requeued);
+      queue_->AddAfter(key, *action->requeue_after);
+    }
   } catch (const std::exception& problem) {
     count(&Counts::threw);
     again(base::Internal("UncaughtException", problem.what()));
@@ -75,7 +108,15 @@ void Controller::ReconcileOne(const ObjectKey& key, const io::StopToken& stop) {
 
 Controller::Counts Controller::counts() const {
   const std::scoped_lock lock(counts_mutex_);
-  return counts_;
+  return statistics_.counts;
+}
+
+ControllerStatistics Controller::statistics() const {
+  const auto queue = queue_->counts();
+  const std::scoped_lock lock(counts_mutex_);
+  ControllerStatistics statistics = statistics_;
+  statistics.queue = queue;
+  return statistics;
 }
 
 }  // namespace pitcrew::kube

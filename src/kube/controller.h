@@ -36,6 +36,28 @@ struct ControllerOptions {
   BackoffPolicy backoff{};  // after errors, per key: 100 ms doubling to 3 s
   // How long the sources may take to list everything first.
   std::chrono::milliseconds sync_timeout = std::chrono::minutes(2);
+  // Called once, when all sources have listed everything and the work begins.
+  std::function<void()> synced{};
+};
+
+// What a controller has done so far.
+struct ControllerStatistics {
+  struct Counts {
+    std::uint64_t succeeded = 0;
+    std::uint64_t requeued = 0;  // of those that succeeded: once more after a time
+    std::uint64_t failed = 0;
+    std::uint64_t threw = 0;
+  };
+  std::string name{};
+  int workers = 0;
+  int active = 0;  // workers with a key now
+  Counts counts{};
+  // Durations of reconciles: upper bounds in seconds, how many fell into each bucket (one more than
+  // bounds, for those above the last), and their sum.
+  std::vector<double> bounds{};
+  std::vector<std::uint64_t> durations{};
+  double seconds = 0;
+  WorkQueue::Counts queue{};
 };
 
 class Controller {
@@ -78,24 +100,22 @@ class Controller {
   // reconciles under way. kTimeout when a source did not sync in time. Once only.
   base::Status Run(const io::StopToken& stop);
 
-  struct Counts {
-    std::uint64_t succeeded = 0;
-    std::uint64_t failed = 0;
-    std::uint64_t threw = 0;
-  };
+  using Counts = ControllerStatistics::Counts;
   [[nodiscard]] Counts counts() const;
+  [[nodiscard]] ControllerStatistics statistics() const;
   [[nodiscard]] const WorkQueue& queue() const { return *queue_; }
 
  private:
   void Work(const io::StopToken& stop);
   void ReconcileOne(const ObjectKey& key, const io::StopToken& stop);
+  void NoteDuration(std::chrono::duration<double> duration);
 
   ControllerOptions options_;
   Reconcile reconcile_;
   std::shared_ptr<WorkQueue> queue_;
   std::vector<Source*> sources_;
   mutable std::mutex counts_mutex_;
-  Counts counts_;
+  ControllerStatistics statistics_;
 };
 
 }  // namespace pitcrew::kube

@@ -196,6 +196,7 @@ void Reflector::Implementation::Report(const WatchStep& step, const WatchInput& 
   if (stop.token().stopped()) return;
   const bool committed = step.action == StoreAction::kAddPageAndCommit;
   const bool opened = std::holds_alternative<WatchOpened>(input);
+  if (opened && options.opened) options.opened();
   if (trouble) {
     base::LogDebug("watch interrupted",
                    {{"resource", kind.plural}, {"error", trouble->ToString()}});

@@ -32,6 +32,9 @@ struct InformerOptions {
   BackoffPolicy backoff{.base = std::chrono::milliseconds(200),
                         .cap = std::chrono::milliseconds(5000),
                         .jitter = 0.5};
+  // Called on the informer's thread each time a watch was opened: at the start, when the server
+  // ended one as it does every few minutes, and after every interruption. Must not block.
+  std::function<void()> opened{};
 };
 
 struct InformerStatus {

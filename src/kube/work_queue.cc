@@ -84,6 +84,7 @@ void WorkQueue::Add(const ObjectKey& key, Priority priority) {
   const std::scoped_lock lock(mutex_);
   if (shut_down_) return;
   const auto now = std::chrono::steady_clock::now();
+  ++adds_;
   state_.Add(key, priority, now, now);
   changed_.notify_one();
 }
@@ -92,6 +93,7 @@ void WorkQueue::AddAfter(const ObjectKey& key, std::chrono::nanoseconds delay) {
   const std::scoped_lock lock(mutex_);
   if (shut_down_) return;
   const auto now = std::chrono::steady_clock::now();
+  ++adds_;
   state_.Add(key, Priority::kNormal, now + delay, now);
   changed_.notify_one();
 }
@@ -99,6 +101,8 @@ void WorkQueue::AddAfter(const ObjectKey& key, std::chrono::nanoseconds delay) {
 void WorkQueue::AddRateLimited(const ObjectKey& key) {
   const std::scoped_lock lock(mutex_);
   if (shut_down_) return;
+  ++adds_;
+  ++retries_;
   state_.AddRateLimited(key, std::chrono::steady_clock::now());
   changed_.notify_one();
 }
@@ -135,6 +139,11 @@ void WorkQueue::ShutDown() {
   const std::scoped_lock lock(mutex_);
   shut_down_ = true;
   changed_.notify_all();
+}
+
+WorkQueue::Counts WorkQueue::counts() const {
+  const std::scoped_lock lock(mutex_);
+  return {.depth = state_.ready(), .adds = adds_, .retries = retries_};
 }
 
 std::size_t WorkQueue::size() const {

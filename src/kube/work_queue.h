@@ -80,6 +80,12 @@ class WorkQueue {
   void Done(const ObjectKey& key);
   // From now on Take gives nothing and Add does nothing.
   void ShutDown();
+  struct Counts {
+    std::size_t depth = 0;      // keys that are ready now
+    std::uint64_t adds = 0;     // so far, also of keys that were there already
+    std::uint64_t retries = 0;  // of them after failures
+  };
+  [[nodiscard]] Counts counts() const;
   // Keys that are ready or wait for their time.
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] int failures(const ObjectKey& key) const;
@@ -88,6 +94,8 @@ class WorkQueue {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   QueueState state_;
+  std::uint64_t adds_ = 0;
+  std::uint64_t retries_ = 0;
   bool shut_down_ = false;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <map>
@@ -14,6 +15,7 @@
 #include "io/http_server.h"
 #include "kube/config.h"
 #include "kube/leader.h"
+#include "operator/collectors.h"
 #include "operator/runner.h"
 #include "operator/settings.h"
 
@@ -24,6 +26,26 @@ constexpr int kFailure = 1;
 constexpr int kUsage = 2;
 
 io::HttpAnswer Fine() { return {.status = 200, .content_type = "text/plain", .body = "ok"}; }
+
+io::HttpAnswer NotReady() {
+  return {
+      .status = 503, .content_type = "text/plain", .body = "the cluster has not been listed yet"};
+}
+
+// What the endpoints tell of the process.
+struct Standing {
+  std::atomic<bool> leads = false;
+  // A process that waits to lead is ready: its Deployment must be able to replace the one that
+  // leads. One that works is ready when it knows the cluster.
+  std::atomic<bool> ready = true;
+};
+
+// "/metrics": what the metrics hold, and what the process and its client tell.
+io::HttpAnswer AnswerMetrics(const Metrics& metrics) {
+  return {.status = 200,
+          .content_type = "text/plain; version=0.0.4; charset=utf-8",
+          .body = metrics.Render()};
+}
 
 // Namespace of the lease: the flag, else the service account's.
 base::Result<std::string> LeaseNamespace(const Settings& settings) {
@@ -58,21 +80,28 @@ base::Status Work(const Settings& settings, const io::StopToken& stop) {
   TRY_ASSIGN(const std::shared_ptr<kube::Client> client,
              kube::Client::Create(std::move(config), {.user_agent = "gpu-operator"}));
   Metrics metrics;
-  TRY_ASSIGN(const auto health, io::HttpServer::Start(settings.health_address,
-                                                      {{"/healthz", Fine}, {"/readyz", Fine}}));
+  Standing standing;
+  const auto collecting = metrics.Collect([&](Exposition& exposition) {
+    ExposeRequests(client->request_counts(), client->config().server, exposition);
+    if (settings.leader_elect) ExposeLeader(api::kOperatorLease, standing.leads, exposition);
+    ExposeProcess(exposition);
+  });
   TRY_ASSIGN(
-      const auto metrics_server,
-      io::HttpServer::Start(settings.metrics_address,
-                            {{"/metrics", [&] {
-                                return io::HttpAnswer{
-                                    .status = 200,
-                                    .content_type = "text/plain; version=0.0.4; charset=utf-8",
-                                    .body = metrics.Render(client->request_counts())};
-                              }}}));
+      const auto health,
+      io::HttpServer::Start(
+          settings.health_address,
+          {{"/healthz", Fine}, {"/readyz", [&] { return standing.ready ? Fine() : NotReady(); }}}));
+  TRY_ASSIGN(const auto metrics_server,
+             io::HttpServer::Start(settings.metrics_address,
+                                   {{"/metrics", [&] { return AnswerMetrics(metrics); }}}));
   const auto work = [&](const io::StopToken& working) {
-    return RunControllers(
-        client, {.operator_namespace = settings.operator_namespace, .images = settings.images},
-        metrics, working);
+    standing.leads = settings.leader_elect;
+    standing.ready = false;
+    return RunControllers(client,
+                          {.operator_namespace = settings.operator_namespace,
+                           .images = settings.images,
+                           .synced = [&](bool synced) { standing.ready = synced; }},
+                          metrics, working);
   };
   if (!settings.leader_elect) return work(stop);
   TRY_ASSIGN(const auto leader, MakeLeaderOptions(settings));

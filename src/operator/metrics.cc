@@ -1,7 +1,5 @@
 #include "operator/metrics.h"
 
-#include <fmt/format.h>
-
 namespace pitcrew::gpu_operator {
 namespace {
 
@@ -61,28 +59,48 @@ void Metrics::SetOperandSeconds(std::string_view state, double seconds) {
   operand_seconds_.insert_or_assign(std::string(state), seconds);
 }
 
-std::string Metrics::Render(const kube::Client::RequestCounts& requests) const {
+void Metrics::SetDaemonSets(std::vector<DaemonSetPodCounts> daemonsets) {
   const std::lock_guard lock(mutex_);
-  std::string text;
+  daemonsets_ = std::move(daemonsets);
+}
+
+std::shared_ptr<void> Metrics::Collect(Collector collector) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t number = ++last_collector_;
+  collectors_.emplace(number, std::move(collector));
+  return {static_cast<void*>(this), [this, number](void*) {
+            const std::lock_guard removing(mutex_);
+            collectors_.erase(number);
+          }};
+}
+
+std::string Metrics::Render() const {
+  const std::lock_guard lock(mutex_);
+  Exposition exposition;
   for (const Series& series : kSeries) {
-    text += fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n{0} {3}\n", series.name, series.type,
-                        series.help, values_.find(series.name)->second);
+    const double value = values_.find(series.name)->second;
+    if (series.type == "counter") {
+      exposition.AddCounter(series.name, series.help, value);
+    } else {
+      exposition.AddGauge(series.name, series.help, value);
+    }
   }
-  constexpr std::string_view kOperandSeconds = "gpu_operator_operand_pass_seconds";
-  text += fmt::format("# HELP {0} Duration of the last pass over an operand\n# TYPE {0} gauge\n",
-                      kOperandSeconds);
   for (const auto& [state, seconds] : operand_seconds_) {
-    text += fmt::format("{}{{state=\"{}\"}} {:.6f}\n", kOperandSeconds, state, seconds);
+    exposition.AddGauge("gpu_operator_operand_pass_seconds",
+                        "Duration of the last pass over an operand", seconds, {{"state", state}});
   }
-  constexpr std::string_view kRequests = "gpu_operator_api_requests_total";
-  text += fmt::format(
-      "# HELP {0} Answers of the API server by verb and HTTP status\n# TYPE {0} counter\n",
-      kRequests);
-  for (const auto& [what, count] : requests) {
-    text += fmt::format("{}{{verb=\"{}\",code=\"{}\"}} {}\n", kRequests, what.first, what.second,
-                        count);
+  for (const DaemonSetPodCounts& pods : daemonsets_) {
+    const auto add = [&](std::string_view name, std::string_view help, std::int64_t value) {
+      exposition.AddGauge(name, help, static_cast<double>(value),
+                          {{"state", pods.state}, {"daemonset", pods.name}});
+    };
+    add("gpu_operator_operand_pods_desired", "Nodes that an operand's DaemonSet is meant for",
+        pods.desired);
+    add("gpu_operator_operand_pods_updated", "Pods of its current version", pods.updated);
+    add("gpu_operator_operand_pods_ready", "Pods that are ready", pods.ready);
   }
-  return text;
+  for (const auto& [number, collector] : collectors_) collector(exposition);
+  return exposition.Text();
 }
 
 }  // namespace pitcrew::gpu_operator

@@ -21,10 +21,11 @@ codec::Json ToJson(const Changes& changes) {
 
 }  // namespace
 
-NodeController::NodeController(World& world, std::chrono::milliseconds removal_grace)
+NodeController::NodeController(World& world, std::chrono::milliseconds removal_grace,
+                               std::function<void()> synced)
     : world_(world),
       removal_grace_(removal_grace),
-      controller_({.name = "nodes", .workers = 2, .backoff = {}},
+      controller_({.name = "nodes", .workers = 2, .synced = std::move(synced)},
                   [this](const kube::ObjectKey& key, const io::StopToken& stop) {
                     return Reconcile(key, stop);
                   }) {

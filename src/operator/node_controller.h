@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -23,9 +24,12 @@ class NodeController {
   // A node loses its GPU labels only after its GPU has been gone for `removal_grace`: time enough
   // for a wave of such losses to be seen as one (IsMassRemoval), and for a restarted discovery to
   // write its labels again.
-  NodeController(World& world, std::chrono::milliseconds removal_grace);
+  // `synced` is called once, when everything has been listed. World::Stop before this object goes.
+  NodeController(World& world, std::chrono::milliseconds removal_grace,
+                 std::function<void()> synced = {});
 
   base::Status Run(const io::StopToken& stop) { return controller_.Run(stop); }
+  [[nodiscard]] kube::ControllerStatistics statistics() const { return controller_.statistics(); }
   // Looks at every node again.
   void EnqueueAll();
   // Why removals are held back now; "" when none is.

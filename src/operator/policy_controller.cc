@@ -16,9 +16,6 @@ using codec::Json;
 
 // Changes that come in bursts (nodes joining, pods becoming ready) are looked at together.
 constexpr std::chrono::milliseconds kBurst{100};
-// A Secret that a policy names is not watched: nobody keeps the secrets of a namespace in memory
-// for the sake of one name.
-constexpr std::chrono::seconds kSecretRetry{30};
 
 kube::ObjectReference Reference(const PolicyView& view) {
   return {.api_version = std::string(api::kNvidiaV1),
@@ -35,22 +32,32 @@ bool SameForPolicy(const OwnedObject& a, const OwnedObject& b) {
 
 }  // namespace
 
-PolicyController::PolicyController(World& world, DefaultImages images, Metrics& metrics,
-                                   kube::EventRecorder& events,
-                                   std::function<std::string()> removals_held)
+PolicyController::PolicyController(World& world, Metrics& metrics, kube::EventRecorder& events,
+                                   PolicyControllerOptions options)
     : world_(world),
-      images_(std::move(images)),
       metrics_(metrics),
       events_(events),
-      removals_held_(std::move(removals_held)),
-      controller_({.name = "clusterpolicies", .workers = 1, .backoff = {}},
+      options_(std::move(options)),
+      controller_({.name = "clusterpolicies", .workers = 1, .synced = options_.synced},
                   [this](const kube::ObjectKey& key, const io::StopToken& stop) {
                     return Reconcile(key, stop);
-                  }) {
+                  }),
+      facts_(world_, [this] { EnqueuePoliciesSoon(); }),
+      lagging_pods_(
+          world_.client, world_.operator_namespace, [this] { EnqueuePoliciesSoon(); },
+          [this](std::chrono::nanoseconds delay) {
+            for (const auto& [key, view] : world_.policies.store().Snapshot()) {
+              controller_.EnqueueAfter(key, delay);
+            }
+          }) {
   WatchSources();
 }
 
 void PolicyController::WatchSources() {
+  world_.server_answered = [this] {
+    facts_.ServerMayHaveChanged();
+    EnqueuePoliciesSoon();
+  };
   // One policy may become the active one because another went: every change concerns them all.
   controller_.Watch<PolicyView>(
       world_.policies, [this](const kube::Change<PolicyView>& change, const auto& enqueue) {
@@ -115,6 +122,7 @@ base::Result<kube::Action> PolicyController::ReconcileActive(const PolicyView& v
   if (rollout_uid_ != view.policy.uid) {
     auto rollout = std::make_shared<Rollout>(world_.client, world_.inventory,
                                              world_.operator_namespace, view.policy.uid);
+    rollout->set_lagging_pods(&lagging_pods_);
     const std::lock_guard lock(rollout_mutex_);
     rollout_ = std::move(rollout);
     rollout_uid_ = view.policy.uid;
@@ -133,7 +141,6 @@ base::Result<kube::Action> PolicyController::ReconcileActive(const PolicyView& v
   // A wrong policy is not tried again until something changes; everything else after a back-off.
   for (const OperandReport& report : outcome.operands) {
     if (report.verdict != Verdict::kFailed || report.retry == Retry::kWhenChanged) continue;
-    if (report.retry == Retry::kLater) return kube::Action::RequeueAfter(kSecretRetry);
     return base::Fail(
         base::Unavailable(report.reason, fmt::format("{}: {}", report.state, report.message)));
   }
@@ -146,8 +153,8 @@ base::Result<kube::Action> PolicyController::ReconcileActive(const PolicyView& v
 
 PolicyOutcome PolicyController::Pass(const PolicyView& view, const io::StopToken& stop) {
   PolicyOutcome outcome;
-  outcome.removals_held = removals_held_();
-  const auto facts = GatherFacts(view.policy, stop);
+  outcome.removals_held = options_.removals_held();
+  const auto facts = facts_.Gather(view.policy, stop);
   if (!facts) {
     outcome.failures.push_back(facts.error().message);
     return outcome;
@@ -161,49 +168,16 @@ PolicyOutcome PolicyController::Pass(const PolicyView& view, const io::StopToken
   }
   const Context context{.policy = view.policy,
                         .facts = *facts,
-                        .images = images_,
+                        .images = options_.images,
                         .operator_namespace = world_.operator_namespace};
   for (const RenderedOperand& rendered : Render(context)) {
     outcome.operands.push_back(rollout_->Run(rendered, stop));
-    metrics_.SetOperandSeconds(
-        rendered.operand->state,
-        std::chrono::duration<double>(outcome.operands.back().duration).count());
   }
+  MeasureOperands(outcome);
   if (const auto removed = rollout_->RemoveUnknownStates(stop); !removed) {
     outcome.failures.push_back(removed.error().message);
   }
   return outcome;
-}
-
-base::Result<Facts> PolicyController::GatherFacts(const api::ClusterPolicy& policy,
-                                                  const io::StopToken& stop) {
-  kube::Client& client = *world_.client;
-  const auto own = [&](const std::string& name) {
-    return kube::ObjectKey{.namespace_name = world_.operator_namespace, .name = name};
-  };
-  const FactSource source{
-      .driver_toolkit =
-          [&] {
-            return Transform(ReadIfServed(client, kImageStreams, kDriverToolkitKey, stop),
-                             DriverToolkitOf);
-          },
-      .proxy =
-          [&] {
-            return Transform(ReadIfServed(client, kProxies, kClusterProxyKey, stop), ProxyOf);
-          },
-      .config_map =
-          [&](const std::string& name) {
-            const auto* store = world_.inventory.StoreOf(kube::kConfigMaps);
-            return Transform(store->Find(own(name)),
-                             [](const auto& object) { return object->keys; });
-          },
-      .secret =
-          [&](const std::string& name) {
-            const auto found =
-                base::Observed<Json>::From(client.Get(kube::kSecrets, own(name), stop));
-            return Transform(found, [](const Json&) { return true; });
-          }};
-  return CompleteFacts(world_.NodeFacts(), policy, source);
 }
 
 base::Status PolicyController::LabelNamespace(const api::ClusterPolicy& policy, const Facts& facts,
@@ -229,6 +203,12 @@ base::Status PolicyController::WriteStatus(const PolicyView& view,
   const Json previous = written.version > view.version ? written.status : view.status;
   const Json status = make(previous);
   if (status == previous) return {};
+  if (const auto age = base::SteadyClock::now() - written.at;
+      OnlyMessagesDiffer(status, previous) && age < options_.progress_interval) {
+    controller_.EnqueueAfter({.namespace_name = "", .name = view.policy.name},
+                             options_.progress_interval - age);
+    return {};
+  }
   const auto patched = world_.client->Patch(
       kClusterPolicies, {.namespace_name = "", .name = view.policy.name}, kube::PatchType::kMerge,
       {{"metadata", {{"uid", view.policy.uid}}}, {"status", status}},
@@ -239,29 +219,43 @@ base::Status PolicyController::WriteStatus(const PolicyView& view,
         patched.error().Within("write the status of ClusterPolicy " + view.policy.name));
   }
   TRY_ASSIGN(const PolicyView stored, ReadPolicyView(*patched));
-  written = {.status = stored.status, .version = stored.version};
+  written = {.status = stored.status, .version = stored.version, .at = base::SteadyClock::now()};
   Tell(view, previous, status);
   return {};
 }
 
 void PolicyController::Tell(const PolicyView& view, const Json& before, const Json& after) {
-  for (const Transition& transition : TransitionsBetween(before, after)) {
-    const std::string message =
-        transition.message.empty()
-            ? fmt::format("{} is {}", transition.type, transition.is_true ? "True" : "False")
-            : fmt::format("{}: {}", transition.type, transition.message);
-    const bool waiting = !transition.is_true && transition.reason == "RollingOut";
+  const std::vector<Transition> transitions = TransitionsBetween(before, after);
+  for (const Transition& transition : transitions) {
     base::LogInfo("condition changed", {{"policy", view.policy.name},
                                         {"condition", transition.type},
                                         {"status", transition.is_true ? "True" : "False"},
                                         {"reason", transition.reason},
                                         {"message", transition.message}});
-    events_.Record({.about = Reference(view),
-                    .type = transition.is_true || waiting ? kube::EventType::kNormal
-                                                          : kube::EventType::kWarning,
-                    .reason = transition.reason,
-                    .message = message});
   }
+  for (const Announcement& announcement : Announce(transitions)) {
+    events_.Record(
+        {.about = Reference(view),
+         .type = announcement.warning ? kube::EventType::kWarning : kube::EventType::kNormal,
+         .reason = announcement.reason,
+         .message = announcement.message});
+  }
+}
+
+void PolicyController::MeasureOperands(const PolicyOutcome& outcome) {
+  std::vector<DaemonSetPodCounts> counts;
+  for (const OperandReport& report : outcome.operands) {
+    metrics_.SetOperandSeconds(report.state,
+                               std::chrono::duration<double>(report.duration).count());
+    for (const DaemonSetProgress& daemonset : report.daemonsets) {
+      counts.push_back({.state = std::string(report.state),
+                        .name = daemonset.name,
+                        .desired = daemonset.status.desired,
+                        .updated = daemonset.status.updated,
+                        .ready = daemonset.status.available});
+    }
+  }
+  metrics_.SetDaemonSets(std::move(counts));
 }
 
 void PolicyController::MeasureDriverToolkit(const api::ClusterPolicy& policy, const Facts& facts) {

@@ -8,6 +8,7 @@
 #include "api/labels.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "kube/selector.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -31,25 +32,41 @@ OperandReport FailedReport(const Operand& operand, const base::Error& error) {
   OperandReport report = MakeReport(
       operand, Verdict::kFailed,
       error.reason.empty() ? std::string("ReconcileFailed") : error.reason, error.message);
-  report.retry = error.code != base::Code::kInvalid ? Retry::kSoon
-                 : error.reason == "SecretMissing"  ? Retry::kLater
-                                                    : Retry::kWhenChanged;
+  // What is missing is watched: its appearance is the next try.
+  report.retry = error.code != base::Code::kInvalid ? Retry::kSoon : Retry::kWhenChanged;
   return report;
 }
 
-std::string DescribeRollout(const std::string& name, const DaemonSetStatus& status) {
-  if (status.observed_generation < status.generation) {
-    return fmt::format("DaemonSet {} has just been changed", name);
-  }
-  if (status.updated < status.desired) {
-    return fmt::format("DaemonSet {}: {} of {} pods run the current version, {} are available",
-                       name, status.updated, status.desired, status.available);
-  }
-  return fmt::format("DaemonSet {}: {} of {} pods are available", name, status.available,
-                     status.desired);
+// Of the pods of a DaemonSet, as it was rendered: the operands' select by labels alone.
+std::string PodSelector(const Object& daemonset) {
+  const Object* labels = codec::Find(daemonset, {"spec", "selector", "matchLabels"});
+  if (labels == nullptr || !labels->is_object()) return "";
+  return kube::LabelSelector::FromLabels(labels->get<kube::Labels>()).ToString();
 }
 
 }  // namespace
+
+std::string Describe(const DaemonSetProgress& progress, const std::optional<LaggingPod>& lagging) {
+  const DaemonSetStatus& status = progress.status;
+  if (!progress.current) return fmt::format("DaemonSet {} is being changed", progress.name);
+  if (status.observed_generation < status.generation) {
+    return fmt::format("DaemonSet {} has just been changed", progress.name);
+  }
+  if (status.desired == 0)
+    return fmt::format("DaemonSet {}: no node is meant for it", progress.name);
+  std::string text =
+      status.updated < status.desired
+          ? fmt::format("DaemonSet {}: {} of {} pods run the current version, {} are ready",
+                        progress.name, status.updated, status.desired, status.available)
+          : fmt::format("DaemonSet {}: {} of {} pods are ready", progress.name, status.available,
+                        status.desired);
+  if (lagging) {
+    text += fmt::format("; {} is behind: pod {}: {}",
+                        lagging->node.empty() ? "a node" : "node " + lagging->node, lagging->name,
+                        lagging->why);
+  }
+  return text;
+}
 
 Step Decide(std::string_view desired_hash, const OwnedObject* live, const Written* written,
             base::SteadyClock::time_point now) {
@@ -213,36 +230,57 @@ base::Status Rollout::RemoveUnknownStates(const io::StopToken& stop) {
   return {};
 }
 
-OperandReport Rollout::Readiness(const RenderedOperand& rendered) const {
+std::pair<DaemonSetProgress, std::string> Rollout::Look(const Object& daemonset,
+                                                        const io::StopToken& stop) const {
+  const kube::ObjectKey key = kube::KeyOf(daemonset);
+  DaemonSetProgress progress{.name = key.name};
+  const auto found = inventory_.StoreOf(kube::kDaemonSets)->Find(key);
+  if (!found.is_present()) {
+    return {progress, fmt::format("DaemonSet {} is being created", key.name)};
+  }
+  const OwnedObject& live = **found.value();
+  progress.current =
+      live.hash == codec::FindString(daemonset, {"metadata", "annotations", api::kLastAppliedHash});
+  progress.status = live.daemonset;
+  std::optional<LaggingPod> lagging;
+  if (lagging_pods_ != nullptr) {
+    // Pods that only wait for their turn to be replaced are ready: there is nothing to tell.
+    if (progress.current && live.daemonset.available < live.daemonset.desired) {
+      lagging = lagging_pods_->Find({.name = key.name,
+                                     .uid = live.uid,
+                                     .label_selector = PodSelector(daemonset),
+                                     .desired = live.daemonset.desired},
+                                    stop);
+    } else {
+      lagging_pods_->Forget(key.name);
+    }
+  }
+  return {progress, Describe(progress, lagging)};
+}
+
+OperandReport Rollout::Readiness(const RenderedOperand& rendered, const io::StopToken& stop) const {
   const Operand& operand = *rendered.operand;
   if (rendered.daemonsets_withheld) {
     return MakeReport(operand, Verdict::kReady, "NoGPUNodes",
                       "no node has a GPU; waiting for one to join");
   }
+  std::vector<DaemonSetProgress> daemonsets;
+  std::vector<std::string> ready;
   std::vector<std::string> behind;
-  const auto* store = inventory_.StoreOf(kube::kDaemonSets);
   for (const Object& object : *rendered.objects) {
     if (codec::FindString(object, {"kind"}) != "DaemonSet") continue;
-    const kube::ObjectKey key = kube::KeyOf(object);
-    const auto found = store->Find(key);
-    if (!found.is_present()) {
-      behind.push_back(fmt::format("DaemonSet {} is being created", key.name));
-      continue;
-    }
-    const OwnedObject& live = **found.value();
-    const bool current =
-        live.hash == codec::FindString(object, {"metadata", "annotations", api::kLastAppliedHash});
-    if (!current) {
-      behind.push_back(fmt::format("DaemonSet {} is being changed", key.name));
-    } else if (!IsReady(live.daemonset)) {
-      behind.push_back(DescribeRollout(key.name, live.daemonset));
-    }
+    auto [progress, text] = Look(object, stop);
+    (progress.ready() ? ready : behind).push_back(std::move(text));
+    daemonsets.push_back(std::move(progress));
   }
-  if (behind.empty()) {
-    return MakeReport(operand, Verdict::kReady, "Ready",
-                      fmt::format("{}: as the policy wants it", operand.title));
-  }
-  return MakeReport(operand, Verdict::kNotReady, "RollingOut", base::Join(behind, "; "));
+  if (ready.empty()) ready.emplace_back("as the policy wants it");
+  OperandReport report =
+      behind.empty()
+          ? MakeReport(operand, Verdict::kReady, "Ready",
+                       fmt::format("{}: {}", operand.title, base::Join(ready, "; ")))
+          : MakeReport(operand, Verdict::kNotReady, "RollingOut", base::Join(behind, "; "));
+  report.daemonsets = std::move(daemonsets);
+  return report;
 }
 
 OperandReport Rollout::Run(const RenderedOperand& rendered, const io::StopToken& stop) {
@@ -292,7 +330,7 @@ OperandReport Rollout::Run(const RenderedOperand& rendered, const io::StopToken&
       },
       stop);
   if (!pruned) return finish(FailedReport(operand, pruned.error()));
-  return finish(Readiness(rendered));
+  return finish(Readiness(rendered, stop));
 }
 
 }  // namespace pitcrew::gpu_operator

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "base/result.h"
 #include "io/stop.h"
 #include "kube/client.h"
+#include "operator/lagging_pods.h"
 #include "operator/owned.h"
 #include "operator/render.h"
 #include "operator/take_over.h"
@@ -25,9 +27,21 @@ enum class Verdict { kReady, kNotReady, kDisabled, kFailed };
 // When a failed operand is worth another try.
 enum class Retry {
   kWhenChanged,  // the policy is wrong: a person has to change something, which the watch tells
-  kLater,        // something that is not watched has to appear
   kSoon,         // with a back-off
 };
+
+// How far one DaemonSet of an operand is.
+struct DaemonSetProgress {
+  std::string name;
+  // It stands as it was rendered; otherwise the numbers are those of what stood before.
+  bool current = false;
+  DaemonSetStatus status = {};
+
+  [[nodiscard]] bool ready() const { return current && IsReady(status); }
+  bool operator==(const DaemonSetProgress&) const = default;
+};
+// "DaemonSet x: 3 of 5 pods are ready; node gpu-2 is behind: pod x-abcde: container y: ...".
+std::string Describe(const DaemonSetProgress& progress, const std::optional<LaggingPod>& lagging);
 
 // What became of one operand.
 struct OperandReport {
@@ -38,6 +52,7 @@ struct OperandReport {
   std::string message;  // for a person
   Retry retry = Retry::kWhenChanged;
   std::chrono::nanoseconds duration{0};
+  std::vector<DaemonSetProgress> daemonsets = {};
 
   bool operator==(const OperandReport&) const = default;
 };
@@ -76,6 +91,8 @@ class Rollout {
   base::Status RemoveUnknownStates(const io::StopToken& stop);
   // An object was deleted: what was written before says nothing about it.
   void Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key);
+  // Where to look for the pods that are behind; null: nowhere. Must outlive this object.
+  void set_lagging_pods(LaggingPods* pods) { lagging_pods_ = pods; }
   // Something was written and not seen again yet.
   [[nodiscard]] bool pending() const { return pending_; }
   void BeginPass() { pending_ = false; }
@@ -95,12 +112,16 @@ class Rollout {
   base::Status DeleteObject(const kube::ResourceKind& kind, const kube::ObjectKey& key,
                             const std::string& uid, std::string_view state,
                             kube::Propagation propagation, const io::StopToken& stop);
-  OperandReport Readiness(const RenderedOperand& operand) const;
+  OperandReport Readiness(const RenderedOperand& operand, const io::StopToken& stop) const;
+  // The DaemonSet as it stands and, when it is behind, why.
+  std::pair<DaemonSetProgress, std::string> Look(const Object& daemonset,
+                                                 const io::StopToken& stop) const;
 
   std::shared_ptr<kube::Client> client_;
   const Inventory& inventory_;
   std::string policy_uid_;
   Predecessor predecessor_;
+  LaggingPods* lagging_pods_ = nullptr;
   bool pending_ = false;
   std::mutex mutex_;
   std::map<Identity, Written> written_;

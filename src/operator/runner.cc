@@ -8,6 +8,7 @@
 #include "kube/events.h"
 #include "kube/leader.h"
 #include "kube/projection.h"
+#include "operator/collectors.h"
 #include "operator/node_controller.h"
 #include "operator/policy_controller.h"
 #include "operator/world.h"
@@ -82,17 +83,33 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
     changed = true;
     source.Stop();
   };
+  options.synced(false);
+  std::atomic<int> unsynced = 2;
+  const auto synced = [&] {
+    if (--unsynced == 0) options.synced(true);
+  };
   World world(client, options.operator_namespace, identity);
   kube::EventRecorder events(client, "nvidia-gpu-operator", kube::MakeLeaderIdentity());
-  NodeController nodes(world, options.removal_grace);
-  PolicyController policies(world, options.images, metrics, events,
-                            [&] { return nodes.removals_held(); });
+  NodeController nodes(world, options.removal_grace, synced);
+  PolicyController policies(world, metrics, events,
+                            {.images = options.images,
+                             .removals_held = [&] { return nodes.removals_held(); },
+                             .progress_interval = options.progress_interval,
+                             .synced = synced});
+  const auto collecting = metrics.Collect([&](Exposition& exposition) {
+    ExposeController(nodes.statistics(), exposition);
+    ExposeController(policies.statistics(), exposition);
+    world.Expose(exposition);
+  });
   const DefinitionWatch monitors(client, kServiceMonitorDefinition, identity.kinds.service_monitors,
                                  restart);
   const DefinitionWatch rules(client, kPrometheusRuleDefinition, identity.kinds.prometheus_rules,
                               restart);
-  TRY(RunTogether([&](const io::StopToken& token) { return nodes.Run(token); },
-                  [&](const io::StopToken& token) { return policies.Run(token); }, source, stop));
+  const auto ended =
+      RunTogether([&](const io::StopToken& token) { return nodes.Run(token); },
+                  [&](const io::StopToken& token) { return policies.Run(token); }, source, stop);
+  world.Stop();
+  TRY(ended);
   return changed.load();
 }
 

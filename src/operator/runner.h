@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,6 +19,10 @@ struct RunnerOptions {
   DefaultImages images = {};
   // See NodeController.
   std::chrono::milliseconds removal_grace = std::chrono::seconds(15);
+  // See PolicyController.
+  std::chrono::milliseconds progress_interval = std::chrono::seconds(5);
+  // Told false when the controllers begin to list the cluster, and true when they know it.
+  std::function<void(bool)> synced = [](bool) {};
 };
 
 // Runs all controllers until the stop (success) or until one of them cannot go on (its error).

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/strings.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 using codec::Json;
 
+constexpr std::string_view kNodeLabelsReady = "NodeLabelsReady";
 constexpr std::size_t kLongestMessage = 32768;  // of a condition, by the schema
 
 // Builds the list of conditions, keeping the times of those whose status stays.
@@ -128,7 +130,7 @@ Json MakeStatus(const PolicyOutcome& outcome, std::string_view operator_namespac
     conditions.Add(report.condition, good, report.reason, report.message);
   }
   if (!outcome.removals_held.empty()) {
-    conditions.Add("NodeLabelsReady", false, "MassRemovalHeld", outcome.removals_held);
+    conditions.Add(kNodeLabelsReady, false, "MassRemovalHeld", outcome.removals_held);
   }
   return {{"state", ToString(StateOf(outcome))},
           {"namespace", operator_namespace},
@@ -147,29 +149,92 @@ Json MakeIgnoredStatus(std::string_view active, std::string_view operator_namesp
           {"conditions", conditions.Take()}};
 }
 
+bool OnlyMessagesDiffer(const Json& a, const Json& b) {
+  const auto without_messages = [](Json status) {
+    if (const auto conditions = status.find("conditions"); conditions != status.end()) {
+      for (Json& condition : *conditions) condition.erase("message");
+    }
+    return status;
+  };
+  return a.is_object() && b.is_object() && without_messages(a) == without_messages(b);
+}
+
+namespace {
+
+// Whether a person should hear of `condition`, which was `known` before (null: it was not there).
+bool IsNews(const Json& condition, const Json* known) {
+  const bool is_true = codec::FindString(condition, {"status"}) == "True";
+  // An operand that is off or fine from the beginning is none.
+  if (known == nullptr) return !is_true || codec::FindString(condition, {"type"}) == "Ready";
+  const std::string reason = codec::FindString(condition, {"reason"});
+  if (codec::FindString(*known, {"status"}) != codec::FindString(condition, {"status"}) ||
+      codec::FindString(*known, {"reason"}) != reason) {
+    return true;
+  }
+  // The policy was changed, and is wrong in another way now.
+  const auto differs = [&](const char* member) { return (*known)[member] != condition[member]; };
+  return !is_true && reason != "RollingOut" && !codec::FindString(condition, {"message"}).empty() &&
+         differs("message") && differs("observedGeneration");
+}
+
+}  // namespace
+
 std::vector<Transition> TransitionsBetween(const Json& before, const Json& after) {
   std::vector<Transition> transitions;
   const Json* conditions = codec::Find(after, {"conditions"});
   if (conditions == nullptr) return transitions;
   for (const Json& condition : *conditions) {
     const std::string type = codec::FindString(condition, {"type"});
-    const std::string status = codec::FindString(condition, {"status"});
-    const std::string reason = codec::FindString(condition, {"reason"});
-    const Json* known = Conditions::Find(before, type);
     // "Error" only mirrors "Ready".
-    if (type == "Error") continue;
-    // An operand that is off or fine from the beginning is no news.
-    if (known == nullptr && status == "True" && type != "Ready") continue;
-    if (known != nullptr && codec::FindString(*known, {"status"}) == status &&
-        codec::FindString(*known, {"reason"}) == reason) {
-      continue;
-    }
+    if (type == "Error" || !IsNews(condition, Conditions::Find(before, type))) continue;
+    const bool is_true = codec::FindString(condition, {"status"}) == "True";
+    // Why it is not ready stands in its mirror.
+    const Json* error = type == "Ready" && !is_true ? Conditions::Find(after, "Error") : nullptr;
+    const bool mirrored = error != nullptr && codec::FindString(*error, {"status"}) == "True";
+    const Json& source = mirrored ? *error : condition;
     transitions.push_back({.type = type,
-                           .is_true = status == "True",
-                           .reason = reason,
-                           .message = codec::FindString(condition, {"message"})});
+                           .is_true = is_true,
+                           .reason = codec::FindString(source, {"reason"}),
+                           .message = codec::FindString(source, {"message"})});
+  }
+  // It is there only while it is False.
+  if (Conditions::Find(before, kNodeLabelsReady) != nullptr &&
+      Conditions::Find(after, kNodeLabelsReady) == nullptr) {
+    transitions.push_back({.type = std::string(kNodeLabelsReady),
+                           .is_true = true,
+                           .reason = "RemovalsGoOn",
+                           .message = "no labels of nodes are held back any longer"});
   }
   return transitions;
+}
+
+std::vector<Announcement> Announce(const std::vector<Transition>& transitions) {
+  std::vector<Announcement> announcements;
+  std::map<std::string, std::vector<const Transition*>> progress;  // by reason
+  for (const Transition& transition : transitions) {
+    const bool waiting =
+        transition.reason == "RollingOut" || transition.reason == "OperandNotReady";
+    const bool fine = transition.is_true || waiting;
+    if (fine && transition.type != "Ready" && transition.type != kNodeLabelsReady) {
+      progress[transition.reason].push_back(&transition);
+      continue;
+    }
+    announcements.push_back(
+        {.warning = !fine,
+         .reason = transition.reason,
+         .message = fmt::format("{}: {}", transition.type, transition.message)});
+  }
+  for (const auto& [reason, operands] : progress) {
+    std::vector<std::string> types;
+    for (const Transition* operand : operands) types.push_back(operand->type);
+    announcements.push_back(
+        {.reason = reason,
+         .message = operands.size() == 1
+                        ? fmt::format("{}: {}", types.front(), operands.front()->message)
+                        : fmt::format("{} are {} now", base::Join(types, ", "),
+                                      operands.front()->is_true ? "True" : "False")});
+  }
+  return announcements;
 }
 
 }  // namespace pitcrew::gpu_operator

@@ -42,6 +42,10 @@ codec::Json MakeIgnoredStatus(std::string_view active, std::string_view operator
                               std::int64_t generation, const codec::Json& previous,
                               base::WallClock::time_point now);
 
+// The statuses tell the same but for numbers and names in messages: progress, which need not be
+// written each time.
+bool OnlyMessagesDiffer(const codec::Json& a, const codec::Json& b);
+
 // A condition that became another between two statuses, for Events.
 struct Transition {
   std::string type;
@@ -50,5 +54,17 @@ struct Transition {
   std::string message;
 };
 std::vector<Transition> TransitionsBetween(const codec::Json& before, const codec::Json& after);
+
+// An Event about the policy.
+struct Announcement {
+  bool warning = false;
+  std::string reason;
+  std::string message;
+
+  bool operator==(const Announcement&) const = default;
+};
+// One for each thing that is wrong, and one for all operands that make progress together: an API
+// server and its clients let an object have few events.
+std::vector<Announcement> Announce(const std::vector<Transition>& transitions);
 
 }  // namespace pitcrew::gpu_operator

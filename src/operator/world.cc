@@ -6,6 +6,7 @@
 #include "api/labels.h"
 #include "base/strings.h"
 #include "kube/projection.h"
+#include "operator/collectors.h"
 #include "operator/node_labels.h"
 
 namespace pitcrew::gpu_operator {
@@ -68,14 +69,6 @@ base::Result<ClusterIdentity> ReadClusterIdentity(kube::Client& client, const io
   return identity;
 }
 
-base::Observed<Json> ReadIfServed(kube::Client& client, const kube::ResourceKind& kind,
-                                  const kube::ObjectKey& key, const io::StopToken& stop) {
-  auto object = client.Get(kind, key, stop);
-  if (!object && object.error().reason == "ResourceNotServed")
-    return base::Observed<Json>::Missing();
-  return base::Observed<Json>::From(std::move(object));
-}
-
 void Fleet::Add(const Node* node, int sign) {
   if (node == nullptr) return;
   if (const auto runtime = GpuRuntimeOf(*node)) {
@@ -105,9 +98,28 @@ World::World(std::shared_ptr<kube::Client> api, std::string own_namespace, Clust
       operator_namespace(std::move(own_namespace)),
       identity(std::move(cluster)),
       nodes(api, kube::kNodes, ReadNodeText),
-      policies(api, kClusterPolicies, kube::ProjectJson<PolicyView>(ReadPolicyView)),
+      policies(api, kClusterPolicies, kube::ProjectJson<PolicyView>(ReadPolicyView),
+               {.opened =
+                    [this] {
+                      if (server_answered) server_answered();
+                    }}),
       inventory(api, operator_namespace, identity.kinds) {
   nodes.AddHandler([this](const kube::Change<Node>& change) { fleet.Count(change); });
+}
+
+void World::Stop() {
+  nodes.Stop();
+  policies.Stop();
+  for (Inventory::Kind& kind : inventory.kinds()) kind.informer->Stop();
+}
+
+void World::Expose(Exposition& exposition) const {
+  ExposeWatch("nodes", nodes.status(), nodes.store().size(), exposition);
+  ExposeWatch("clusterpolicies", policies.status(), policies.store().size(), exposition);
+  for (const Inventory::Kind& kind : inventory.kinds()) {
+    ExposeWatch(kind.kind->plural, kind.informer->status(), kind.informer->store().size(),
+                exposition);
+  }
 }
 
 bool Precedes(const PolicyView& a, const PolicyView& b) {

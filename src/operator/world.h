@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "codec/json.h"
 #include "kube/client.h"
 #include "kube/informer.h"
+#include "operator/exposition.h"
 #include "operator/facts.h"
 #include "operator/node.h"
 #include "operator/owned.h"
@@ -64,10 +66,6 @@ inline constexpr std::string_view kPrometheusRuleDefinition =
 // A CustomResourceDefinition that the server serves.
 bool IsEstablished(const codec::Json& definition);
 
-// An object that only some clusters know; missing also when its kind is not served.
-base::Observed<codec::Json> ReadIfServed(kube::Client& client, const kube::ResourceKind& kind,
-                                         const kube::ObjectKey& key, const io::StopToken& stop);
-
 // How many nodes have a GPU, and how many are about to lose theirs. Kept up to date by the watch,
 // in O(1) per event.
 class Fleet {
@@ -95,7 +93,13 @@ class World {
   kube::Informer<Node> nodes;
   kube::Informer<PolicyView> policies;
   Inventory inventory;
+  // Called when a server answers the watch of policies (anew). Set before the watches start.
+  std::function<void()> server_answered;
 
+  // Ends all watches: afterwards nothing calls what was registered with them.
+  void Stop();
+  // Adds the watches and their stores.
+  void Expose(Exposition& exposition) const;
   // The policy that precedes all others and is not being deleted. Null when there is none.
   [[nodiscard]] std::shared_ptr<const PolicyView> ActivePolicy() const;
   // Of the container toolkit.

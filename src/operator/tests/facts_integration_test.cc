@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "support_operator.h"
 
 namespace pitcrew::gpu_operator::testing {
@@ -41,6 +43,138 @@ TEST_F(OperatorTest, NodesOfAnotherRuntimeGetTheirOwnToolkit) {
   ASSERT_TRUE(client_->Delete(kube::kNodes, Cluster("gpu-2")));
   EXPECT_TRUE(Eventually([&] { return !Exists(kube::kDaemonSets, other); }));
   EXPECT_EQ(version(), before);
+}
+
+// "No Secret watch exists" (operator-behaviour.md section 21): a Secret that the policy names is
+// watched by its name, for as long as it is named.
+TEST_F(OperatorTest, ReferencedSecretIsWaitedFor) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy", "{driver: {secretEnv: license}}");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(Eventually([&] {
+    return Condition("cluster-policy", "DriverReady").starts_with("False SecretMissing");
+  }));
+  EXPECT_THAT(Condition("cluster-policy", "DriverReady"), HasSubstr("spec.driver.secretEnv"));
+  const ObjectKey driver = Own("nvidia-driver-daemonset");
+  EXPECT_FALSE(Exists(kube::kDaemonSets, driver));
+  const auto reads = running.requests("get");
+  Create(kube::kSecrets, {{"metadata", {{"name", "license"}, {"namespace", name_space_}}},
+                          {"stringData", {{"TOKEN", "x"}}}});
+  ASSERT_TRUE(Eventually([&] { return Exists(kube::kDaemonSets, driver); }));
+  // Nobody asked for it again and again.
+  EXPECT_EQ(running.requests("get"), reads);
+  ASSERT_TRUE(ReachesReady("cluster-policy"));
+  // What runs is left alone when the Secret goes; the condition says so.
+  ASSERT_TRUE(client_->Delete(kube::kSecrets, Own("license")));
+  EXPECT_TRUE(Eventually([&] {
+    return Condition("cluster-policy", "DriverReady").starts_with("False SecretMissing");
+  }));
+  EXPECT_TRUE(Exists(kube::kDaemonSets, driver));
+  MergeSpec("cluster-policy", "{driver: {secretEnv: null}}");
+  EXPECT_TRUE(ReachesReady("cluster-policy"));
+}
+
+// OpenShift's objects, as operator-behaviour.md section 13.1 reads them, but when they change
+// rather than in every pass.
+class OpenShiftTest : public OperatorTest {
+ protected:
+  static Json Definition(const kube::ResourceKind& kind) {
+    return {{"metadata", {{"name", std::string(kind.plural) + "." + std::string(kind.group)}}},
+            {"spec",
+             {{"group", kind.group},
+              {"scope", kind.namespaced ? "Namespaced" : "Cluster"},
+              {"names", {{"plural", kind.plural}, {"kind", kind.kind}}},
+              {"versions",
+               {{{"name", kind.version},
+                 {"served", true},
+                 {"storage", true},
+                 {"schema",
+                  {{"openAPIV3Schema",
+                    {{"type", "object"}, {"x-kubernetes-preserve-unknown-fields", true}}}}}}}}}}};
+  }
+  static constexpr kube::ResourceKind kConstraints{"security.openshift.io", "v1",
+                                                   "securitycontextconstraints",
+                                                   "SecurityContextConstraints", false};
+  static constexpr const kube::ResourceKind* kKinds[] = {&kClusterVersions, &kProxies,
+                                                         &kImageStreams, &kConstraints};
+
+  void SetUp() override {
+    OperatorTest::SetUp();
+    for (const kube::ResourceKind* kind : kKinds) {
+      Create(kube::kCustomResourceDefinitions, Definition(*kind));
+    }
+    ASSERT_TRUE(Eventually([&] {
+      return std::ranges::all_of(kKinds, [&](const kube::ResourceKind* kind) {
+        return client_->List(*kind, "").has_value();
+      });
+    }));
+    Create(kClusterVersions,
+           {{"metadata", {{"name", "version"}}},
+            {"status", {{"history", {{{"state", "Completed"}, {"version", "4.18.3"}}}}}}});
+    Create(kProxies, {{"metadata", {{"name", "cluster"}}},
+                      {"spec", {{"httpsProxy", "http://proxy.one:3128"}}}});
+    if (!Exists(kube::kNamespaces, Cluster("openshift"))) {
+      Create(kube::kNamespaces, {{"metadata", {{"name", "openshift"}}}});
+    }
+  }
+  void TearDown() override {
+    for (const kube::ResourceKind* kind : kKinds) {
+      EXPECT_TRUE(
+          client_->Delete(kube::kCustomResourceDefinitions,
+                          Cluster(std::string(kind->plural) + "." + std::string(kind->group))));
+    }
+    ASSERT_TRUE(Eventually([&] {
+      return std::ranges::none_of(kKinds, [&](const kube::ResourceKind* kind) {
+        return client_->Serves(*kind).value_or(true);
+      });
+    }));
+    OperatorTest::TearDown();
+  }
+  [[nodiscard]] std::string DriverImage(const std::string& daemonset) const {
+    const auto object = client_->Get(kube::kDaemonSets, Own(daemonset));
+    return object
+               ? codec::FindString(ContainerOf(*object, "openshift-driver-toolkit-ctr"), {"image"})
+               : "(no DaemonSet)";
+  }
+};
+
+TEST_F(OpenShiftTest, ItsObjectsAreWatched) {
+  CreateGpuNode("gpu-1", "cri-o://1.33.0");
+  Merge(kube::kNodes, Cluster("gpu-1"),
+        {{"metadata",
+          {{"labels",
+            {{"feature.node.kubernetes.io/system-os_release.ID", "rhcos"},
+             {"feature.node.kubernetes.io/system-os_release.VERSION_ID", "4.18"},
+             {"feature.node.kubernetes.io/system-os_release.OSTREE_VERSION", "418.1"}}}}}});
+  CreatePolicy("cluster-policy");
+  const RunningOperator running(name_space_);
+  const auto https_proxy = [&](const std::string& daemonset) {
+    const auto object = client_->Get(kube::kDaemonSets, Own(daemonset));
+    if (!object) return std::string("(no DaemonSet)");
+    for (const std::string& variable : EnvOf(ContainerOf(*object, "nvidia-driver-ctr"))) {
+      if (variable.starts_with("HTTPS_PROXY=")) return variable.substr(12);
+    }
+    return std::string("(none)");
+  };
+  ASSERT_TRUE(Eventually(
+      [&] { return https_proxy("nvidia-driver-daemonset") == "http://proxy.one:3128"; }));
+  EXPECT_EQ(running.Value("gpu_operator_openshift_driver_toolkit_enabled"), -1);
+  EXPECT_EQ(running.Value("gpu_operator_openshift_driver_toolkit_imagestream_missing"), 1);
+  EXPECT_EQ(Label("gpu-1", kToolkitLabel), "true");
+
+  Merge(kProxies, Cluster("cluster"), {{"spec", {{"httpsProxy", "http://proxy.two:3128"}}}});
+  EXPECT_TRUE(Eventually(
+      [&] { return https_proxy("nvidia-driver-daemonset") == "http://proxy.two:3128"; }));
+  const auto reads = running.requests("get");
+  Create(kImageStreams,
+         {{"metadata", {{"name", "driver-toolkit"}, {"namespace", "openshift"}}},
+          {"spec",
+           {{"tags", {{{"name", "418.1"}, {"from", {{"name", "registry.test/toolkit:1"}}}}}}}}});
+  EXPECT_TRUE(Eventually(
+      [&] { return DriverImage("nvidia-driver-daemonset-418.1") == "registry.test/toolkit:1"; }));
+  EXPECT_TRUE(Eventually(
+      [&] { return running.Value("gpu_operator_openshift_driver_toolkit_enabled") == 1; }));
+  EXPECT_EQ(running.requests("get"), reads);
 }
 
 }  // namespace

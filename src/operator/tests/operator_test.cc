@@ -416,11 +416,70 @@ TEST(Status, ReasonsOfReadyAndIgnored) {
   EXPECT_THAT(ignored["conditions"][0]["message"].get<std::string>(), HasSubstr("other"));
 }
 
+TEST(Status, ProgressIsAChangeOfMessagesOnly) {
+  PolicyOutcome outcome;
+  outcome.nfd_labels = outcome.gpu_nodes = true;
+  outcome.operands = {Report("state-driver", Verdict::kNotReady)};
+  const auto now = base::WallClock::now();
+  const Json first = MakeStatus(outcome, "n", 1, nullptr, now);
+  outcome.operands[0].message = "4 of 5 pods are ready";
+  const Json second = MakeStatus(outcome, "n", 1, first, now);
+  EXPECT_NE(first, second);
+  EXPECT_TRUE(OnlyMessagesDiffer(first, second));
+  EXPECT_TRUE(TransitionsBetween(first, second).empty());
+  // Another generation, reason or state is news at once.
+  EXPECT_FALSE(OnlyMessagesDiffer(first, MakeStatus(outcome, "n", 2, first, now)));
+  outcome.operands[0].verdict = Verdict::kReady;
+  EXPECT_FALSE(OnlyMessagesDiffer(first, MakeStatus(outcome, "n", 1, first, now)));
+  EXPECT_FALSE(OnlyMessagesDiffer(nullptr, first));
+}
+
+// Twenty operands that roll out together are one event; what is wrong is one each.
+TEST(Status, AnnouncementsAreFew) {
+  const std::vector<Transition> transitions = {
+      {.type = "Ready",
+       .is_true = false,
+       .reason = "OperandNotReady",
+       .message = "states not ready"},
+      {.type = "DriverReady", .is_true = false, .reason = "RollingOut", .message = "a"},
+      {.type = "DCGMReady", .is_true = false, .reason = "RollingOut", .message = "b"},
+      {.type = "ToolkitReady", .is_true = true, .reason = "Ready", .message = "c"},
+      {.type = "GFDReady", .is_true = false, .reason = "InvalidImage", .message = "spec.gfd: d"},
+      {.type = "NodeLabelsReady", .is_true = false, .reason = "MassRemovalHeld", .message = "e"}};
+  const std::vector<Announcement> expected = {
+      {false, "OperandNotReady", "Ready: states not ready"},
+      {true, "InvalidImage", "GFDReady: spec.gfd: d"},
+      {true, "MassRemovalHeld", "NodeLabelsReady: e"},
+      {false, "Ready", "ToolkitReady: c"},
+      {false, "RollingOut", "DriverReady, DCGMReady are False now"}};
+  EXPECT_EQ(Announce(transitions), expected);
+}
+
+// A wrong field that is replaced by another wrong field is news; a hold that ends is, too.
+TEST(Status, TransitionsWithoutAChangeOfStatus) {
+  PolicyOutcome outcome;
+  outcome.nfd_labels = outcome.gpu_nodes = true;
+  outcome.removals_held = "3 of 5";
+  outcome.operands = {Report("state-driver", Verdict::kFailed)};
+  const auto now = base::WallClock::now();
+  const Json first = MakeStatus(outcome, "n", 1, nullptr, now);
+  outcome.operands[0].message = "spec.driver.other: wrong";
+  const auto transitions = TransitionsBetween(first, MakeStatus(outcome, "n", 2, first, now));
+  ASSERT_EQ(transitions.size(), 1U);
+  EXPECT_EQ(transitions[0].message, "spec.driver.other: wrong");
+  outcome.operands[0].message = "m";
+  outcome.removals_held = "";
+  const auto ended = TransitionsBetween(first, MakeStatus(outcome, "n", 1, first, now));
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended[0].reason, "RemovalsGoOn");
+  EXPECT_TRUE(ended[0].is_true);
+}
+
 // operator-behaviour.md #5: all 17 series, without labels.
 TEST(MetricsTest, AllSeriesOfTheReference) {
   Metrics metrics;
   metrics.Set("gpu_operator_reconciliation_status", 1);
-  const std::string text = metrics.Render({});
+  const std::string text = metrics.Render();
   constexpr std::string_view kSeries[] = {"gpu_nodes_total",
                                           "reconciliation_last_success_ts_seconds",
                                           "reconciliation_status",

@@ -37,10 +37,13 @@ inline bool Eventually(const std::function<bool()>& condition) {
 // The controllers on a thread, with a client of their own whose requests can be counted.
 class RunningOperator {
  public:
-  explicit RunningOperator(const std::string& name_space)
+  explicit RunningOperator(const std::string& name_space,
+                           const std::function<void(RunnerOptions&)>& change = {})
       : client_(ApiServer::Shared().MakeClient()) {
     RunnerOptions options{.operator_namespace = name_space, .images = TestImages()};
     options.removal_grace = std::chrono::milliseconds(300);
+    options.progress_interval = std::chrono::milliseconds(100);
+    if (change) change(options);
     thread_ = std::thread([this, options] {
       const auto status = RunControllers(client_, options, metrics_, source_.token());
       EXPECT_TRUE(status) << status.error().ToString();
@@ -64,8 +67,15 @@ class RunningOperator {
     }
     return writes;
   }
+  [[nodiscard]] std::uint64_t requests(const std::string& verb) const {
+    std::uint64_t requests = 0;
+    for (const auto& [what, count] : client_->request_counts()) {
+      if (what.first == verb) requests += count;
+    }
+    return requests;
+  }
   [[nodiscard]] double Value(const std::string& series) const {
-    const std::string text = metrics_.Render({});
+    const std::string text = metrics_.Render();
     const auto place = text.find("\n" + series + " ");
     return place == std::string::npos ? -99 : std::stod(text.substr(place + series.size() + 2));
   }

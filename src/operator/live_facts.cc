@@ -1,0 +1,85 @@
+#include "operator/live_facts.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "kube/projection.h"
+#include "operator/render.h"
+
+namespace pitcrew::gpu_operator {
+
+using codec::Json;
+
+LiveFacts::LiveFacts(World& world, std::function<void()> changed)
+    : world_(world),
+      changed_(std::move(changed)),
+      kubernetes_version_(world.identity.kubernetes_version) {
+  if (world_.identity.openshift_version.empty()) return;
+  openshift_version_.emplace(world_.client, kClusterVersions, kClusterVersionKey,
+                             kube::ProjectJson<std::string>(OpenShiftVersionOf), changed_);
+  driver_toolkit_.emplace(
+      world_.client, kImageStreams, kDriverToolkitKey,
+      kube::ProjectJson<DriverToolkit>([](const Json& object) -> base::Result<DriverToolkit> {
+        return DriverToolkitOf(object);
+      }),
+      changed_);
+  proxy_.emplace(world_.client, kProxies, kClusterProxyKey,
+                 kube::ProjectJson<Proxy>(
+                     [](const Json& object) -> base::Result<Proxy> { return ProxyOf(object); }),
+                 changed_);
+}
+
+void LiveFacts::ReadServerVersion(const io::StopToken& stop) {
+  const std::uint64_t openings = openings_;
+  if (openings == version_read_at_) return;
+  const auto version = world_.client->Version(stop);
+  if (!version) {
+    // The version read before stands until the server can be asked: the next pass does.
+    base::LogWarning("the server's version cannot be read", version.error());
+    return;
+  }
+  version_read_at_ = openings;
+  if (version->git_version == kubernetes_version_) return;
+  base::LogInfo("the server's version has changed",
+                {{"from", kubernetes_version_}, {"to", version->git_version}});
+  kubernetes_version_ = version->git_version;
+}
+
+base::Result<Facts> LiveFacts::Gather(const api::ClusterPolicy& policy, const io::StopToken& stop) {
+  ReadServerVersion(stop);
+  Facts facts = world_.NodeFacts();
+  facts.kubernetes_version = kubernetes_version_;
+  if (openshift_version_) {
+    // While an upgrade runs, or nothing can be read, the last version that was completed stands.
+    const auto version = openshift_version_->Get(stop);
+    if (version.is_present()) facts.openshift_version = *version.value();
+  }
+  const auto names = ReferencedSecrets(policy);
+  std::erase_if(secrets_, [&](const auto& entry) {
+    return std::ranges::find(names, entry.first) == names.end();
+  });
+  const FactSource source{
+      .driver_toolkit = [&] { return driver_toolkit_->Get(stop); },
+      .proxy = [&] { return proxy_->Get(stop); },
+      .config_map =
+          [&](const std::string& name) {
+            const auto found =
+                world_.inventory.StoreOf(kube::kConfigMaps)
+                    ->Find({.namespace_name = world_.operator_namespace, .name = name});
+            return Transform(found, [](const auto& object) { return object->keys; });
+          },
+      .secret =
+          [&](const std::string& name) {
+            std::unique_ptr<NamedObject<bool>>& secret = secrets_[name];
+            if (secret == nullptr) {
+              secret = std::make_unique<NamedObject<bool>>(
+                  world_.client, kube::kSecrets,
+                  kube::ObjectKey{.namespace_name = world_.operator_namespace, .name = name},
+                  [](std::string_view) -> base::Result<bool> { return true; }, changed_);
+            }
+            return secret->Get(stop);
+          }};
+  return CompleteFacts(std::move(facts), policy, source);
+}
+
+}  // namespace pitcrew::gpu_operator

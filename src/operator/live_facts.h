@@ -1,0 +1,49 @@
+// The facts of a running cluster, as new as the last event: what nodes do not tell is watched
+// object by object, and read once more when the server may have become another one.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "api/cluster_policy.h"
+#include "base/result.h"
+#include "io/stop.h"
+#include "operator/facts.h"
+#include "operator/named_object.h"
+#include "operator/world.h"
+
+namespace pitcrew::gpu_operator {
+
+class LiveFacts {
+ public:
+  // `changed` is called when a fact may have become another one, from threads of watches. `world`
+  // must outlive this object.
+  LiveFacts(World& world, std::function<void()> changed);
+
+  // By one thread. Secrets that the policy no longer names are no longer watched.
+  base::Result<Facts> Gather(const api::ClusterPolicy& policy, const io::StopToken& stop);
+  // A watch was opened: a server answers that may be newer than the one before. Any thread.
+  void ServerMayHaveChanged() { ++openings_; }
+
+ private:
+  void ReadServerVersion(const io::StopToken& stop);
+
+  World& world_;
+  std::function<void()> changed_;
+  std::string kubernetes_version_;
+  std::atomic<std::uint64_t> openings_ = 0;
+  std::uint64_t version_read_at_ = 0;  // value of openings_
+  // On OpenShift only.
+  std::optional<NamedObject<std::string>> openshift_version_;
+  std::optional<NamedObject<DriverToolkit>> driver_toolkit_;
+  std::optional<NamedObject<Proxy>> proxy_;
+  // By name; that there is one is all that is kept of a Secret.
+  std::map<std::string, std::unique_ptr<NamedObject<bool>>> secrets_;
+};
+
+}  // namespace pitcrew::gpu_operator
