@@ -23,6 +23,7 @@ def walk(spec, path=""):
 class Checklist(unittest.TestCase):
     """clusterpolicy-api.md section 10."""
 
+    # clusterpolicy-api.md #37
     def test_37_default_render(self):
         objects = support.render()
         custom = [name for name, item in objects.items() if item["apiVersion"].startswith("nvidia.com/")]
@@ -34,6 +35,7 @@ class Checklist(unittest.TestCase):
         self.assertNotIn("mps", spec["devicePlugin"])
         self.assertEqual(spec["migManager"]["config"]["default"], "all-disabled")
 
+    # clusterpolicy-api.md #39
     def test_39_combinations_that_cannot_work(self):
         """The golden cases refused-* hold the messages; this is the table of the checklist."""
         for values in ({"gpuCluster.deployCR": True},
@@ -45,6 +47,7 @@ class Checklist(unittest.TestCase):
             with self.subTest(values), self.assertRaises(support.HelmError):
                 support.render(values=values)
 
+    # clusterpolicy-api.md #40
     def test_40_switches_of_the_sandbox_plugins(self):
         spec = support.policy(values={"kataSandboxDevicePlugin.enabled": False, "sandboxDevicePlugin.enabled": False})
         self.assertIs(spec["kataSandboxDevicePlugin"]["enabled"], False)

@@ -17,6 +17,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using ExchangePointer = std::shared_ptr<Exchange>;
 
+// A connection on which nothing has come for so long, while an answer was due, is taken for dead.
+constexpr std::chrono::seconds kLongestSilence{30};
+
 base::Error Stopped() {
   return {.code = base::Code::kCancelled, .reason = "Stopped", .message = "stopped while waiting"};
 }
@@ -140,7 +143,7 @@ class CurlClient final : public HttpClient {
 
   void Begin(const ExchangePointer& exchange) {
     exchange->started = exchange->last_byte = Clock::now();
-    if (!ConfigureExchange(*exchange)) {
+    if (!ConfigureExchange(*exchange, sockets_)) {
       Complete(*exchange, base::Invalid("InvalidUrl", fmt::format("\"{}\" is not an http or https "
                                                                   "URL",
                                                                   exchange->request.url)));
@@ -158,6 +161,11 @@ class CurlClient final : public HttpClient {
       Exchange* exchange = nullptr;
       curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &exchange);
       const ExchangePointer owner = active_.at(exchange);
+      if (code == CURLE_OPERATION_TIMEDOUT) {
+        ShutIfSilent(*exchange);
+      } else if (code == CURLE_OK) {
+        heard_[exchange->local_port] = exchange->last_byte;
+      }
       Finish(owner,
              code == CURLE_OK ? std::nullopt : std::optional(ErrorFromCurl(code, *exchange)));
     }
@@ -179,7 +187,29 @@ class CurlClient final : public HttpClient {
                                                exchange->request.url, idle.count())});
       }
     }
-    for (auto& [exchange, error] : ended) Finish(exchange, std::move(error));
+    for (auto& [exchange, error] : ended) {
+      if (error.code == base::Code::kTimeout) ShutIfSilent(*exchange);
+      Finish(exchange, std::move(error));
+    }
+  }
+
+  // Something between us and the server may have forgotten the connection and go on to acknowledge
+  // what we send, so that TCP sees nothing wrong. HTTP/2 would put every further request onto it:
+  // it is ended here, together with all that still waits on it.
+  void ShutIfSilent(const Exchange& timed_out) {
+    const int port = timed_out.local_port;
+    if (port == 0) return;
+    const auto since = std::max(timed_out.started, Clock::now() - kLongestSilence);
+    if (const auto heard = heard_.find(port); heard != heard_.end() && heard->second >= since) {
+      return;
+    }
+    for (const auto& [key, exchange] : active_) {
+      if (exchange->local_port == port && exchange->last_byte > exchange->started &&
+          exchange->last_byte >= since) {
+        return;
+      }
+    }
+    sockets_.Shut(port);
   }
 
   void WaitForSomething() {
@@ -231,7 +261,10 @@ class CurlClient final : public HttpClient {
   std::vector<ExchangePointer> abandoned_;
   bool quit_ = false;
   std::unordered_map<Exchange*, ExchangePointer> active_;  // of the I/O thread
-  std::thread thread_;                                     // last: uses everything above
+  // When the last answer came on a connection, by its local port; of the I/O thread.
+  std::unordered_map<int, Clock::time_point> heard_;
+  Sockets sockets_;
+  std::thread thread_;  // last: uses everything above
 };
 
 CurlStream::~CurlStream() { client_.Abandon(exchange_); }

@@ -1,5 +1,6 @@
 #include "io/http_exchange.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -72,11 +73,22 @@ std::size_t OnBody(char* data, std::size_t size, std::size_t count, void* contex
   return length;
 }
 
-int OnSocket(void* /*context*/, curl_socket_t socket, curlsocktype /*purpose*/) {
+int OnSocket(void* context, curl_socket_t socket, curlsocktype /*purpose*/) {
+  static_cast<Sockets*>(context)->Add(socket);
   const unsigned int timeout = std::chrono::milliseconds(kDeadPeerTimeout).count();
   setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout);
   fcntl(socket, F_SETFD, FD_CLOEXEC);
   return CURL_SOCKOPT_OK;
+}
+
+int OnClose(void* context, curl_socket_t socket) {
+  static_cast<Sockets*>(context)->Close(socket);
+  return 0;
+}
+
+int OnConnected(void* context, char* /*peer*/, char* /*local*/, int /*peer_port*/, int local_port) {
+  static_cast<Exchange*>(context)->local_port = local_port;
+  return CURL_PREREQFUNC_OK;
 }
 
 bool IsLoopback(std::string_view host) {
@@ -219,7 +231,24 @@ base::Error ErrorFromCurl(CURLcode code, const Exchange& exchange) {
   }
 }
 
-bool ConfigureExchange(Exchange& exchange) {
+void Sockets::Close(curl_socket_t socket) {
+  open_.erase(socket);
+  ::close(socket);
+}
+
+void Sockets::Shut(int local_port) {
+  for (const curl_socket_t socket : open_) {
+    sockaddr_storage address{};
+    socklen_t length = sizeof address;
+    if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) continue;
+    const in_port_t port = address.ss_family == AF_INET6
+                               ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                               : reinterpret_cast<const sockaddr_in&>(address).sin_port;
+    if (ntohs(port) == local_port) ::shutdown(socket, SHUT_RDWR);
+  }
+}
+
+bool ConfigureExchange(Exchange& exchange, Sockets& sockets) {
   const auto url = SplitUrl(exchange.request.url);
   if (!url) return false;
   exchange.handle = curl_easy_init();
@@ -237,6 +266,11 @@ bool ConfigureExchange(Exchange& exchange) {
   curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, &OnBody);
   curl_easy_setopt(handle, CURLOPT_WRITEDATA, &exchange);
   curl_easy_setopt(handle, CURLOPT_SOCKOPTFUNCTION, &OnSocket);
+  curl_easy_setopt(handle, CURLOPT_SOCKOPTDATA, &sockets);
+  curl_easy_setopt(handle, CURLOPT_CLOSESOCKETFUNCTION, &OnClose);
+  curl_easy_setopt(handle, CURLOPT_CLOSESOCKETDATA, &sockets);
+  curl_easy_setopt(handle, CURLOPT_PREREQFUNCTION, &OnConnected);
+  curl_easy_setopt(handle, CURLOPT_PREREQDATA, &exchange);
   curl_easy_setopt(handle, CURLOPT_TCP_KEEPALIVE, 1L);
   curl_easy_setopt(handle, CURLOPT_TCP_KEEPIDLE, 15L);
   curl_easy_setopt(handle, CURLOPT_TCP_KEEPINTVL, 5L);

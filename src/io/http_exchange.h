@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/error.h"
@@ -15,6 +16,18 @@
 #include "io/stop.h"
 
 namespace pitcrew::io {
+
+// The sockets of a client's connections. Of its I/O thread.
+class Sockets {
+ public:
+  void Add(curl_socket_t socket) { open_.insert(socket); }
+  void Close(curl_socket_t socket);
+  // Ends the connection with this port at our end; curl then sees its end.
+  void Shut(int local_port);
+
+ private:
+  std::set<curl_socket_t> open_;
+};
 
 struct Exchange {
   HttpRequest request;
@@ -28,6 +41,7 @@ struct Exchange {
   char message[CURL_ERROR_SIZE] = {};
   std::chrono::steady_clock::time_point started;
   std::chrono::steady_clock::time_point last_byte;
+  int local_port = 0;  // of the connection that it is on; 0: none yet
   bool too_slow = false;
   HttpResponse incoming;
 
@@ -48,7 +62,7 @@ struct Exchange {
 };
 
 // Makes the exchange's curl handle; false when the URL cannot be understood.
-bool ConfigureExchange(Exchange& exchange);
+bool ConfigureExchange(Exchange& exchange, Sockets& sockets);
 
 // What curl's result means for a caller.
 base::Error ErrorFromCurl(CURLcode code, const Exchange& exchange);

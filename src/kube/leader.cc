@@ -106,13 +106,18 @@ class Elector {
 
 // Renews until `done` (then true) or until renew_deadline has passed without success (then false).
 bool KeepRenewing(Elector& elector, const LeaderOptions& options, const io::StopToken& done) {
+  // One request that gets no answer leaves time for another, on another connection (client-go's
+  // timeout of the lock's client).
+  const std::chrono::milliseconds longest =
+      std::max(std::chrono::duration_cast<std::chrono::milliseconds>(options.renew_deadline / 2),
+               std::chrono::milliseconds(1000));
   auto last_success = SteadyClock::now();
   while (!done.WaitFor(options.retry_period)) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         last_success + options.renew_deadline - SteadyClock::now());
     if (left.count() <= 0) return false;
     const auto sent_at = SteadyClock::now();
-    const auto renewed = elector.TryAcquireOrRenew(left, done);
+    const auto renewed = elector.TryAcquireOrRenew(std::min(left, longest), done);
     if (renewed && *renewed) {
       last_success = sent_at;
     } else if (renewed) {

@@ -80,6 +80,11 @@ void TcpProxy::Cut() {
   }
 }
 
+void TcpProxy::Forget() {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [fd, link] : links_) link->forgotten = true;
+}
+
 void TcpProxy::SetOpen(bool open) {
   open_ = open;
   if (!open) Cut();
@@ -121,6 +126,7 @@ void TcpProxy::Relay(int fd) {
   const int other = fd == link->client.get() ? link->server.get() : link->client.get();
   std::array<char, 65536> buffer;
   const ssize_t count = ::recv(fd, buffer.data(), buffer.size(), 0);
+  if (count > 0 && link->forgotten) return;
   if (count > 0 && SendAll(other, buffer.data(), static_cast<std::size_t>(count))) return;
   const std::scoped_lock lock(mutex_);
   links_.erase(fd);

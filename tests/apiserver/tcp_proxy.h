@@ -26,6 +26,9 @@ class TcpProxy {
   [[nodiscard]] std::string https_url() const;
   // Resets every connection.
   void Cut();
+  // Nothing passes any more on the connections of now, and nobody is told; what is sent on them is
+  // still acknowledged.
+  void Forget();
   // New connections are reset at once while closed; open ones are cut.
   void SetOpen(bool open);
   // Connections accepted and relayed so far.
@@ -40,6 +43,7 @@ class TcpProxy {
   struct Link {
     base::FileDescriptor client;
     base::FileDescriptor server;
+    std::atomic<bool> forgotten{false};
   };
 
   base::FileDescriptor listener_;

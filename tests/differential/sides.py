@@ -123,12 +123,12 @@ class Side:
             self.server.create(f"/api/v1/namespaces/{NAMESPACE}/secrets",
                                {"metadata": {"name": name}, "stringData": {key: "1" for key in keys}})
 
-    def start(self, kubeconfig=None):
+    def start(self, kubeconfig=None, arguments=()):
         kubeconfig = pathlib.Path(kubeconfig or self.server.kubeconfig())
         self.log = self.server.folder / f"{self.name}.log"
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [*self.command, f"--metrics-bind-address=127.0.0.1:{free_port()}",
+                [*self.command, *arguments, f"--metrics-bind-address=127.0.0.1:{free_port()}",
                  f"--health-probe-bind-address=127.0.0.1:{free_port()}"],
                 env=environment(kubeconfig), stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                 preexec_fn=apiserver._die_with_parent)
@@ -184,6 +184,12 @@ class Side:
                                 "application/json-patch+json")
         else:
             self.server.create(POLICIES, policy)
+
+    def nudge(self, name):
+        """Changes what has no effect."""
+        self.server.request("PATCH", f"{POLICIES}/{name}",
+                            {"spec": {"operator": {"annotations": {"example.com/time": str(time.monotonic())}}}},
+                            "application/merge-patch+json")
 
     def settle(self, name, quiet_seconds=1, seconds=60):
         """Waits until the policy's status says how it went and nothing has been written for a while."""

@@ -158,6 +158,29 @@ TEST_F(WatchTest, ListsAgainWhenItsVersionIsGone) {
   EXPECT_EQ(recorder.changes(), 25);
 }
 
+// Something on the way forgets the connection and goes on to acknowledge packets: the first request
+// that gets no answer ends it, for the watch too.
+TEST_F(WatchTest, LeavesAConnectionThatDiesInSilence) {
+  ClientOptions options;
+  options.limits.timeout = std::chrono::seconds(2);
+  options.limits.retry.attempts = 1;
+  through_proxy_ = *Client::Create(ApiServer::Shared().config(proxy_->https_url()), options);
+  Put("first", "0");
+  const auto informer = MakeInformer();
+  ChangeRecorder recorder;
+  recorder.Attach(*informer);
+  informer->Start();
+  ASSERT_TRUE(informer->WaitUntilSynced({}));
+  ASSERT_TRUE(through_proxy_->Version());
+  proxy_->Forget();
+  const auto unanswered = through_proxy_->Version();
+  ASSERT_FALSE(unanswered);
+  EXPECT_EQ(unanswered.error().reason, "RequestTimeout");
+  Put("first", "1");
+  ExpectAgreement(*informer, recorder);
+  EXPECT_TRUE(through_proxy_->Version());
+}
+
 TEST_F(WatchTest, KeepsUpWithManyWritersThroughCuts) {
   const auto informer = MakeInformer();
   ChangeRecorder recorder;

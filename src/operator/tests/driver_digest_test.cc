@@ -38,7 +38,7 @@ TEST(DriverDigest, EnvironmentAndSecret) {
   EXPECT_EQ(DriverConfigDigest(daemonset), "4204546510");
 }
 
-// #33 [TestTransformDriverWithLicensingConfig]
+// operand-manifests.md #33 [TestTransformDriverWithLicensingConfig]
 TEST(DriverDigest, Licence) {
   Json daemonset = DriverPod();
   AddMount(Driver(daemonset), {.volume = "licensing-config",
@@ -51,7 +51,7 @@ TEST(DriverDigest, Licence) {
   EXPECT_EQ(DriverConfigDigest(daemonset), "3123249180");
 }
 
-// #34 [TestTransformDriverRDMA, TestTransformDriverVGPUTopologyConfig]
+// operand-manifests.md #34 [TestTransformDriverRDMA, TestTransformDriverVGPUTopologyConfig]
 TEST(DriverDigest, RdmaAndTopology) {
   Json daemonset = DriverPod();
   for (Json* container : {&Driver(daemonset), &Manager(daemonset)}) {
@@ -69,7 +69,7 @@ TEST(DriverDigest, RdmaAndTopology) {
   EXPECT_EQ(DriverConfigDigest(daemonset), "1340033241");
 }
 
-// #35 [TestTransformDriverWithAdditionalConfig]
+// operand-manifests.md #35 [TestTransformDriverWithAdditionalConfig]
 TEST(DriverDigest, EmptyConfigMaps) {
   Json daemonset = DriverPod();
   Driver(daemonset)["image"] = "nvcr.io/nvidia/driver:580.126.16-ubuntu24.04";
@@ -80,7 +80,7 @@ TEST(DriverDigest, EmptyConfigMaps) {
   EXPECT_EQ(DriverConfigDigest(daemonset), "2050622367");
 }
 
-// #37 [TestDriverConfigDigest]
+// operand-manifests.md #37 [TestDriverConfigDigest]
 TEST(DriverDigest, DependsOnWhatTheDriverDoesOnly) {
   const std::string before = DriverConfigDigest(DriverPod());
   const auto digest_after = [](const std::function<void(Json&)>& change) {
@@ -123,7 +123,7 @@ TEST(DriverDigest, DependsOnWhatTheDriverDoesOnly) {
   for (const auto& [name, change] : kChanged) EXPECT_NE(digest_after(change), before) << name;
 }
 
-// #38: the whole driver DaemonSet with the chart's defaults on ubuntu22.04.
+// operand-manifests.md #38: the whole driver DaemonSet with the chart's defaults on ubuntu22.04.
 TEST(DriverDigest, UpstreamManifestWithChartDefaults) {
   const Json daemonset = testing::RenderDaemonSet("state-driver", R"(
 driver:

@@ -97,7 +97,7 @@ TEST(NodeLabels, ManyNodesLosingTheirGpuTogetherIsNotBelieved) {
   EXPECT_TRUE(IsMassRemoval(3, 3));
 }
 
-// #17 [TestHasGPULabels]: three keys, value exactly true.
+// operator-behaviour.md #17 [TestHasGPULabels]: three keys, value exactly true.
 TEST(NodeLabels, GpuPciLabels) {
   for (const char* key : {"pci-10de.present", "pci-0302_10de.present", "pci-0300_10de.present"}) {
     const std::string label = std::string("feature.node.kubernetes.io/") + key;
@@ -108,7 +108,8 @@ TEST(NodeLabels, GpuPciLabels) {
       MakeNode({{"feature.node.kubernetes.io/pci-1af4.present", "true"}}).has_gpu_pci_label());
 }
 
-// #29 [TestUpdateGPUStateLabels]: a node that is no GPU node loses its deploy labels, no others.
+// operator-behaviour.md #29 [TestUpdateGPUStateLabels]: a node that is no GPU node loses its deploy
+// labels, no others.
 TEST(NodeLabels, WithoutGpuDeployLabelsGo) {
   const Node node = MakeNode({{Deploy("driver"), "true"},
                               {Deploy("mig-manager"), "true"},
@@ -121,7 +122,7 @@ TEST(NodeLabels, WithoutGpuDeployLabelsGo) {
   EXPECT_EQ(decision.labels.size(), 3U);
 }
 
-// #29: nine labels; empty values are overwritten; other values are kept.
+// operator-behaviour.md #29: nine labels; empty values are overwritten; other values are kept.
 TEST(NodeLabels, ContainerWorkload) {
   const NodeDecision fresh = DecideNode(MakeNode(GpuNode()), {});
   EXPECT_THAT(Deployed(fresh, true), ::testing::UnorderedElementsAreArray(kContainerSet));
@@ -137,7 +138,8 @@ TEST(NodeLabels, ContainerWorkload) {
   EXPECT_FALSE(kept.labels.contains(Deploy("container-toolkit")));
 }
 
-// #33: the first pass over a new GPU node writes gpu.present and the deploy labels together.
+// operator-behaviour.md #33: the first pass over a new GPU node writes gpu.present and the deploy
+// labels together.
 TEST(NodeLabels, NewGpuNodeGetsEverythingInOnePatch) {
   const NodeDecision decision =
       DecideNode(MakeNode({{"feature.node.kubernetes.io/pci-10de.present", "true"}}), {});
@@ -158,7 +160,8 @@ TEST(NodeLabels, NothingIsWrittenWhenNothingDiffers) {
           .empty());
 }
 
-// #29: operands=false removes all of them, and mig.config is set all the same (section 7.4).
+// operator-behaviour.md #29: operands=false removes all of them, and mig.config is set all the same
+// (section 7.4).
 TEST(NodeLabels, OperandsDisabledOnANode) {
   NodePolicy policy;
   policy.mig_default_all_disabled = true;
@@ -172,7 +175,7 @@ TEST(NodeLabels, OperandsDisabledOnANode) {
   EXPECT_EQ(decision.labels.at("nvidia.com/mig.config"), "all-disabled");
 }
 
-// #29: sets of the virtual machine workloads.
+// operator-behaviour.md #29: sets of the virtual machine workloads.
 TEST(NodeLabels, VirtualMachineWorkloads) {
   EXPECT_THAT(Deployed(DecideNode(MakeNode(GpuNode()), Sandbox("vm-passthrough")), true),
               UnorderedElementsAre("client", "sandbox-validator", "cc-manager", "vfio-manager",
@@ -185,7 +188,7 @@ TEST(NodeLabels, VirtualMachineWorkloads) {
                                    "vgpu-device-manager", "sandbox-device-plugin"));
 }
 
-// #29: a switch from container to passthrough swaps the sets.
+// operator-behaviour.md #29: a switch from container to passthrough swaps the sets.
 TEST(NodeLabels, SwitchOfWorkloadSwapsLabels) {
   LabelMap labels = GpuNode(
       {{"nvidia.com/gpu.workload.config", "vm-passthrough"}, {Deploy("mig-manager"), "true"}});
@@ -208,7 +211,7 @@ TEST(NodeLabels, WorkloadOfANode) {
   EXPECT_EQ(WorkloadOf(invalid, Sandbox("vm-passthrough")), "vm-passthrough");
 }
 
-// #18 [TestHasMIGCapableGPU]
+// operator-behaviour.md #18 [TestHasMIGCapableGPU]
 TEST(NodeLabels, MigCapable) {
   const auto capable = [](const LabelMap& labels) { return IsMigCapable(MakeNode(labels).labels); };
   EXPECT_TRUE(capable({{"nvidia.com/mig.capable", "true"}}));
@@ -226,7 +229,8 @@ TEST(NodeLabels, MigCapable) {
   EXPECT_FALSE(capable({}));
 }
 
-// #29: a MIG-capable node gets mig-manager and mig.config; an existing mig.config is kept.
+// operator-behaviour.md #29: a MIG-capable node gets mig-manager and mig.config; an existing
+// mig.config is kept.
 TEST(NodeLabels, MigManagerAndConfig) {
   NodePolicy policy;
   policy.mig_default_all_disabled = true;
@@ -247,7 +251,7 @@ TEST(NodeLabels, MigManagerAndConfig) {
                    .labels.contains("nvidia.com/mig.config"));
 }
 
-// #36 [TestSetDriverAutoUpgradeAnnotation]
+// operator-behaviour.md #36 [TestSetDriverAutoUpgradeAnnotation]
 TEST(NodeLabels, AutoUpgradeAnnotation) {
   constexpr const char* kKey = "nvidia.com/gpu-driver-upgrade-enabled";
   NodePolicy on;

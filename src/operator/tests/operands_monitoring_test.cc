@@ -42,7 +42,7 @@ Json ObjectOf(const Json& objects, std::string_view kind) {
 
 Json PodOf(const Json& daemonset) { return daemonset["spec"]["template"]["spec"]; }
 
-// --- 19 [TestTransformMPSControlDaemon] ---
+// operand-manifests.md #19 [TestTransformMPSControlDaemon]
 TEST(MpsControlDaemonTest, OwnRootAndResources) {
   const Json daemonset = RenderDaemonSet("state-mps-control-daemon", R"(
 devicePlugin: {mps: {root: /var/mps}, resources: {limits: {cpu: "1"}}, args: [--x], env: [{name: A, value: b}]}
@@ -60,7 +60,7 @@ devicePlugin: {mps: {root: /var/mps}, resources: {limits: {cpu: "1"}}, args: [--
   EXPECT_EQ(PodOf(daemonset)["serviceAccountName"], "nvidia-device-plugin");
 }
 
-// --- 21 [TestTransformMigManager, TestMIGManager] ---
+// operand-manifests.md #21 [TestTransformMigManager, TestMIGManager]
 TEST(MigManagerTest, DefaultConfig) {
   for (const char* spec : {"{}", "{migManager: {config: {name: ''}}}"}) {
     const Json daemonset = RenderDaemonSet("state-mig-manager", spec);
@@ -126,7 +126,7 @@ TEST(MigManagerTest, DefaultConfigurations) {
   EXPECT_EQ(configs["all-1g.35gb"][1]["device-filter"], Json({"0x31C210DE"}));
 }
 
-// --- 22, 23, 24, 25 ---
+// operand-manifests.md #22, #23, #24, #25
 const char* kHostEngine = "DCGM_REMOTE_HOSTENGINE_INFO";
 
 TEST(DcgmExporterTest, HostEngine) {
@@ -201,7 +201,7 @@ TEST(DcgmTest, NoHostEngineOfAnother) {
   EXPECT_FALSE(PodOf(daemonset).contains("hostNetwork"));
 }
 
-// --- 26 [TestService] ---
+// operand-manifests.md #26, operator-behaviour.md #22 [TestService]
 TEST(DcgmExporterTest, Service) {
   const Json objects =
       RenderObjectsOf("state-dcgm-exporter",
@@ -213,7 +213,7 @@ TEST(DcgmExporterTest, Service) {
   EXPECT_THAT(RenderObjectsOf("state-dcgm-exporter", "dcgmExporter: {enabled: false}"), IsEmpty());
 }
 
-// --- 27 [TestServiceMonitor] ---
+// operand-manifests.md #27, operator-behaviour.md #21 [TestServiceMonitor]
 TEST(ServiceMonitorTest, OnlyWhereItsKindIsServed) {
   const char* edited = R"(
 operator: {metrics: {serviceMonitor: &m {enabled: true, interval: 20s, honorLabels: true, additionalLabels: {x: y}}}}
@@ -246,7 +246,7 @@ TEST(ServiceMonitorTest, ExportersOwnIsAskedFor) {
   }
 }
 
-// --- 31 [TestTransformNodeStatusExporter] ---
+// operand-manifests.md #31 [TestTransformNodeStatusExporter]
 TEST(NodeStatusExporterTest, PullPolicyAndUser) {
   const Json daemonset =
       RenderDaemonSet("state-node-status-exporter", "nodeStatusExporter: {enabled: true}");

@@ -25,7 +25,7 @@ std::string Sandbox(const std::string& rest, const std::string& mode = "kubevirt
   return "sandboxWorkloads: {enabled: true, mode: " + mode + "}\n" + rest;
 }
 
-// --- 28 [TestTransformValidatorComponent] ---
+// operand-manifests.md #28 [TestTransformValidatorComponent]
 TEST(SandboxValidation, DefaultWorkloadComesBeforeTheUsersVariables) {
   const Json daemonset = RenderDaemonSet("state-sandbox-validation", R"(
 sandboxWorkloads: {enabled: true, defaultWorkload: vm-passthrough}
@@ -54,7 +54,7 @@ TEST(SandboxValidation, ConfidentialComputingOnlyWhenItIsOn) {
       "cc-manager-validation"));
 }
 
-// --- 29 [TestTransformSandboxValidator] ---
+// operand-manifests.md #29 [TestTransformSandboxValidator]
 TEST(SandboxValidation, NeedsAnImage) {
   const auto policy = api::ReadClusterPolicy(
       MinimalPolicy(*codec::ParseYaml("{sandboxWorkloads: {enabled: true}}")));
@@ -82,7 +82,7 @@ TEST(SandboxValidation, RemovesItsOwnFilesOnly) {
   EXPECT_EQ(command.find("driver-ready"), std::string::npos);
 }
 
-// --- 30 ---
+// operand-manifests.md #30
 // [TestVGPUDeviceManagerReadinessGate]
 TEST(VgpuDeviceManager, WaitsForEitherKindOfManager) {
   const Json daemonset =
@@ -172,7 +172,7 @@ TEST(KataDevicePlugin, ImageSecretsEnvironment) {
             *codec::ParseYaml("[{name: s}]"));
 }
 
-// --- 46 [TestTransformVGPUManager] ---
+// operand-manifests.md #46 [TestTransformVGPUManager]
 TEST(VgpuManager, KernelModuleConfig) {
   const Json daemonset =
       RenderDaemonSet("state-vgpu-manager",
@@ -191,7 +191,8 @@ TEST(VgpuManager, KernelModuleConfig) {
       HasSubstr("spec.vgpuManager.kernelModuleConfig.name"));
 }
 
-// --- 47 [TestIsStateEnabled_SandboxAndKataDevicePlugin], section 1 ---
+// operand-manifests.md #47, operator-behaviour.md #19
+// [TestIsStateEnabled_SandboxAndKataDevicePlugin], section 1
 TEST(States, OrderAndEnablement) {
   const auto enabled = [](const std::string& spec) {
     const auto policy = api::ReadClusterPolicy(MinimalPolicy(*codec::ParseYaml(spec)));

@@ -73,7 +73,8 @@ TEST_F(OperatorTest, WithoutGpuNodesNoDaemonSetIsMade) {
   EXPECT_TRUE(Eventually([&] { return Exists(kube::kDaemonSets, Own(kDaemonSets[0])); }));
 }
 
-// #12 without its fixed requeue: ready with the reason, until discovery writes a label.
+// operator-behaviour.md #12 without its fixed requeue: ready with the reason, until discovery
+// writes a label.
 TEST_F(OperatorTest, MissingDiscoveryLabelsAreAReason) {
   Create(kube::kNodes, {{"metadata", {{"name", "cpu-1"}}}});
   CreatePolicy("cluster-policy");
@@ -86,7 +87,8 @@ TEST_F(OperatorTest, MissingDiscoveryLabelsAreAReason) {
       [&] { return Condition("cluster-policy", "Ready").starts_with("True NoGPUNodes"); }));
 }
 
-// #26: a disabled operand goes with all that it had, the policy can still be ready.
+// operator-behaviour.md #26: a disabled operand goes with all that it had, the policy can still be
+// ready.
 TEST_F(OperatorTest, DisabledOperandIsRemoved) {
   CreateGpuNode("gpu-1");
   CreatePolicy("cluster-policy");
@@ -135,7 +137,8 @@ TEST_F(OperatorTest, InvalidBlockGetsAConditionWithItsPath) {
   EXPECT_TRUE(ReachesReady("cluster-policy"));
 }
 
-// #25: one changed value is one write; and what others change or delete comes back.
+// operator-behaviour.md #25: one changed value is one write; and what others change or delete comes
+// back.
 TEST_F(OperatorTest, ChangesOfOthersAreRepaired) {
   CreateGpuNode("gpu-1");
   CreatePolicy("cluster-policy");
@@ -152,7 +155,8 @@ TEST_F(OperatorTest, ChangesOfOthersAreRepaired) {
   }));
 }
 
-// #6, #7, and better: the state of the others is stored, and the next one takes over by itself.
+// operator-behaviour.md #6, #7, and better: the state of the others is stored, and the next one
+// takes over by itself.
 TEST_F(OperatorTest, TheOldestPolicyIsActive) {
   CreateGpuNode("gpu-1");
   CreatePolicy("b-older");

@@ -39,7 +39,7 @@ TEST(Settings, Defaults) {
   EXPECT_EQ((*settings)->images.at("GFD_IMAGE"), "a/b:c");
 }
 
-// #3, #4 and the chart's command line; Go's forms of flags.
+// operator-behaviour.md #3, #4 and the chart's command line; Go's forms of flags.
 TEST(Settings, Flags) {
   const auto settings =
       Read({"-leader-elect", "--leader-lease-renew-deadline=60s", "-zap-time-encoding=epoch",
@@ -150,7 +150,7 @@ status: {history: [{state: Partial, version: 4.19.0}, {state: Completed, version
   EXPECT_FALSE(OpenShiftVersionOf(Json::object()));
 }
 
-// operand-manifests.md #3 [TestApplyUpdateStrategyConfig]
+// operand-manifests.md #3, clusterpolicy-api.md #32 [TestApplyUpdateStrategyConfig]
 TEST(CommonConfig, UpdateStrategy) {
   const auto strategy = [](const std::string& state, const std::string& settings) {
     const Json daemonset = testing::RenderDaemonSet(state, "{daemonsets: " + settings + "}");
@@ -257,7 +257,7 @@ TEST(Driver, Errors) {
               HasSubstr("spec.driver.secretEnv"));
 }
 
-// operand-manifests.md #47 [TestValidateClusterPolicySpec]
+// operand-manifests.md #47, clusterpolicy-api.md #36 [TestValidateClusterPolicySpec]
 TEST(PolicyCheck, NriNeedsCdiAndToolkit) {
   const auto check = [](const std::string& spec) {
     const auto policy = api::ReadClusterPolicy(testing::MinimalPolicy(*codec::ParseYaml(spec)));
@@ -288,7 +288,7 @@ TEST(Manifests, AllAreEmbeddedAndParse) {
   }
 }
 
-// operator-behaviour.md #20 [TestIsDaemonSetRollingUpdateComplete]
+// operator-behaviour.md #20, operand-manifests.md #53 [TestIsDaemonSetRollingUpdateComplete]
 TEST(Readiness, DaemonSets) {
   const DaemonSetStatus ready{.generation = 2,
                               .observed_generation = 2,
@@ -382,7 +382,8 @@ TEST(Status, ConditionsOfAPolicyThatIsNotReady) {
   EXPECT_EQ(status["conditions"][1]["observedGeneration"], 4);
 }
 
-// #52: the time of a condition is that of its last change; equal input gives an equal status.
+// operator-behaviour.md #52: the time of a condition is that of its last change; equal input gives
+// an equal status.
 TEST(Status, TimesChangeWithTheStatusOnly) {
   PolicyOutcome outcome;
   outcome.nfd_labels = outcome.gpu_nodes = true;

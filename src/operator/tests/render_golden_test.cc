@@ -1,7 +1,7 @@
-// Every folder tests/data/<operand>/<case>/ is a case: policy.yaml (the whole object, or only spec:),
-// cluster.yaml (optional, merged over a plain cluster), expected.yaml (the stream of objects, or
-// error: text). PITCREW_UPDATE_GOLDEN=1 rewrites expected.yaml; check the difference against the
-// reference before committing it.
+// Every folder tests/data/<operand>/<case>/ is a case: policy.yaml (the whole object, or only
+// spec:), cluster.yaml (optional, merged over a plain cluster), expected.yaml (the stream of
+// objects, or error: text). PITCREW_UPDATE_GOLDEN=1 rewrites expected.yaml; check the difference
+// against the reference before committing it.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
