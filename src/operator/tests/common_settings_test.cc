@@ -23,6 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
 
 constexpr const char* kToolkit = "state-container-toolkit";
 constexpr const char* kPlugin = "state-device-plugin";
@@ -351,7 +352,8 @@ std::vector<std::string> RuntimeClassesOf(const std::string& spec) {
 // operator-behaviour.md #23, operand-manifests.md #47 [TestRuntimeClasses]: what is not rendered is
 // removed.
 TEST(RuntimeClasses, FollowCdiAndNri) {
-  EXPECT_THAT(RuntimeClassesOf("{}"), ElementsAre("nvidia", "nvidia-legacy", "nvidia-cdi"));
+  EXPECT_THAT(RuntimeClassesOf("{}"),
+              UnorderedElementsAre("nvidia", "nvidia-legacy", "nvidia-cdi"));
   EXPECT_THAT(RuntimeClassesOf("{operator: {runtimeClass: own}, cdi: {enabled: false}}"),
               ElementsAre("own"));
 }
