@@ -152,7 +152,7 @@ Result<std::string> ReadSection(int fd, std::string_view name, std::size_t limit
 // True for 64 bit; kInvalid when the file is no little-endian ELF file.
 Result<bool> ReadIdentification(int fd) {
   TRY_ASSIGN(const std::string ident, ReadAt(fd, 0, EI_NIDENT));
-  if (ident.compare(0, SELFMAG, ELFMAG) != 0) return Fail(NotElf("magic number"));
+  if (!ident.starts_with(ELFMAG)) return Fail(NotElf("magic number"));
   if (ident[EI_DATA] != ELFDATA2LSB) return Fail(NotElf("byte order"));
   if (ident[EI_CLASS] == ELFCLASS64) return true;
   if (ident[EI_CLASS] == ELFCLASS32) return false;
