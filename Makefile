@@ -4,13 +4,14 @@ JOBS ?= $(shell nproc)
 NAME ?=
 CLUSTER ?=
 VALUES ?=
+BIN ?= $(HOME)/.local/bin
 build := build/$(PRESET)
 python := PYTHONDONTWRITEBYTECODE=1 python3
 cluster := $(python) -m cluster
 kinds := unit,golden,integration
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build image programs up down cluster-status test test-unit test-golden \
+.PHONY: help setup build kubectl-plugin image programs up down cluster-status test test-unit test-golden \
         test-integration test-e2e test-one asan bench lint format clean
 
 help: ## list the targets
@@ -32,6 +33,11 @@ programs: setup ## find or build the Kubernetes programs (once; into $PITCREW_CA
 
 up: image ## bring a cluster up and run a pod that uses a GPU (CLUSTER=file, VALUES=Helm values)
 	@$(cluster) up --build $(build) $(addprefix --values ,$(VALUES)) $(CLUSTER)
+
+kubectl-plugin: build ## put `kubectl pitcrew` on the path (BIN=~/.local/bin)
+	@mkdir -p $(BIN)
+	@ln -sf $(abspath $(build))/bin/pitcrew $(BIN)/kubectl-pitcrew
+	@echo "$(BIN)/kubectl-pitcrew: kubectl pitcrew status, kubectl pitcrew doctor"
 
 down: ## take the cluster down and leave nothing (NAME=cluster)
 	@$(cluster) down $(NAME)

@@ -1,6 +1,7 @@
 // The headers that declare the functions of commands.def.
 #pragma once
 
+#include "doctor/command.h"
 #include "node/device_plugin/command.h"
 #include "node/driver_manager/command.h"
 #include "node/feature_discovery/command.h"

@@ -27,15 +27,19 @@ constexpr CommandEntry kCommands[] = {
     {"", "", nullptr, ""},
 };
 
-int PrintUsage(std::FILE* out) {
+// kubectl runs a program of this name for "kubectl pitcrew COMMAND".
+constexpr std::string_view kKubectlPlugin = "kubectl-pitcrew";
+
+int PrintUsage(std::FILE* out, std::string_view program) {
+  const std::string_view name = program == kKubectlPlugin ? "kubectl pitcrew" : "pitcrew";
   fmt::print(out,
-             "Pitcrew: a GPU Operator for Kubernetes (version {})\n\nusage: pitcrew COMMAND "
+             "Pitcrew: a GPU Operator for Kubernetes (version {})\n\nusage: {} COMMAND "
              "[OPTIONS]\n\ncommands:\n",
-             PITCREW_VERSION);
+             PITCREW_VERSION, name);
   for (const auto& command : kCommands) {
     if (command.run != nullptr) fmt::print(out, "  {:<20} {}\n", command.name, command.help);
   }
-  fmt::print(out, "\n'pitcrew COMMAND --help' tells the options of one command.\n");
+  fmt::print(out, "\n'{} COMMAND --help' tells the options of one command.\n", name);
   return out == stdout ? 0 : 2;
 }
 
@@ -66,9 +70,9 @@ int main(int argc, char** argv) {
   for (const auto& command : kCommands) {
     if (command.run != nullptr && HasAlias(command, program)) return Run(command, argc, argv, 0);
   }
-  if (argc < 2) return PrintUsage(stderr);
+  if (argc < 2) return PrintUsage(stderr, program);
   const std::string_view first = argv[1];
-  if (first == "--help" || first == "-h" || first == "help") return PrintUsage(stdout);
+  if (first == "--help" || first == "-h" || first == "help") return PrintUsage(stdout, program);
   if (first == "--version" || first == "version") {
     fmt::print("pitcrew {}\n", PITCREW_VERSION);
     return 0;
@@ -81,5 +85,5 @@ int main(int argc, char** argv) {
     if (matches) return Run(command, argc, argv, static_cast<int>(words.size()));
   }
   fmt::print(stderr, "pitcrew: there is no command \"{}\"\n\n", first);
-  return PrintUsage(stderr);
+  return PrintUsage(stderr, program);
 }

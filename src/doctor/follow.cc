@@ -1,0 +1,171 @@
+#include "doctor/follow.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "doctor/source.h"
+#include "kube/informer.h"
+#include "kube/projection.h"
+
+namespace pitcrew::doctor {
+namespace {
+
+using fleet::Cluster;
+using fleet::Kind;
+
+// Changes often come in dozens; one picture of them is enough.
+constexpr std::chrono::milliseconds kTogether{200};
+
+// Says over and over, from any thread, that something has changed.
+class Bell {
+ public:
+  static base::Result<std::shared_ptr<Bell>> Make() {
+    auto bell = std::make_shared<Bell>();
+    bell->event_ = base::FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!bell->event_.valid()) return base::Fail(base::FromErrno(errno, "make an eventfd"));
+    return bell;
+  }
+  void Ring() const {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(event_.get(), &one, sizeof one);
+  }
+  // Waits for the next ring and forgets those before.
+  base::Status Wait(const io::StopToken& stop) const {
+    TRY(io::WaitReadable({event_.get()}, stop));
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto read = ::read(event_.get(), &count, sizeof count);
+    return {};
+  }
+
+ private:
+  base::FileDescriptor event_;
+};
+
+// One watch, and how its objects get into a Cluster.
+class Watch {
+ public:
+  virtual ~Watch() = default;
+  virtual void Start() = 0;
+  virtual base::Status WaitUntilSynced(const io::StopToken& stop) = 0;
+  virtual void Put(Cluster& cluster) const = 0;
+};
+
+template <class View>
+class WatchOf final : public Watch {
+ public:
+  using Put1 = void (*)(const View&, Cluster&);
+  WatchOf(const std::shared_ptr<kube::Client>& client, const std::shared_ptr<Bell>& bell, Kind kind,
+          const kube::ResourceKind& resource, View (*read)(const codec::Json&), Put1 put,
+          kube::InformerOptions options)
+      : kind_(kind),
+        put_(put),
+        informer_(client, resource,
+                  kube::ProjectJson<View>([read](const codec::Json& object) -> base::Result<View> {
+                    return read(object);
+                  }),
+                  std::move(options)) {
+    informer_.AddHandler([bell](const kube::Change<View>&) { bell->Ring(); });
+  }
+
+  void Start() override { informer_.Start(); }
+  base::Status WaitUntilSynced(const io::StopToken& stop) override {
+    return informer_.WaitUntilSynced(stop);
+  }
+  void Put(Cluster& cluster) const override {
+    for (const auto& [key, view] : informer_.store().Snapshot()) put_(*view, cluster);
+    // What is known may be old; that is said, and not hidden.
+    const auto trouble = informer_.status().trouble;
+    if (trouble) cluster.unread.emplace(kind_, *trouble);
+  }
+
+ private:
+  Kind kind_;
+  Put1 put_;
+  kube::Informer<View> informer_;
+};
+
+void PutPod(const fleet::Pod& pod, Cluster& cluster) {
+  if (pod.key.name_space == cluster.name_space || !pod.requests.empty()) {
+    cluster.pods.insert_or_assign(pod.key, pod);
+  }
+}
+
+std::vector<std::unique_ptr<Watch>> MakeWatches(const std::shared_ptr<kube::Client>& client,
+                                                const std::shared_ptr<Bell>& bell,
+                                                const Cluster& first) {
+  std::vector<std::unique_ptr<Watch>> watches;
+  const auto add = [&]<class View>(Kind kind, const kube::ResourceKind& resource,
+                                   View (*read)(const codec::Json&),
+                                   void (*put)(const View&, Cluster&), std::string name_space,
+                                   std::string fields) {
+    if (!first.has_read(kind)) return;
+    kube::InformerOptions options;
+    options.namespace_name = std::move(name_space);
+    options.field_selector = std::move(fields);
+    watches.push_back(std::make_unique<WatchOf<View>>(client, bell, kind, resource, read, put,
+                                                      std::move(options)));
+  };
+  if (!first.definition_absent) {
+    add.operator()<fleet::Policy>(
+        Kind::kPolicies, kClusterPolicies, fleet::ReadPolicy,
+        [](const fleet::Policy& policy, Cluster& cluster) { cluster.policies.push_back(policy); },
+        "", "");
+  }
+  add.operator()<fleet::Node>(
+      Kind::kNodes, kube::kNodes, fleet::ReadNode,
+      [](const fleet::Node& node, Cluster& cluster) {
+        cluster.nodes.insert_or_assign(node.name, node);
+      },
+      "", "");
+  add.operator()<fleet::DaemonSet>(
+      Kind::kDaemonSets, kube::kDaemonSets, fleet::ReadDaemonSet,
+      [](const fleet::DaemonSet& daemonset, Cluster& cluster) {
+        cluster.daemonsets.insert_or_assign(daemonset.key.name, daemonset);
+      },
+      first.name_space, "");
+  add.operator()<fleet::Pod>(Kind::kOperandPods, kube::kPods, fleet::ReadPod, PutPod,
+                             first.name_space, "");
+  for (const char* phase : {"status.phase=Pending", "status.phase=Failed"}) {
+    add.operator()<fleet::Pod>(Kind::kUserPods, kube::kPods, fleet::ReadPod, PutPod, "", phase);
+  }
+  add.operator()<fleet::Event>(
+      Kind::kEvents, kube::kEvents, fleet::ReadEvent,
+      [](const fleet::Event& event, Cluster& cluster) { cluster.events.push_back(event); }, "",
+      "type=Warning");
+  return watches;
+}
+
+}  // namespace
+
+base::Status Follow(const std::shared_ptr<kube::Client>& client, const Cluster& first,
+                    const std::function<void(const Cluster&)>& show, const io::StopToken& stop) {
+  TRY_ASSIGN(const std::shared_ptr<Bell> bell, Bell::Make());
+  const auto watches = MakeWatches(client, bell, first);
+  for (const auto& watch : watches) watch->Start();
+  for (const auto& watch : watches) TRY(watch->WaitUntilSynced(stop));
+  while (!stop.stopped()) {
+    Cluster cluster;
+    cluster.name_space = first.name_space;
+    cluster.now = base::WallClock::now();
+    cluster.unread = first.unread;
+    // These seldom change, and are not worth a watch.
+    cluster.runtime_classes = first.runtime_classes;
+    cluster.config_maps = first.config_maps;
+    cluster.served_fields = first.served_fields;
+    cluster.definition_absent = first.definition_absent;
+    for (const auto& watch : watches) watch->Put(cluster);
+    cluster.Index();
+    show(cluster);
+    TRY(bell->Wait(stop));
+    if (stop.WaitFor(kTogether)) break;
+  }
+  return {};
+}
+
+}  // namespace pitcrew::doctor

@@ -1,0 +1,318 @@
+#include "doctor/source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/labels.h"
+#include "kube/request.h"
+
+namespace pitcrew::doctor {
+namespace {
+
+using codec::Json;
+using fleet::Cluster;
+using fleet::Kind;
+
+// More would take minutes, and nobody reads them.
+constexpr std::size_t kMostLogs = 60;
+constexpr int kLogLines = 60;
+constexpr int kPageSize = 500;
+
+void TakeNewest(fleet::Time time, Cluster& cluster) {
+  if (time && *time > cluster.now) cluster.now = *time;
+}
+
+// Every time that an object of a file names counts for "now".
+void TakeTimes(const Json& value, Cluster& cluster) {
+  if (value.is_structured()) {
+    for (const Json& member : value) TakeTimes(member, cluster);
+  } else if (value.is_string()) {
+    const auto& text = value.get_ref<const std::string&>();
+    if (text.size() < 20 || text.size() > 35 || text[4] != '-' || text[10] != 'T') return;
+    if (const auto time = base::ParseRfc3339(text)) TakeNewest(*time, cluster);
+  }
+}
+
+void TakeLog(const Json& object, Cluster& cluster) {
+  const Json* previous = codec::Find(object, {"previous"});
+  cluster.logs[{fleet::ReadKey(object), codec::FindString(object, {"container"}),
+                previous != nullptr && *previous == true}] = codec::FindString(object, {"text"});
+}
+
+// The namespace of the operator's own pod.
+std::string NamespaceIn(const snapshot::Snapshot& snapshot) {
+  for (const auto& [key, pod] : snapshot.All(kube::kPods)) {
+    if (codec::FindString(pod, {"metadata", "labels", "app"}) == "gpu-operator") {
+      return key.namespace_name;
+    }
+  }
+  return "gpu-operator";
+}
+
+// Calls `take` for every object of a list, page by page.
+template <class TakeOne>
+base::Status ForEach(kube::Client& client, const kube::ResourceKind& kind,
+                     const std::string& name_space, const std::string& fields,
+                     const io::StopToken& stop, TakeOne take) {
+  const kube::ListOptions options{
+      .label_selector = "", .field_selector = fields, .page_size = kPageSize};
+  std::string token;
+  do {
+    TRY_ASSIGN(const std::string body,
+               client.Send(kube::ListRequest(kind, name_space, options, token), stop));
+    TRY_ASSIGN(const Json page, codec::ParseJson(body, kind.plural));
+    if (const Json* items = codec::Find(page, {"items"}); items != nullptr && items->is_array()) {
+      for (const Json& item : *items) take(item);
+    }
+    token = codec::FindString(page, {"metadata", "continue"});
+  } while (!token.empty());
+  return {};
+}
+
+// Reads one kind after the other; what fails is noted, and only silence of the server ends it.
+class Reading {
+ public:
+  Reading(kube::Client& client, Cluster& cluster, const io::StopToken& stop)
+      : client_(client), cluster_(cluster), stop_(stop) {}
+
+  template <class TakeOne>
+  base::Status Read(Kind kind, const kube::ResourceKind& resource, const std::string& name_space,
+                    const std::string& fields, TakeOne take) {
+    return Note(kind, ForEach(client_, resource, name_space, fields, stop_, take));
+  }
+
+  base::Status Note(Kind kind, base::Status status) {
+    if (status) return {};
+    const base::Error& error = status.error();
+    // A kind that is not installed has no objects.
+    if (error.reason == "ResourceNotServed" || error.code == base::Code::kNotFound) return {};
+    if (error.code == base::Code::kDenied || error.code == base::Code::kUnsupported ||
+        error.code == base::Code::kInvalid) {
+      cluster_.unread.emplace(kind, error);
+      return {};
+    }
+    return base::Fail(error.Within("read " + fleet::ToString(kind, cluster_.name_space)));
+  }
+
+ private:
+  kube::Client& client_;
+  Cluster& cluster_;
+  const io::StopToken& stop_;
+};
+
+base::Status ReadDefinition(kube::Client& client, Reading& reading, Cluster& cluster,
+                            const io::StopToken& stop) {
+  const auto definition =
+      client.Get(kube::kCustomResourceDefinitions,
+                 {.namespace_name = "", .name = std::string(kPolicyDefinition)}, stop);
+  if (definition) {
+    cluster.served_fields = ServedFields(*definition);
+    return {};
+  }
+  if (definition.error().code == base::Code::kNotFound) cluster.definition_absent = true;
+  return reading.Note(Kind::kDefinitions, base::Fail(definition.error()));
+}
+
+// Only the ConfigMap that the policy names: others are of no use, and may be large.
+base::Status ReadPluginConfig(kube::Client& client, Reading& reading, Cluster& cluster,
+                              const io::StopToken& stop) {
+  cluster.Index();
+  if (cluster.active_policy() == nullptr) return {};
+  const std::string& name = cluster.active_policy()->spec.device_plugin.config_name;
+  if (name.empty()) return {};
+  const auto map =
+      client.Get(kube::kConfigMaps, {.namespace_name = cluster.name_space, .name = name}, stop);
+  if (!map) return reading.Note(Kind::kConfigMaps, base::Fail(map.error()));
+  cluster.config_maps[name] = fleet::ReadConfigMapKeys(*map);
+  return {};
+}
+
+base::Status ReadPods(Reading& reading, Cluster& cluster) {
+  const auto take_pod = [&](const Json& object) {
+    auto pod = fleet::ReadPod(object);
+    cluster.pods.insert_or_assign(pod.key, std::move(pod));
+  };
+  TRY(reading.Read(Kind::kOperandPods, kube::kPods, cluster.name_space, "", take_pod));
+  const auto take_user = [&](const Json& object) {
+    auto pod = fleet::ReadPod(object);
+    if (!pod.requests.empty()) cluster.pods.insert_or_assign(pod.key, std::move(pod));
+  };
+  for (const char* phase : {"Pending", "Failed"}) {
+    TRY(reading.Read(Kind::kUserPods, kube::kPods, "", fmt::format("status.phase={}", phase),
+                     take_user));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::set<std::string, std::less<>> ServedFields(const Json& definition) {
+  std::set<std::string, std::less<>> fields;
+  const Json* versions = codec::Find(definition, {"spec", "versions"});
+  if (versions == nullptr || !versions->is_array()) return fields;
+  for (const Json& version : *versions) {
+    const Json* spec =
+        codec::Find(version, {"schema", "openAPIV3Schema", "properties", "spec", "properties"});
+    if (spec == nullptr || !spec->is_object()) continue;
+    for (const auto& [name, field] : spec->items()) {
+      fields.insert(name);
+      const Json* members = codec::Find(field, {"properties"});
+      if (members == nullptr || !members->is_object()) continue;
+      for (const auto& [member, schema] : members->items()) {
+        fields.insert(fmt::format("{}.{}", name, member));
+      }
+    }
+  }
+  return fields;
+}
+
+void Take(const Json& object, Cluster& cluster) {
+  const std::string kind = codec::FindString(object, {"kind"});
+  const fleet::Key key = fleet::ReadKey(object);
+  const bool here = key.name_space == cluster.name_space;
+  if (kind == "Node") {
+    cluster.nodes.insert_or_assign(key.name, fleet::ReadNode(object));
+  } else if (kind == "Pod") {
+    cluster.pods.insert_or_assign(key, fleet::ReadPod(object));
+  } else if (kind == "DaemonSet" && here) {
+    cluster.daemonsets.insert_or_assign(key.name, fleet::ReadDaemonSet(object));
+  } else if (kind == "ClusterPolicy") {
+    cluster.policies.push_back(fleet::ReadPolicy(object));
+  } else if (kind == "Event") {
+    if (codec::FindString(object, {"type"}) != "Normal") {
+      cluster.events.push_back(fleet::ReadEvent(object));
+    }
+  } else if (kind == "RuntimeClass") {
+    cluster.runtime_classes.push_back(fleet::ReadRuntimeClass(object));
+  } else if (kind == "ConfigMap" && here) {
+    cluster.config_maps.insert_or_assign(key.name, fleet::ReadConfigMapKeys(object));
+  } else if (kind == "NodeFeature") {
+    cluster.features.insert_or_assign(key.name, fleet::ReadFeatures(object));
+  } else if (kind == "CustomResourceDefinition" && key.name == kPolicyDefinition) {
+    cluster.served_fields = ServedFields(object);
+  } else if (kind == "PodLog") {
+    TakeLog(object, cluster);
+  }
+}
+
+Cluster FromSnapshot(const snapshot::Snapshot& snapshot, std::string name_space) {
+  Cluster cluster;
+  cluster.name_space = name_space.empty() ? NamespaceIn(snapshot) : std::move(name_space);
+  for (const auto& [kind, objects] : snapshot.kinds()) {
+    for (const auto& [key, object] : objects) {
+      Take(object, cluster);
+      TakeTimes(object, cluster);
+    }
+  }
+  // A file that has definitions, and not this one.
+  const auto& definitions = snapshot.All(kube::kCustomResourceDefinitions);
+  cluster.definition_absent = !definitions.empty() && !cluster.served_fields;
+  cluster.Index();
+  return cluster;
+}
+
+std::string FindNamespace(kube::Client& client, const std::string& asked,
+                          const io::StopToken& stop) {
+  if (!asked.empty()) return asked;
+  const auto policies = client.List(kClusterPolicies, "", {}, stop);
+  if (policies) {
+    for (const Json& policy : policies->items) {
+      const std::string found = codec::FindString(policy, {"status", "namespace"});
+      if (!found.empty()) return found;
+    }
+  }
+  return "gpu-operator";
+}
+
+base::Result<Cluster> ReadLive(kube::Client& client, const std::string& name_space,
+                               const io::StopToken& stop) {
+  Cluster cluster;
+  cluster.name_space = name_space;
+  cluster.now = base::WallClock::now();
+  Reading reading(client, cluster, stop);
+  TRY(ReadDefinition(client, reading, cluster, stop));
+  TRY(reading.Read(Kind::kPolicies, kClusterPolicies, "", "", [&](const Json& object) {
+    cluster.policies.push_back(fleet::ReadPolicy(object));
+  }));
+  TRY(reading.Read(Kind::kNodes, kube::kNodes, "", "", [&](const Json& object) {
+    auto node = fleet::ReadNode(object);
+    cluster.nodes.insert_or_assign(node.name, std::move(node));
+  }));
+  TRY(reading.Read(Kind::kDaemonSets, kube::kDaemonSets, name_space, "", [&](const Json& object) {
+    auto daemonset = fleet::ReadDaemonSet(object);
+    cluster.daemonsets.insert_or_assign(daemonset.key.name, std::move(daemonset));
+  }));
+  TRY(ReadPods(reading, cluster));
+  const auto take_event = [&](const Json& object) {
+    cluster.events.push_back(fleet::ReadEvent(object));
+  };
+  TRY(reading.Read(Kind::kEvents, kube::kEvents, "", "type=Warning", take_event));
+  if (!cluster.has_read(Kind::kEvents)) {
+    // Those about the operands matter most, and may be allowed.
+    TRY(reading.Note(Kind::kEvents,
+                     ForEach(client, kube::kEvents, name_space, "type=Warning", stop, take_event)));
+  }
+  TRY(reading.Read(Kind::kRuntimeClasses, kube::kRuntimeClasses, "", "", [&](const Json& object) {
+    cluster.runtime_classes.push_back(fleet::ReadRuntimeClass(object));
+  }));
+  TRY(ReadPluginConfig(client, reading, cluster, stop));
+  cluster.Index();
+  return cluster;
+}
+
+base::Status ReadPodsAsked(kube::Client& client, const fleet::Question& question, Cluster& cluster,
+                           const io::StopToken& stop) {
+  for (const fleet::Key& key : question.pods) {
+    if (cluster.pods.contains(key)) continue;
+    const auto object = client.Get(kube::kPods, {key.name_space, key.name}, stop);
+    if (object) {
+      cluster.pods.insert_or_assign(key, fleet::ReadPod(*object));
+    } else if (object.error().code != base::Code::kNotFound) {
+      return base::Fail(object.error().Within("read pod " + key.ToString()));
+    }
+  }
+  cluster.Index();
+  return {};
+}
+
+base::Status ReadWanted(kube::Client& client, const fleet::Wanted& wanted, Cluster& cluster,
+                        const io::StopToken& stop) {
+  std::size_t left = kMostLogs;
+  for (const fleet::LogKey& key : wanted.logs) {
+    if (cluster.logs.contains(key) || left == 0) continue;
+    --left;
+    const auto text = client.GetRaw(
+        fmt::format("/api/v1/namespaces/{}/pods/{}/log?container={}&tailLines={}{}",
+                    key.pod.name_space, key.pod.name, kube::PercentEncode(key.container), kLogLines,
+                    key.previous ? "&previous=true" : ""),
+        stop);
+    if (text) {
+      cluster.logs[key] = *text;
+    } else {
+      // A container that has not run has no log.
+      cluster.logs[key] = "";
+      if (text.error().code == base::Code::kDenied) {
+        cluster.unread.emplace(Kind::kLogs, text.error());
+      }
+      if (text.error().code == base::Code::kCancelled) return base::Fail(text.error());
+    }
+  }
+  left = kMostLogs;
+  for (const std::string& node : wanted.features) {
+    if (cluster.features.contains(node) || left == 0) continue;
+    --left;
+    const auto features = client.Get(kNodeFeatures, {cluster.name_space, node}, stop);
+    if (features) {
+      cluster.features[node] = fleet::ReadFeatures(*features);
+    } else {
+      cluster.features[node] = {};
+      if (features.error().code == base::Code::kDenied) {
+        cluster.unread.emplace(Kind::kFeatures, features.error());
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace pitcrew::doctor

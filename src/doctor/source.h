@@ -1,0 +1,48 @@
+// Where the state of a cluster comes from: a file, or the API server.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "fleet/cluster.h"
+#include "fleet/report.h"
+#include "io/stop.h"
+#include "kube/client.h"
+#include "snapshot/snapshot.h"
+
+namespace pitcrew::doctor {
+
+inline constexpr kube::ResourceKind kClusterPolicies{"nvidia.com", "v1", "clusterpolicies",
+                                                     "ClusterPolicy", false};
+inline constexpr kube::ResourceKind kNodeFeatures{"nfd.k8s-sigs.io", "v1alpha1", "nodefeatures",
+                                                  "NodeFeature"};
+inline constexpr std::string_view kPolicyDefinition = "clusterpolicies.nvidia.com";
+
+// Takes one object into `cluster`, by its kind; kinds of no use are ignored.
+void Take(const codec::Json& object, fleet::Cluster& cluster);
+// Fields of a ClusterPolicy's spec in a CustomResourceDefinition, two names deep.
+std::set<std::string, std::less<>> ServedFields(const codec::Json& definition);
+
+// What is not in the snapshot does not exist. `now` is the newest moment that any object names, so
+// that a file tells the same at all times. `name_space` "": that of the pod of the operator.
+// Documents `kind: PodLog` (metadata of the pod, `container`, `previous`, `text`) stand for logs.
+fleet::Cluster FromSnapshot(const snapshot::Snapshot& snapshot, std::string name_space);
+
+// The operator's namespace: as asked for, else the policy's status, else gpu-operator.
+std::string FindNamespace(kube::Client& client, const std::string& asked,
+                          const io::StopToken& stop);
+
+// Reads in pages and keeps little of each object. What cannot be read (RBAC) is in `unread`; only a
+// server that does not answer at all is an error.
+base::Result<fleet::Cluster> ReadLive(kube::Client& client, const std::string& name_space,
+                                      const io::StopToken& stop);
+// Pods that were asked for and are not among those that ReadLive takes.
+base::Status ReadPodsAsked(kube::Client& client, const fleet::Question& question,
+                           fleet::Cluster& cluster, const io::StopToken& stop);
+// Reads logs and features that a first look asked for, of at most a few dozen nodes.
+base::Status ReadWanted(kube::Client& client, const fleet::Wanted& wanted, fleet::Cluster& cluster,
+                        const io::StopToken& stop);
+
+}  // namespace pitcrew::doctor

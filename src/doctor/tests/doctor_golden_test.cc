@@ -1,0 +1,179 @@
+// Every folder tests/data/<case>/ is a case: cluster.yaml is what differs from the healthy cluster
+// of tests/data/base, object by object (a merge patch, RFC 7386; an object that is not there is
+// added; `kind: Remove` with `objects: [Kind namespace/name]` takes some away). expected.yaml names
+// what must be found (by hand, from the references): `findings: [{id, object, stage}]`, and what is
+// asked for: `nodes`, `pods`. expected.txt is what doctor says, and status.txt (where it stands)
+// what status says; PITCREW_UPDATE_GOLDEN=1 rewrites those two: read every line before you commit
+// it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "base/file.h"
+#include "base/strings.h"
+#include "codec/yaml.h"
+#include "doctor/report_json.h"
+#include "doctor/source.h"
+#include "doctor/text.h"
+#include "fleet/rules.h"
+#include "snapshot/file.h"
+
+namespace pitcrew::doctor {
+namespace {
+
+using codec::Json;
+
+const std::filesystem::path kData = PITCREW_TEST_DATA;
+
+std::string IdentityOf(const Json& object) {
+  return codec::FindString(object, {"kind"}) + " " + fleet::ReadKey(object).ToString();
+}
+
+// A mistake in the data ends the program: a case that is skipped silently proves nothing.
+std::vector<Json> ReadStream(const std::filesystem::path& file) {
+  const auto text = base::ReadFile(file);
+  const auto stream = text ? codec::ParseYamlStream(*text, file.string())
+                           : base::Result<std::vector<Json>>(base::Fail(text.error()));
+  if (!stream) {
+    ADD_FAILURE() << stream.error().ToString();
+    std::exit(1);
+  }
+  return *stream;
+}
+
+std::vector<Json> Objects(const std::string& name) {
+  std::map<std::string, Json> objects;
+  for (Json& object : ReadStream(kData / "base" / "cluster.yaml")) {
+    const std::string identity = IdentityOf(object);
+    objects[identity] = std::move(object);
+  }
+  if (name != "base") {
+    for (Json& patch : ReadStream(kData / name / "cluster.yaml")) {
+      if (codec::FindString(patch, {"kind"}) == "Remove") {
+        for (const Json& identity : patch["objects"]) {
+          EXPECT_EQ(objects.erase(identity.get<std::string>()), 1U) << identity;
+        }
+      } else {
+        codec::ApplyMergePatch(objects[IdentityOf(patch)], patch);
+      }
+    }
+  }
+  std::vector<Json> list;
+  for (auto& [identity, object] : objects) list.push_back(std::move(object));
+  return list;
+}
+
+fleet::Cluster ReadCase(const std::string& name) {
+  snapshot::Snapshot snapshot(name, true);
+  for (Json& object : Objects(name)) {
+    const auto added = snapshot.Add(std::move(object));
+    EXPECT_TRUE(added) << added.error().ToString();
+  }
+  return FromSnapshot(snapshot, "");
+}
+
+std::vector<std::string> Cases() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kData)) {
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+Json Expected(const std::string& name) { return ReadStream(kData / name / "expected.yaml").at(0); }
+
+fleet::Question QuestionOf(const Json& expected) {
+  fleet::Question question;
+  for (const Json& node : expected.value("nodes", Json::array())) {
+    question.nodes.push_back(node.get<std::string>());
+  }
+  for (const Json& pod : expected.value("pods", Json::array())) {
+    const auto parts = base::Split(pod.get<std::string>(), '/');
+    question.pods.push_back({parts.at(0), parts.at(1)});
+  }
+  return question;
+}
+
+std::string Line(const fleet::Finding& finding) {
+  return finding.id + " of " + finding.object + " at " + std::string(ToString(finding.stage));
+}
+
+std::vector<std::string> Lines(const fleet::Report& report) {
+  std::vector<std::string> lines;
+  for (const auto& node : report.nodes) {
+    if (node.broken) lines.push_back(Line(*node.broken));
+  }
+  for (const auto& finding : report.pods) lines.push_back(Line(finding));
+  for (const auto& finding : report.cluster) lines.push_back(Line(finding));
+  return lines;
+}
+
+void ExpectText(const std::filesystem::path& file, const std::string& actual) {
+  if (std::getenv("PITCREW_UPDATE_GOLDEN") != nullptr) {
+    ASSERT_TRUE(base::WriteFileAtomically(file, actual));
+  }
+  const auto expected = base::ReadFile(file);
+  ASSERT_TRUE(expected) << expected.error().ToString();
+  EXPECT_EQ(actual, *expected) << file;
+}
+
+class DoctorGoldenTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(DoctorGoldenTest, FindsWhatIsBroken) {
+  const Json expected = Expected(GetParam());
+  const fleet::Question question = QuestionOf(expected);
+  const fleet::Report report = fleet::MakeReport(ReadCase(GetParam()), question);
+  std::vector<std::string> lines;
+  for (const Json& finding : expected["findings"]) {
+    lines.push_back(codec::FindString(finding, {"id"}) + " of " +
+                    codec::FindString(finding, {"object"}) + " at " +
+                    codec::FindString(finding, {"stage"}, "ready"));
+  }
+  EXPECT_THAT(Lines(report), ::testing::ElementsAreArray(lines));
+  const std::string text = DoctorText(report, {}, !question.empty());
+  // Every word of a fix is filled in.
+  EXPECT_THAT(text, ::testing::Not(::testing::ContainsRegex("[{][a-z-]+[}]")));
+  ExpectText(kData / GetParam() / "expected.txt", text);
+  const auto status = kData / GetParam() / "status.txt";
+  if (std::filesystem::exists(status)) ExpectText(status, StatusText(report, {.wide = true}));
+  const auto json = kData / GetParam() / "report.yaml";
+  if (std::filesystem::exists(json)) ExpectText(json, codec::ToYamlText(ToJson(report)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, DoctorGoldenTest, ::testing::ValuesIn(Cases()),
+                         [](const auto& golden) {
+                           return base::ReplaceAll(golden.param, "-", "_");
+                         });
+
+TEST(DoctorGoldenCasesTest, HaveEveryFinding) {
+  std::set<std::string> seen;
+  for (const std::string& name : Cases()) {
+    const Json expected = Expected(name);
+    for (const Json& finding : expected["findings"]) {
+      seen.insert(codec::FindString(finding, {"id"}));
+    }
+  }
+  for (const std::string_view id : fleet::FindingIds()) {
+    EXPECT_TRUE(seen.contains(std::string(id))) << "no case finds " << id;
+  }
+}
+
+TEST(DoctorDocumentationTest, TellsEveryFinding) {
+  const auto text =
+      base::ReadFile(std::filesystem::path(PITCREW_SOURCE_DIR) / "docs" / "troubleshooting.md");
+  ASSERT_TRUE(text) << text.error().ToString();
+  std::set<std::string_view> ids;
+  for (const std::string_view id : fleet::FindingIds()) {
+    EXPECT_TRUE(fleet::Contains(*text, "`" + std::string(id) + "`")) << id << " is not documented";
+    EXPECT_TRUE(ids.insert(id).second) << id << " stands for two findings";
+  }
+}
+
+}  // namespace
+}  // namespace pitcrew::doctor

@@ -1,0 +1,200 @@
+// status and doctor against a real kube-apiserver: reading it, being refused, and following it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "apiserver/api_server.h"
+#include "base/file.h"
+#include "codec/yaml.h"
+#include "doctor/follow.h"
+#include "doctor/source.h"
+#include "fleet/report.h"
+
+namespace pitcrew::doctor {
+namespace {
+
+using codec::Json;
+using fleet::Kind;
+using pitcrew::testing::ApiServer;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr kube::WriteOptions kWriter{.field_manager = "test", .subresource = {}};
+constexpr kube::WriteOptions kStatusWriter{.field_manager = "test", .subresource = "status"};
+
+Json GpuNode(const std::string& name) {
+  return {{"apiVersion", "v1"},
+          {"kind", "Node"},
+          {"metadata",
+           {{"name", name},
+            {"labels",
+             {{"feature.node.kubernetes.io/pci-10de.present", "true"},
+              {"nvidia.com/gpu.present", "true"},
+              {"nvidia.com/gpu.deploy.operands", "false"}}}}}};
+}
+
+Json WaitingPod(const std::string& name_space, int gpus) {
+  return {{"apiVersion", "v1"},
+          {"kind", "Pod"},
+          {"metadata", {{"name", "train"}, {"namespace", name_space}}},
+          {"spec",
+           {{"containers",
+             {{{"name", "main"},
+               {"image", "train"},
+               {"resources", {{"limits", {{"nvidia.com/gpu", std::to_string(gpus)}}}}}}}}}}};
+}
+
+class DoctorTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const auto client = ApiServer::Shared().MakeClient();
+    const std::filesystem::path crds =
+        std::filesystem::path(PITCREW_SOURCE_DIR) / "deploy/chart/gpu-operator/crds";
+    for (const auto& file : std::filesystem::directory_iterator(crds)) {
+      const auto text = base::ReadFile(file.path());
+      ASSERT_TRUE(text);
+      const auto definition = codec::ParseYaml(*text, file.path().string());
+      ASSERT_TRUE(definition) << definition.error().ToString();
+      if (codec::FindString(*definition, {"metadata", "name"}) != kPolicyDefinition) continue;
+      ASSERT_TRUE(client->Apply(kube::kCustomResourceDefinitions, *definition, kWriter));
+    }
+    for (const char* name : {"gpu-operator", "team"}) {
+      ASSERT_TRUE(client->Create(kube::kNamespaces, {{"metadata", {{"name", name}}}}, kWriter));
+      // What kube-controller-manager would make.
+      ASSERT_TRUE(client->Create(kube::kServiceAccounts,
+                                 {{"metadata", {{"name", "default"}, {"namespace", name}}}},
+                                 kWriter));
+    }
+    ASSERT_TRUE(client->Create(kube::kNodes, GpuNode("gpu-a"), kWriter));
+    const Json offer = {
+        {"status",
+         {{"capacity", {{"nvidia.com/gpu", "8"}}}, {"allocatable", {{"nvidia.com/gpu", "8"}}}}}};
+    ASSERT_TRUE(client->Patch(kube::kNodes, {.namespace_name = "", .name = "gpu-a"},
+                              kube::PatchType::kMerge, offer, kStatusWriter));
+    ASSERT_TRUE(client->Create(kube::kPods, WaitingPod("team", 99), kWriter));
+  }
+
+  static fleet::Cluster Read(kube::Client& client) {
+    auto cluster = ReadLive(client, "gpu-operator", {});
+    EXPECT_TRUE(cluster) << cluster.error().ToString();
+    return cluster ? *std::move(cluster) : fleet::Cluster();
+  }
+
+  static std::vector<std::string> Ids(const std::vector<fleet::Finding>& findings) {
+    std::vector<std::string> ids;
+    for (const auto& finding : findings) ids.push_back(finding.id);
+    return ids;
+  }
+};
+
+TEST_F(DoctorTest, FindsOnARealServerWhatItFindsInAFile) {
+  const auto client = ApiServer::Shared().MakeClient();
+  const fleet::Cluster cluster = Read(*client);
+  EXPECT_TRUE(cluster.unread.empty());
+  EXPECT_TRUE(cluster.served_fields.has_value());
+  const fleet::Report report = fleet::MakeReport(cluster);
+  ASSERT_EQ(report.nodes.size(), 1U);
+  // There is no policy, which comes first.
+  EXPECT_EQ(report.nodes[0].broken->id, "policy-missing");
+  EXPECT_THAT(Ids(report.pods), ElementsAre("more-gpus-than-a-node-has"));
+  EXPECT_THAT(Ids(report.cluster), ElementsAre("no-policy", "operator-not-running"));
+  EXPECT_FALSE(report.all_ready());
+}
+
+// "Unknown is not absent": a user who may read nothing is told so, and nothing is guessed.
+TEST_F(DoctorTest, SaysWhatItMayNotRead) {
+  ApiServer& server = ApiServer::Shared();
+  kube::Config config = server.config();
+  config.credentials = kube::StaticCredentials({.bearer_token = server.stranger_token()});
+  const auto client = kube::Client::Create(std::move(config));
+  ASSERT_TRUE(client);
+  const fleet::Cluster cluster = Read(**client);
+  for (const Kind kind : {Kind::kPolicies, Kind::kNodes, Kind::kOperandPods, Kind::kDaemonSets,
+                          Kind::kUserPods, Kind::kEvents, Kind::kRuntimeClasses}) {
+    EXPECT_FALSE(cluster.has_read(kind)) << fleet::ToString(kind, "gpu-operator");
+  }
+  const fleet::Report report = fleet::MakeReport(cluster);
+  EXPECT_THAT(Ids(report.cluster), ElementsAre());
+  EXPECT_FALSE(report.is_broken());
+  EXPECT_FALSE(report.all_ready());
+  EXPECT_FALSE(report.unread.empty());
+  for (const auto& unread : report.unread) EXPECT_THAT(unread.reason, HasSubstr("forbidden"));
+}
+
+TEST_F(DoctorTest, AServerThatIsNotThereIsAnError) {
+  kube::Config config = ApiServer::Shared().config("https://127.0.0.1:1");
+  kube::ClientOptions options;
+  options.limits.retry.attempts = 1;
+  const auto client = kube::Client::Create(std::move(config), options);
+  ASSERT_TRUE(client);
+  const auto cluster = ReadLive(**client, "gpu-operator", {});
+  ASSERT_FALSE(cluster);
+  EXPECT_EQ(cluster.error().code, base::Code::kUnavailable);
+}
+
+// Collects what Follow shows, and waits for a picture that satisfies a condition.
+class Watcher {
+ public:
+  explicit Watcher(const fleet::Cluster& first)
+      : thread_([this, first] {
+          const auto followed = Follow(
+              ApiServer::Shared().MakeClient(), first,
+              [this](const fleet::Cluster& cluster) {
+                const std::lock_guard lock(mutex_);
+                last_ = fleet::MakeReport(cluster);
+                seen_.notify_all();
+              },
+              source_.token());
+          EXPECT_TRUE(followed || followed.error().code == base::Code::kCancelled);
+        }) {}
+  ~Watcher() {
+    source_.Stop();
+    thread_.join();
+  }
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+
+  bool Await(const std::function<bool(const fleet::Report&)>& condition) {
+    std::unique_lock lock(mutex_);
+    return seen_.wait_for(lock, std::chrono::seconds(120),
+                          [&] { return last_ && condition(*last_); });
+  }
+
+ private:
+  io::StopSource source_;
+  std::mutex mutex_;
+  std::condition_variable seen_;
+  std::optional<fleet::Report> last_;
+  std::thread thread_;
+};
+
+TEST_F(DoctorTest, FollowsChangesByWatches) {
+  const auto client = ApiServer::Shared().MakeClient();
+  Watcher watcher(Read(*client));
+  const auto node = [](const fleet::Report& report, const std::string& name) {
+    const auto found = std::ranges::find(report.nodes, name, &fleet::NodeReport::name);
+    return found == report.nodes.end() ? std::string("none")
+           : found->broken             ? found->broken->id
+                                       : std::string("ready");
+  };
+  EXPECT_TRUE(watcher.Await([&](const auto& report) { return node(report, "gpu-w") == "none"; }));
+  ASSERT_TRUE(client->Create(kube::kNodes, GpuNode("gpu-w"), kWriter));
+  EXPECT_TRUE(
+      watcher.Await([&](const auto& report) { return node(report, "gpu-w") == "policy-missing"; }));
+  const Json policy = {{"apiVersion", "nvidia.com/v1"},
+                       {"kind", "ClusterPolicy"},
+                       {"metadata", {{"name", "cluster-policy"}}},
+                       {"spec", Json::object()}};
+  ASSERT_TRUE(client->Create(kClusterPolicies, policy, kWriter));
+  EXPECT_TRUE(watcher.Await(
+      [&](const auto& report) { return node(report, "gpu-w") == "operands-disabled"; }));
+  ASSERT_TRUE(client->Delete(kClusterPolicies, {.namespace_name = "", .name = "cluster-policy"}));
+  ASSERT_TRUE(client->Delete(kube::kNodes, {.namespace_name = "", .name = "gpu-w"}));
+  EXPECT_TRUE(watcher.Await([&](const auto& report) { return node(report, "gpu-w") == "none"; }));
+}
+
+}  // namespace
+}  // namespace pitcrew::doctor

@@ -1,0 +1,89 @@
+// The state of a cluster's GPU stack as far as it was read. What could not be read is named in
+// `unread`, so that nothing is taken for absent that was only not seen.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "fleet/views.h"
+
+namespace pitcrew::fleet {
+
+// What is read, by the words that people use.
+enum class Kind {
+  kPolicies,
+  kNodes,
+  kOperandPods,  // of the operator's namespace
+  kDaemonSets,
+  kUserPods,  // pending and failed pods of all namespaces
+  kEvents,
+  kRuntimeClasses,
+  kConfigMaps,   // of the operator's namespace
+  kDefinitions,  // the CRD of ClusterPolicy
+  kLogs,
+  kFeatures,  // what the workers of node feature discovery tell
+};
+// "Pods of namespace gpu-operator".
+std::string ToString(Kind kind, std::string_view name_space);
+
+// The log of a container that would tell more, and what was read of it.
+struct LogKey {
+  Key pod;
+  std::string container;
+  bool previous = false;  // of the run before, which has ended
+
+  auto operator<=>(const LogKey&) const = default;
+};
+
+class Cluster {
+ public:
+  // Where the operator and its operands are.
+  std::string name_space = "gpu-operator";
+  // The moment at which all this was so.
+  base::WallClock::time_point now;
+
+  std::map<std::string, Node, std::less<>> nodes;
+  std::vector<Policy> policies;
+  std::map<Key, Pod> pods;  // of the operator's namespace and of users
+  std::map<std::string, DaemonSet, std::less<>> daemonsets;
+  std::vector<Event> events;  // warnings
+  std::vector<RuntimeClass> runtime_classes;
+  std::map<std::string, std::vector<std::string>, std::less<>> config_maps;  // name to keys
+  // The API server does not serve ClusterPolicies.
+  bool definition_absent = false;
+  // Fields of ClusterPolicy's spec that the served schema has, two names deep ("cdi.enabled"); none
+  // when the definition was not read.
+  std::optional<std::set<std::string, std::less<>>> served_fields;
+
+  std::map<Kind, base::Error> unread;
+  // Asked for after a first look (see FleetReport::wanted); empty text when there is no log.
+  std::map<LogKey, std::string> logs;
+  std::map<std::string, Features, std::less<>> features;
+
+  // Builds what the look-ups below need; to be called again after a change.
+  void Index();
+
+  [[nodiscard]] bool has_read(Kind kind) const { return !unread.contains(kind); }
+  // The oldest policy, of equally old ones the first by name (operator-behaviour.md section 4);
+  // null when there is none.
+  [[nodiscard]] const Policy* active_policy() const { return active_; }
+  [[nodiscard]] const std::vector<const Pod*>& PodsOf(std::string_view node) const;
+  // Newest first.
+  [[nodiscard]] const std::vector<const Event*>& EventsOf(std::string_view kind,
+                                                          const Key& object) const;
+  [[nodiscard]] const Event* FindEvent(std::string_view kind, const Key& object,
+                                       std::string_view part_of_message) const;
+
+ private:
+  const Policy* active_ = nullptr;
+  std::map<std::string, std::vector<const Pod*>, std::less<>> by_node_;
+  std::map<std::pair<std::string, Key>, std::vector<const Event*>> by_object_;
+};
+
+}  // namespace pitcrew::fleet

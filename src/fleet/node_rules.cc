@@ -1,0 +1,388 @@
+// Findings about a node itself: its kubelet, its labels, its kernel, what it offers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "api/labels.h"
+#include "base/strings.h"
+#include "fleet/rules.h"
+
+namespace pitcrew::fleet {
+namespace {
+
+bool HasNfdLabels(const Node& node) {
+  const auto first = node.labels.lower_bound(api::kNfdPrefix);
+  return first != node.labels.end() && first->first.starts_with(api::kNfdPrefix);
+}
+
+bool HasGpuLabel(const Node& node) {
+  return std::ranges::any_of(api::kGpuPciLabels,
+                             [&](std::string_view key) { return node.Label(key) == "true"; });
+}
+
+bool IsPaused(std::string_view value) { return Contains(value, "paused-for-"); }
+
+Look NodeNotReady(const NodeContext& context) {
+  const Node& node = context.node;
+  if (node.ready.empty() || node.ready == "True") return std::nullopt;
+  return Seen{.summary = node.ready == "Unknown" ? "the kubelet has stopped reporting"
+                                                 : "the kubelet says that the node is not ready",
+              .evidence = {{"Node " + node.name, "condition Ready: " + node.ready_reason,
+                            FirstLine(node.ready_message), node.ready_since}},
+              .words = {},
+              .since = node.ready_since};
+}
+
+Look NoDiscovery(const NodeContext& context) {
+  if (HasNfdLabels(context.node)) return std::nullopt;
+  Seen seen{.summary =
+                "node feature discovery has not labelled this node: whether it has a GPU is "
+                "not known",
+            .evidence = {{"Node " + context.node.name, "labels feature.node.kubernetes.io/*",
+                          "absent", std::nullopt}},
+            .words = {},
+            .since = context.node.created};
+  if (!context.cluster.has_read(Kind::kOperandPods)) return seen;
+  const Pod* worker = context.DiscoveryWorker();
+  if (worker == nullptr) {
+    seen.evidence.push_back({"namespace " + context.cluster.name_space,
+                             "pod of node-feature-discovery-worker on this node", "absent",
+                             std::nullopt});
+    if (!context.node.taints.empty()) {
+      seen.evidence.push_back({"Node " + context.node.name, "spec.taints",
+                               context.node.taints.front().ToString(), std::nullopt});
+    }
+    return seen;
+  }
+  std::string state = worker->ready ? "ready" : worker->phase;
+  for (const Container& container : worker->containers) {
+    if (!container.reason.empty())
+      state = fmt::format("{}: {}", container.reason, FirstLine(container.message));
+  }
+  seen.evidence.push_back({"Pod " + worker->key.ToString(), "", state, worker->ready_changed});
+  return seen;
+}
+
+Look GpuNotDetected(const NodeContext& context) {
+  if (HasGpuLabel(context.node)) return std::nullopt;
+  Seen seen{
+      .summary = "node feature discovery runs here and has found no NVIDIA GPU on the PCI bus",
+      .evidence = {SawLabel(context.node, api::kPciVendorPresent)},
+      .words = {},
+      .since = std::nullopt};
+  if (context.node.labels.contains(api::kGpuPresent)) {
+    seen.evidence.push_back(SawLabel(context.node, api::kGpuPresent));
+  }
+  if (const Features* features = context.features(); features != nullptr && features->gpus) {
+    seen.evidence.push_back(
+        {fmt::format("NodeFeature {}/{}", context.cluster.name_space, context.node.name),
+         "features.instances[pci.device]", fmt::format("{} GPUs of vendor 10de", *features->gpus),
+         std::nullopt});
+    if (*features->gpus > 0) {
+      seen.summary =
+          "node feature discovery sees GPUs on the PCI bus and does not label the node so";
+    }
+  }
+  return seen;
+}
+
+Look PolicyMissing(const NodeContext& context) {
+  if (context.policy != nullptr || !context.cluster.has_read(Kind::kPolicies)) return std::nullopt;
+  return Seen{.summary = "there is no ClusterPolicy, so nothing is deployed on the node",
+              .evidence = {{"ClusterPolicy", "", "absent", std::nullopt}},
+              .words = {},
+              .since = std::nullopt};
+}
+
+Look OperandsDisabled(const NodeContext& context) {
+  if (context.node.Label(api::kDeployOperands) != "false") return std::nullopt;
+  return Seen{.summary = "somebody keeps all operands off this node by a label",
+              .evidence = {SawLabel(context.node, api::kDeployOperands)},
+              .words = {{"label", std::string(api::kDeployOperands)}},
+              .since = std::nullopt};
+}
+
+Look NotLabelled(const NodeContext& context) {
+  if (context.policy == nullptr) return std::nullopt;
+  std::string_view missing;
+  if (context.node.Label(api::kGpuPresent) != "true") missing = api::kGpuPresent;
+  for (const Operand& operand : Operands()) {
+    if (!missing.empty()) break;
+    // The label of the MIG manager comes with feature discovery's.
+    if (context.Wants(operand) && operand.deploy != api::kDeployMigManager &&
+        context.node.Label(operand.deploy).empty()) {
+      missing = operand.deploy;
+    }
+  }
+  if (missing.empty()) return std::nullopt;
+  Seen seen{
+      .summary = fmt::format("the operator has not labelled the node: {} is missing", missing),
+      .evidence = {SawLabel(context.node, missing)},
+      .words = {},
+      .since = std::nullopt};
+  if (!context.cluster.has_read(Kind::kOperandPods)) return seen;
+  bool there = false;
+  for (const auto& [key, pod] : context.cluster.pods) {
+    if (pod.app != "gpu-operator" || key.name_space != context.cluster.name_space) continue;
+    there = true;
+    seen.evidence.push_back(
+        {"Pod " + key.ToString(), "", pod.ready ? "ready" : "not ready", pod.ready_changed});
+  }
+  if (!there) {
+    seen.evidence.push_back({"Pod of the operator (label app=gpu-operator)",
+                             "namespace " + context.cluster.name_space, "absent", std::nullopt});
+  }
+  return seen;
+}
+
+Look LabelOverridden(const NodeContext& context) {
+  for (const Operand& operand : Operands()) {
+    const std::string_view value = context.node.Label(operand.deploy);
+    if (!context.Wants(operand) || value.empty() || value == "true" || IsPaused(value)) continue;
+    if (operand.deploy == api::kDeployDriver && (value == "pre-installed" || value == "false")) {
+      continue;
+    }
+    return Seen{
+        .summary = fmt::format("somebody keeps the {} off this node by a label", operand.name),
+        .evidence = {SawLabel(context.node, operand.deploy)},
+        .words = {{"label", std::string(operand.deploy)}},
+        .since = std::nullopt};
+  }
+  return std::nullopt;
+}
+
+Look OsLabelsMissing(const NodeContext& context) {
+  if (context.policy == nullptr || !context.policy->driver_enabled() || context.has_host_driver() ||
+      context.workload == Workload::kPassthrough) {
+    return std::nullopt;
+  }
+  std::vector<std::string_view> keys = {api::kOsReleaseId, api::kOsReleaseVersionId};
+  if (context.policy->driver.use_precompiled) keys.push_back(api::kKernelVersionFull);
+  for (const std::string_view key : keys) {
+    if (!context.node.Label(key).empty()) continue;
+    return Seen{.summary = fmt::format(
+                    "the driver's image is chosen by a label that the node lacks: {}", key),
+                .evidence = {SawLabel(context.node, key)},
+                .words = {},
+                .since = std::nullopt};
+  }
+  return std::nullopt;
+}
+
+Look WorkloadUnknown(const NodeContext& context) {
+  const std::string_view value = context.node.Label(api::kWorkloadConfig);
+  if (value.empty() || context.policy == nullptr) return std::nullopt;
+  const bool known = value == "container" || value == "vm-passthrough" || value == "vm-vgpu";
+  if (known) return std::nullopt;
+  return Seen{
+      .summary = fmt::format("the node's workload \"{}\" is none of container, vm-passthrough, "
+                             "vm-vgpu; it is taken for {}",
+                             value, ToString(context.workload)),
+      .evidence = {SawLabel(context.node, api::kWorkloadConfig)},
+      .words = {},
+      .since = std::nullopt};
+}
+
+Look WorkloadIgnored(const NodeContext& context) {
+  const std::string_view value = context.node.Label(api::kWorkloadConfig);
+  if (context.policy == nullptr || context.policy->sandbox.enabled) return std::nullopt;
+  if (value != "vm-passthrough" && value != "vm-vgpu") return std::nullopt;
+  return Seen{
+      .summary = fmt::format("the node is labelled for {}, and the policy has sandbox workloads "
+                             "switched off: it is set up for containers",
+                             value),
+      .evidence = {SawLabel(context.node, api::kWorkloadConfig),
+                   {"ClusterPolicy " + context.cluster.active_policy()->name,
+                    "spec.sandboxWorkloads.enabled", "false", std::nullopt}},
+      .words = {},
+      .since = std::nullopt};
+}
+
+Look UpgradeFailed(const NodeContext& context) {
+  if (context.node.Label(api::kUpgradeState) != "upgrade-failed") return std::nullopt;
+  Seen seen{.summary = "the driver upgrade of this node has failed",
+            .evidence = {SawLabel(context.node, api::kUpgradeState)},
+            .words = {},
+            .since = std::nullopt};
+  for (const Event* event : context.cluster.EventsOf("Node", {"", context.node.name})) {
+    if (event->reason != "GPUDriverUpgrade") continue;
+    seen.evidence.push_back(SawEvent(*event));
+    seen.since = event->last;
+    break;
+  }
+  return seen;
+}
+
+Look UpgradeRuns(const NodeContext& context) {
+  const std::string_view state = context.node.Label(api::kUpgradeState);
+  // "upgrade-required" only queues: the old driver still works.
+  if (state.empty() || state == "upgrade-done" || state == "upgrade-required") return std::nullopt;
+  return Seen{.summary = fmt::format("the driver of this node is being upgraded: {}", state),
+              .evidence = {SawLabel(context.node, api::kUpgradeState)},
+              .words = {},
+              .since = std::nullopt};
+}
+
+Look OperandsPaused(const NodeContext& context) {
+  for (const Operand& operand : Operands()) {
+    const std::string_view value = context.node.Label(operand.deploy);
+    if (!context.Wants(operand) || !IsPaused(value) || Contains(value, "paused-for-mig")) continue;
+    return Seen{
+        .summary = fmt::format("the {} is paused while the driver is changed", operand.name),
+        .evidence = {SawLabel(context.node, operand.deploy)},
+        .words = {{"label", std::string(operand.deploy)}},
+        .since = std::nullopt};
+  }
+  return std::nullopt;
+}
+
+// The pod and container that waits for the driver, of toolkit or validator.
+const Container* DriverValidation(const NodeContext& context, const Pod** of) {
+  for (const char* name : {"validator", "container toolkit"}) {
+    const Pod* pod = context.PodOf(OperandNamed(name));
+    if (pod == nullptr || pod->ready) continue;
+    for (const Container& container : pod->containers) {
+      if (container.name != "driver-validation" || container.ended_well()) continue;
+      if (container.state.empty() || container.reason == "PodInitializing") continue;
+      *of = pod;
+      return &container;
+    }
+  }
+  return nullptr;
+}
+
+Look NouveauLoaded(const NodeContext& context) {
+  const Pod* pod = nullptr;
+  if (DriverValidation(context, &pod) == nullptr) return std::nullopt;
+  const Features* features = context.features();
+  if (features == nullptr || !features->modules ||
+      std::ranges::find(*features->modules, "nouveau") == features->modules->end()) {
+    return std::nullopt;
+  }
+  return Seen{
+      .summary = "the kernel module nouveau holds the GPUs",
+      .evidence = {{fmt::format("NodeFeature {}/{}", context.cluster.name_space, context.node.name),
+                    "features.flags[kernel.loadedmodule]", "nouveau", std::nullopt}},
+      .words = {},
+      .since = pod->not_ready_since()};
+}
+
+Evidence SawDriverValidation(const NodeContext& context, const Pod& pod,
+                             const Container& container) {
+  const std::string said = LastLineOf(context.Log({pod.key, container.name, false}));
+  return {"Pod " + pod.key.ToString(), "container " + container.name,
+          said.empty() ? container.state + (container.reason.empty() ? "" : " " + container.reason)
+                       : said,
+          container.since};
+}
+
+Evidence SawModules(const NodeContext& context) {
+  const Features* features = context.features();
+  const bool loaded = features != nullptr && features->modules &&
+                      std::ranges::find(*features->modules, "nvidia") != features->modules->end();
+  return {fmt::format("NodeFeature {}/{}", context.cluster.name_space, context.node.name),
+          "features.flags[kernel.loadedmodule]",
+          features == nullptr || !features->modules ? "not read"
+          : loaded                                  ? "nvidia is loaded"
+                                                    : "nvidia is not loaded",
+          std::nullopt};
+}
+
+Look HostDriverMissing(const NodeContext& context) {
+  if (!context.has_host_driver() && context.node.Label(api::kDeployDriver) != "false") {
+    return std::nullopt;
+  }
+  const Pod* pod = nullptr;
+  const Container* container = DriverValidation(context, &pod);
+  if (container == nullptr) return std::nullopt;
+  Seen seen{.summary = "the node is to bring its own driver, and no working one is found on it",
+            .evidence = {SawDriverValidation(context, *pod, *container), SawModules(context)},
+            .words = {},
+            .since = container->since};
+  if (context.policy->driver_enabled()) {
+    seen.evidence.push_back(SawLabel(context.node, api::kDeployDriver));
+  } else {
+    seen.evidence.push_back({"ClusterPolicy " + context.cluster.active_policy()->name,
+                             "spec.driver.enabled", "false", std::nullopt});
+  }
+  return seen;
+}
+
+Look DriverNotValid(const NodeContext& context) {
+  const Pod* pod = nullptr;
+  const Container* container = DriverValidation(context, &pod);
+  if (container == nullptr) return std::nullopt;
+  return Seen{.summary = "the driver's pod is ready, and the driver does not answer",
+              .evidence = {SawDriverValidation(context, *pod, *container), SawModules(context)},
+              .words = {{"pod", pod->key.name}},
+              .since = container->since};
+}
+
+constexpr NodeRule kRules[] = {
+    {"node-not-ready", Stage::kNode, NodeNotReady,
+     "This is no matter of GPUs. On {node}: systemctl status kubelet; journalctl -u kubelet -e"},
+    {"nfd-not-running", Stage::kPciDevice, NoDiscovery,
+     "Let the worker of node feature discovery run on {node}: nfd.enabled of the chart, the "
+     "tolerations of the worker (node-feature-discovery.worker.tolerations), or your own "
+     "installation of it.\n"
+     "$ kubectl get pods -A -l role=worker -o wide"},
+    {"gpu-not-detected", Stage::kPciDevice, GpuNotDetected,
+     "On {node}, lspci -d 10de: shows what the kernel sees. Nothing there: the GPU is not seated, "
+     "is switched off, or is not passed to this virtual machine. If it is there, the configuration "
+     "of the worker of node feature discovery must let PCI classes 03 and the vendor through "
+     "(sources.pci: deviceClassWhitelist, deviceLabelFields: [vendor])."},
+    {"policy-missing", Stage::kLabels, PolicyMissing,
+     "Create one: clusterPolicy.deployCR=true of the chart, or your own with kubectl apply."},
+    {"operands-disabled", Stage::kLabels, OperandsDisabled,
+     "If that is no longer wanted:\n"
+     "$ kubectl label node {node} {label}-"},
+    {"node-not-labelled", Stage::kLabels, NotLabelled,
+     "See what the operator does:\n"
+     "$ kubectl logs -n {namespace} deployment/gpu-operator"},
+    {"deploy-label-overridden", Stage::kLabels, LabelOverridden,
+     "If that is no longer wanted:\n"
+     "$ kubectl label node {node} {label}=true --overwrite"},
+    {"os-labels-missing", Stage::kLabels, OsLabelsMissing,
+     "The worker of node feature discovery reads it from /etc/os-release of the node: its sources "
+     "\"system\" and \"kernel\" must be on, and the files of the host mounted.\n"
+     "$ kubectl logs -n {namespace} {worker-pod}"},
+    {"workload-unknown", Stage::kWorkload, WorkloadUnknown,
+     "Choose container, vm-passthrough or vm-vgpu:\n"
+     "$ kubectl label node {node} nvidia.com/gpu.workload.config=container --overwrite"},
+    {"workload-ignored", Stage::kWorkload, WorkloadIgnored,
+     "Set spec.sandboxWorkloads.enabled: true in ClusterPolicy {policy}, or take the label away:\n"
+     "$ kubectl label node {node} nvidia.com/gpu.workload.config-"},
+    {"driver-upgrade-failed", Stage::kDriver, UpgradeFailed,
+     "Remove the cause that the event names, then ask for another try:\n"
+     "$ kubectl annotate node {node} nvidia.com/gpu-driver-upgrade-requested=true"},
+    {"driver-upgrade-running", Stage::kDriver, UpgradeRuns,
+     "Pods that use GPUs have to leave first. See which do not, and why:\n"
+     "$ kubectl get events -A --field-selector involvedObject.name={node}"},
+    {"operands-paused", Stage::kDriver, OperandsPaused,
+     "The driver manager sets the label back when it is done. When none runs on {node} any more:\n"
+     "$ kubectl label node {node} {label}=true --overwrite"},
+    {"nouveau-active", Stage::kModule, NouveauLoaded,
+     "On {node}: echo 'blacklist nouveau' > /etc/modprobe.d/nouveau.conf, rebuild the initial RAM "
+     "disk (update-initramfs -u or dracut -f), and restart the node."},
+    {"host-driver-missing", Stage::kModule, HostDriverMissing,
+     "Install a driver on {node} (nvidia-smi must work there), or let the operator bring it: "
+     "spec.driver.enabled: true, and no label nvidia.com/gpu.deploy.driver that says otherwise."},
+    {"driver-not-valid", Stage::kModule, DriverNotValid,
+     "On {node}: dmesg | grep -i -e nvrm -e xid; lsmod | grep nvidia. Then start the pod of the "
+     "driver again:\n"
+     "$ kubectl delete pod -n {namespace} {driver-pod}"},
+};
+
+}  // namespace
+
+std::span<const NodeRule> NodeRules() {
+  static const std::vector<NodeRule> kAll = [] {
+    std::vector<NodeRule> all(std::begin(kRules), std::end(kRules));
+    std::ranges::copy(OfferRules(), std::back_inserter(all));
+    return all;
+  }();
+  return kAll;
+}
+
+}  // namespace pitcrew::fleet

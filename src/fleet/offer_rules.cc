@@ -1,0 +1,152 @@
+// Findings about what a node offers to the scheduler, when all its operands run.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/labels.h"
+#include "base/strings.h"
+#include "fleet/rules.h"
+
+namespace pitcrew::fleet {
+namespace {
+
+Look MigFailed(const NodeContext& context) {
+  if (context.node.Label(api::kMigConfigState) != "failed") return std::nullopt;
+  return Seen{.summary = fmt::format("the MIG configuration \"{}\" could not be applied",
+                                     context.node.Label(api::kMigConfig)),
+              .evidence = {SawLabel(context.node, api::kMigConfig),
+                           SawLabel(context.node, api::kMigConfigState)},
+              .words = {},
+              .since = std::nullopt};
+}
+
+Look MigPending(const NodeContext& context) {
+  const std::string_view state = context.node.Label(api::kMigConfigState);
+  if (state != "pending" && state != "rebooting") return std::nullopt;
+  Seen seen{.summary = fmt::format("the MIG configuration \"{}\" is being applied{}",
+                                   context.node.Label(api::kMigConfig),
+                                   state == "rebooting" ? ": the node restarts" : ""),
+            .evidence = {SawLabel(context.node, api::kMigConfig),
+                         SawLabel(context.node, api::kMigConfigState)},
+            .words = {},
+            .since = std::nullopt};
+  for (const auto& [key, value] : context.node.labels) {
+    if (key.starts_with(api::kDeployPrefix) && Contains(value, "paused-for-mig")) {
+      seen.evidence.push_back(SawLabel(context.node, key));
+      break;
+    }
+  }
+  return seen;
+}
+
+bool Offers(const Node& node) {
+  return std::ranges::any_of(node.allocatable, [](const auto& entry) { return entry.second > 0; });
+}
+
+// Whether the policy has a device plugin on nodes of this workload.
+bool HasPlugin(const NodeContext& context) {
+  return std::ranges::any_of(Operands(), [&](const Operand& operand) {
+    return operand.stage == Stage::kPlugin && context.Wants(operand);
+  });
+}
+
+Look NotOffered(const NodeContext& context) {
+  if (!HasPlugin(context) || Offers(context.node)) return std::nullopt;
+  for (const auto& [resource, capacity] : context.node.capacity) {
+    if (capacity == 0) continue;
+    return Seen{.summary = fmt::format("none of the node's {} {} is healthy", capacity, resource),
+                .evidence = {{"Node " + context.node.name, "status.allocatable[" + resource + "]",
+                              fmt::format("0 of {}", capacity), std::nullopt}},
+                .words = {{"resource", resource}},
+                .since = std::nullopt};
+  }
+  const bool listed = !context.node.capacity.empty();
+  return Seen{.summary = listed
+                             ? "the device plugin runs, and the kubelet offers 0 GPUs"
+                             : "the device plugin runs, and the kubelet does not know it: the node "
+                               "offers no resource of nvidia.com",
+              .evidence = {{"Node " + context.node.name, "status.capacity[nvidia.com/*]",
+                            listed ? "0" : "absent", std::nullopt}},
+              .words = {{"resource", std::string(api::kGpuResource)}},
+              .since = std::nullopt};
+}
+
+Look SomeUnhealthy(const NodeContext& context) {
+  for (const auto& [resource, capacity] : context.node.capacity) {
+    const auto found = context.node.allocatable.find(resource);
+    const std::int64_t offered = found == context.node.allocatable.end() ? 0 : found->second;
+    if (offered >= capacity) continue;
+    return Seen{.summary = fmt::format("{} of the node's {} {} are unhealthy", capacity - offered,
+                                       capacity, resource),
+                .evidence = {{"Node " + context.node.name, "status.allocatable[" + resource + "]",
+                              fmt::format("{} of {}", offered, capacity), std::nullopt}},
+                .words = {{"resource", resource}},
+                .since = std::nullopt};
+  }
+  return std::nullopt;
+}
+
+// The validator's last step, which waits for the resource.
+Look PluginNotValidated(const NodeContext& context) {
+  const Pod* pod = context.PodOf(OperandNamed("validator"));
+  if (pod == nullptr || pod->ready || !context.Wants(OperandNamed("validator")))
+    return std::nullopt;
+  for (const Container& container : pod->containers) {
+    if (container.name != "plugin-validation" || container.ended_well()) continue;
+    if (container.state.empty() || container.reason == "PodInitializing") continue;
+    std::string said =
+        FirstLine(container.state == "terminated" ? container.message : container.last_message);
+    if (said.empty()) said = LastLineOf(context.Log({pod->key, container.name, false}));
+    if (said.empty()) said = container.reason.empty() ? container.state : container.reason;
+    return Seen{.summary = "the validator has not seen the device plugin's resource yet",
+                .evidence = {{"Pod " + pod->key.ToString(), "container plugin-validation", said,
+                              container.since}},
+                .words = {{"pod", pod->key.name}},
+                .since = container.since};
+  }
+  return std::nullopt;
+}
+
+Look Cordoned(const NodeContext& context) {
+  if (!context.node.unschedulable) return std::nullopt;
+  Seen seen{.summary = "the node is cordoned: no new pod is placed on it",
+            .evidence = {{"Node " + context.node.name, "spec.unschedulable", "true", std::nullopt}},
+            .words = {},
+            .since = std::nullopt};
+  if (!context.node.Label(api::kUpgradeState).empty()) {
+    seen.evidence.push_back(SawLabel(context.node, api::kUpgradeState));
+  }
+  return seen;
+}
+
+constexpr NodeRule kRules[] = {
+    {"mig-failed", Stage::kAllocatable, MigFailed,
+     "Read why. Choose a configuration that the GPUs have; writing the label again tries again.\n"
+     "$ kubectl logs -n {namespace} {mig-pod}\n"
+     "$ kubectl label node {node} nvidia.com/mig.config=NAME --overwrite"},
+    {"mig-pending", Stage::kAllocatable, MigPending,
+     "The GPUs must not be in use. If it lasts, see who uses them, and what the MIG manager says:\n"
+     "$ kubectl get pods -A --field-selector spec.nodeName={node}\n"
+     "$ kubectl logs -n {namespace} {mig-pod}"},
+    {"gpus-not-offered", Stage::kAllocatable, NotOffered,
+     "See what the plugin says about its registration and the devices. On {node}, ls "
+     "/var/lib/kubelet/device-plugins shows its socket; a kubelet with another root needs "
+     "spec.hostPaths.kubeletRootDir.\n"
+     "$ kubectl logs -n {namespace} {plugin-pod}"},
+    {"gpus-unhealthy", Stage::kAllocatable, SomeUnhealthy,
+     "The log of the plugin names the device and the XID error; on {node}, dmesg | grep -i xid. "
+     "Drain the node, and reset the GPU or restart the node.\n"
+     "$ kubectl logs -n {namespace} {plugin-pod}"},
+    {"plugin-not-validated", Stage::kAllocatable, PluginNotValidated,
+     "If it lasts:\n"
+     "$ kubectl logs -n {namespace} {pod} -c plugin-validation"},
+    {"node-cordoned", Stage::kSchedulable, Cordoned,
+     "If the work on it is done:\n"
+     "$ kubectl uncordon {node}"},
+};
+
+}  // namespace
+
+std::span<const NodeRule> OfferRules() { return kRules; }
+
+}  // namespace pitcrew::fleet

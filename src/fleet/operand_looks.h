@@ -1,0 +1,41 @@
+// Looks of the table of operand_rules.cc. Each sees one thing about an operand that is not ready on
+// a node, and nothing else.
+#pragma once
+
+#include "fleet/rules.h"
+
+namespace pitcrew::fleet::look {
+
+// There is no pod, or the node cannot start it.
+Look NoDaemonSet(const OperandContext& context);
+Look NotSelected(const OperandContext& context);
+Look Untolerated(const OperandContext& context);
+Look RuntimeClassMissing(const OperandContext& context);
+Look RefusedByQuota(const OperandContext& context);
+Look RefusedBySecurity(const OperandContext& context);
+Look RefusedByServer(const OperandContext& context);
+Look NotCreated(const OperandContext& context);
+Look BeingDeleted(const OperandContext& context);
+Look Unschedulable(const OperandContext& context);
+Look HandlerMissing(const OperandContext& context);
+Look SandboxFailed(const OperandContext& context);
+Look MountFailed(const OperandContext& context);
+
+// What the kubelet and the container say.
+Look DriverImageNotFound(const OperandContext& context);
+Look ImageNotFound(const OperandContext& context);
+Look PullDenied(const OperandContext& context);
+Look PullFailed(const OperandContext& context);
+Look PluginConfigMissing(const OperandContext& context);
+Look ConfigMissing(const OperandContext& context);
+Look CdiUnresolvable(const OperandContext& context);
+Look OutOfMemory(const OperandContext& context);
+Look ToolkitValidationFails(const OperandContext& context);
+Look CudaValidationFails(const OperandContext& context);
+Look CrashLoop(const OperandContext& context);
+Look DriverInstalling(const OperandContext& context);
+Look InitWaits(const OperandContext& context);
+Look NotReady(const OperandContext& context);
+Look Starting(const OperandContext& context);
+
+}  // namespace pitcrew::fleet::look

@@ -1,0 +1,175 @@
+#include "fleet/report.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "api/labels.h"
+
+namespace pitcrew::fleet {
+namespace {
+
+bool HasGpuTrace(const Node& node) {
+  for (const std::string_view key : api::kGpuPciLabels) {
+    if (node.Label(key) == "true") return true;
+  }
+  if (node.Label(api::kGpuPresent) == "true" || !node.capacity.empty()) return true;
+  const auto deployed = node.labels.lower_bound(api::kDeployPrefix);
+  return deployed != node.labels.end() && deployed->first.starts_with(api::kDeployPrefix);
+}
+
+bool IsDiscovered(const Node& node) {
+  const auto first = node.labels.lower_bound(api::kNfdPrefix);
+  return first != node.labels.end() && first->first.starts_with(api::kNfdPrefix);
+}
+
+PolicyReport DescribePolicy(const Policy& policy) {
+  PolicyReport report{.name = policy.name,
+                      .state = policy.state.empty() ? "not looked at yet" : policy.state,
+                      .since = std::nullopt,
+                      .message = ""};
+  const Condition* ready = policy.Find("Ready");
+  const Condition* error = policy.Find("Error");
+  if (ready != nullptr) report.since = ready->since;
+  if (error != nullptr && error->status == "True") report.message = error->message;
+  if (ready != nullptr && ready->status == "True" && ready->reason != "Reconciled") {
+    report.message = ready->message;
+  }
+  return report;
+}
+
+Time ReadySince(const NodeContext& context) {
+  for (const char* name : {"validator", "sandbox validator"}) {
+    const Pod* pod = context.PodOf(OperandNamed(name));
+    if (pod != nullptr && pod->ready) return pod->ready_changed;
+  }
+  return context.node.ready_since;
+}
+
+NodeReport DescribeNode(const NodeContext& context) {
+  const Node& node = context.node;
+  NodeReport report;
+  report.name = node.name;
+  report.workload = context.workload;
+  report.product = node.Label(api::kGpuProduct);
+  report.driver_version = node.Label("nvidia.com/cuda.driver-version.full");
+  for (const auto& [resource, capacity] : node.capacity) {
+    const auto found = node.allocatable.find(resource);
+    report.offers.push_back(
+        {resource, capacity, found == node.allocatable.end() ? 0 : found->second});
+  }
+  report.broken = FirstBroken(context);
+  if (report.broken) report.stage = report.broken->stage;
+  report.since = report.broken ? report.broken->since : ReadySince(context);
+  return report;
+}
+
+std::vector<OperandReport> DescribeOperands(const Cluster& cluster,
+                                            const std::vector<NodeReport>& nodes) {
+  std::vector<OperandReport> reports;
+  const Policy* policy = cluster.active_policy();
+  if (policy == nullptr) return reports;
+  for (const Operand& operand : Operands()) {
+    if (!operand.enabled(policy->spec)) continue;
+    OperandReport report{
+        .name = std::string(operand.name), .desired = 0, .ready = 0, .behind = "", .reason = ""};
+    bool there = false;
+    for (const auto& [name, daemonset] : cluster.daemonsets) {
+      if (OperandOf(name) != &operand) continue;
+      there = true;
+      report.desired += daemonset.desired;
+      report.ready += daemonset.ready;
+    }
+    for (const NodeReport& node : nodes) {
+      const NodeContext context(cluster, cluster.nodes.find(node.name)->second, nullptr);
+      const auto why = WhyNotReady(context, operand);
+      if (!why) continue;
+      report.behind = node.name;
+      report.reason = why->summary;
+      break;
+    }
+    // An operand for a workload that the cluster has no nodes for is no news.
+    if (there || !report.behind.empty()) reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+bool IsAskedFor(const Question& question, const Key& pod) {
+  return std::ranges::find(question.pods, pod) != question.pods.end();
+}
+
+bool NeedsGpu(const Cluster& cluster, const Pod& pod) {
+  return !pod.requests.empty() && !pod.ready && !pod.deleting &&
+         (pod.phase == "Pending" || pod.phase == "Failed" || pod.phase == "Running") &&
+         pod.operand == nullptr &&
+         // The validator's own pods are told with the validator.
+         !(pod.key.name_space == cluster.name_space && pod.app == "nvidia-device-plugin-validator");
+}
+
+void DescribePods(const Cluster& cluster, const Question& question, Report& report) {
+  for (const auto& [key, pod] : cluster.pods) {
+    const bool asked = IsAskedFor(question, key);
+    if (!asked && (!question.empty() || !NeedsGpu(cluster, pod))) continue;
+    std::optional<Finding> finding;
+    const auto node = cluster.nodes.find(pod.node);
+    if (pod.operand != nullptr && node != cluster.nodes.end()) {
+      finding = WhyNotReady(NodeContext(cluster, node->second, &report.wanted), *pod.operand);
+    } else if (pod.operand == nullptr) {
+      finding = WhyNotRunning(cluster, pod);
+    }
+    if (finding) {
+      report.pods.push_back(*std::move(finding));
+    } else if (asked) {
+      report.pods_without_findings.push_back(key.ToString());
+    }
+  }
+}
+
+}  // namespace
+
+std::size_t Report::ready_nodes() const {
+  return static_cast<std::size_t>(std::ranges::count_if(nodes, &NodeReport::ready));
+}
+
+bool Report::is_broken() const {
+  return ready_nodes() != nodes.size() || !pods.empty() || !cluster.empty() ||
+         (policy && policy->state != "ready") ||
+         std::ranges::any_of(operands, [](const OperandReport& operand) {
+           return !operand.behind.empty() || operand.ready < operand.desired;
+         });
+}
+
+Report MakeReport(const Cluster& cluster, const Question& question) {
+  Report report;
+  report.now = cluster.now;
+  report.name_space = cluster.name_space;
+  if (cluster.active_policy() != nullptr) report.policy = DescribePolicy(*cluster.active_policy());
+  for (const auto& [name, node] : cluster.nodes) {
+    const bool asked = std::ranges::find(question.nodes, name) != question.nodes.end();
+    if (!asked && !HasGpuTrace(node)) {
+      if (IsDiscovered(node)) {
+        ++report.other_nodes;
+      } else {
+        report.undiscovered.push_back(name);
+      }
+      continue;
+    }
+    if (asked || question.empty()) {
+      report.nodes.push_back(DescribeNode(NodeContext(cluster, node, &report.wanted)));
+    }
+  }
+  std::ranges::stable_sort(report.nodes, {}, [](const NodeReport& node) {
+    return std::tuple(node.ready(), node.stage);
+  });
+  if (question.empty()) report.operands = DescribeOperands(cluster, report.nodes);
+  DescribePods(cluster, question, report);
+  report.cluster = ClusterFindings(cluster);
+  for (const Kind kind : {Kind::kPolicies, Kind::kNodes, Kind::kOperandPods, Kind::kDaemonSets}) {
+    report.judged = report.judged && cluster.has_read(kind);
+  }
+  for (const auto& [kind, error] : cluster.unread) {
+    report.unread.push_back({ToString(kind, cluster.name_space), error.ToString()});
+  }
+  return report;
+}
+
+}  // namespace pitcrew::fleet

@@ -1,0 +1,93 @@
+// What status and doctor say of a cluster: a pure function of what was read.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fleet/cluster.h"
+#include "fleet/finding.h"
+#include "fleet/rules.h"
+
+namespace pitcrew::fleet {
+
+struct PolicyReport {
+  std::string name;
+  std::string state;
+  Time since;
+  std::string message;  // what it waits for; "" when it is ready
+};
+
+struct OperandReport {
+  std::string name;
+  std::int64_t desired = 0;
+  std::int64_t ready = 0;
+  // The first node where it is not ready, and why; "" when it is everywhere.
+  std::string behind;
+  std::string reason;
+};
+
+struct NodeReport {
+  std::string name;
+  Workload workload = Workload::kContainer;
+  // The first link that is broken; kReady when none is.
+  Stage stage = Stage::kReady;
+  std::optional<Finding> broken;
+  std::string product;         // as feature discovery labels it; "" when it has not
+  std::string driver_version;  // the same
+  struct Offer {
+    std::string resource;
+    std::int64_t capacity = 0;
+    std::int64_t allocatable = 0;
+  };
+  std::vector<Offer> offers;
+  Time since;  // of the state that it is in
+
+  [[nodiscard]] bool ready() const { return !broken.has_value(); }
+};
+
+// What could not be read, and why.
+struct Unread {
+  std::string what;
+  std::string reason;
+};
+
+// What to look at; everything when all are empty.
+struct Question {
+  std::vector<std::string> nodes;
+  std::vector<Key> pods;
+
+  [[nodiscard]] bool empty() const { return nodes.empty() && pods.empty(); }
+};
+
+struct Report {
+  base::WallClock::time_point now;
+  std::string name_space;
+  std::optional<PolicyReport> policy;  // the active one
+  std::vector<OperandReport> operands;
+  // Nodes with GPUs, or those asked for: first those that are not ready, along the chain, then by
+  // name.
+  std::vector<NodeReport> nodes;
+  std::size_t other_nodes = 0;  // without a GPU
+  // Nodes that node feature discovery has never labelled: whether they have a GPU is not known.
+  std::vector<std::string> undiscovered;
+  std::vector<Finding> pods;
+  std::vector<std::string> pods_without_findings;  // of those asked for
+  std::vector<Finding> cluster;
+  std::vector<Unread> unread;
+  Wanted wanted;
+
+  // Policies, nodes, and the operands' DaemonSets and pods were read: silence means health.
+  bool judged = true;
+
+  [[nodiscard]] std::size_t ready_nodes() const;
+  // Something is known to be broken.
+  [[nodiscard]] bool is_broken() const;
+  // Nothing is broken, and that is known.
+  [[nodiscard]] bool all_ready() const { return judged && !is_broken(); }
+};
+
+// `cluster` must have been indexed.
+Report MakeReport(const Cluster& cluster, const Question& question = {});
+
+}  // namespace pitcrew::fleet

@@ -1,0 +1,367 @@
+#include "fleet/views.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/labels.h"
+#include "base/strings.h"
+
+namespace pitcrew::fleet {
+namespace {
+
+using codec::Find;
+using codec::FindString;
+using codec::Json;
+
+std::int64_t FindInteger(const Json& value, std::initializer_list<std::string_view> path) {
+  const Json* found = Find(value, path);
+  return found != nullptr && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+}
+
+bool FindBool(const Json& value, std::initializer_list<std::string_view> path) {
+  const Json* found = Find(value, path);
+  return found != nullptr && found->is_boolean() && found->get<bool>();
+}
+
+// The elements of a list, nothing when there is none.
+const Json::array_t& FindList(const Json& value, std::initializer_list<std::string_view> path) {
+  static const Json::array_t kNone;
+  const Json* found = Find(value, path);
+  return found != nullptr && found->is_array() ? found->get_ref<const Json::array_t&>() : kNone;
+}
+
+Labels ReadLabels(const Json* labels, std::string_view prefix = "") {
+  Labels result;
+  if (labels == nullptr || !labels->is_object()) return result;
+  for (const auto& [key, value] : labels->items()) {
+    if (value.is_string() && key.starts_with(prefix)) {
+      result.emplace(key, value.get_ref<const std::string&>());
+    }
+  }
+  return result;
+}
+
+// Extended resources are whole numbers, as text or number.
+std::optional<std::int64_t> ReadQuantity(const Json& value) {
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (!value.is_string()) return std::nullopt;
+  const auto& text = value.get_ref<const std::string&>();
+  const bool thousands = text.ends_with('k');
+  const auto number =
+      base::ParseInteger(std::string_view(text).substr(0, text.size() - (thousands ? 1 : 0)));
+  if (!number) return std::nullopt;
+  return thousands ? *number * 1000 : *number;
+}
+
+template <class Take>
+void ForEachResource(const Json* resources, Take take) {
+  if (resources == nullptr || !resources->is_object()) return;
+  for (const auto& [name, value] : resources->items()) {
+    if (!name.starts_with(api::kResourcePrefix)) continue;
+    if (const auto amount = ReadQuantity(value)) take(name, *amount);
+  }
+}
+
+std::vector<Toleration> ReadTolerations(const Json& spec) {
+  std::vector<Toleration> result;
+  for (const Json& entry : FindList(spec, {"tolerations"})) {
+    result.push_back({FindString(entry, {"key"}), FindString(entry, {"operator"}),
+                      FindString(entry, {"value"}), FindString(entry, {"effect"})});
+  }
+  return result;
+}
+
+Container ReadContainer(const Json& status, bool init) {
+  Container container;
+  container.name = FindString(status, {"name"});
+  container.image = FindString(status, {"image"});
+  container.init = init;
+  container.ready = FindBool(status, {"ready"});
+  container.started = FindBool(status, {"started"});
+  container.restarts = FindInteger(status, {"restartCount"});
+  for (const char* state : {"waiting", "running", "terminated"}) {
+    const Json* found = Find(status, {"state", state});
+    if (found == nullptr) continue;
+    container.state = state;
+    container.reason = FindString(*found, {"reason"});
+    container.message = FindString(*found, {"message"});
+    container.exit_code = FindInteger(*found, {"exitCode"});
+    container.since = ReadTime(*found, {"startedAt"});
+    if (container.state == "terminated") container.since = ReadTime(*found, {"finishedAt"});
+  }
+  if (const Json* last = Find(status, {"lastState", "terminated"}); last != nullptr) {
+    container.last_reason = FindString(*last, {"reason"});
+    container.last_message = FindString(*last, {"message"});
+    container.last_exit_code = FindInteger(*last, {"exitCode"});
+    container.last_finished = ReadTime(*last, {"finishedAt"});
+  }
+  return container;
+}
+
+void ReadContainers(const Json& object, Pod& pod) {
+  for (const Json& status : FindList(object, {"status", "initContainerStatuses"})) {
+    pod.containers.push_back(ReadContainer(status, true));
+  }
+  for (const Json& status : FindList(object, {"status", "containerStatuses"})) {
+    pod.containers.push_back(ReadContainer(status, false));
+  }
+}
+
+void ReadRequests(const Json& spec, Pod& pod) {
+  for (const char* list : {"initContainers", "containers"}) {
+    for (const Json& container : FindList(spec, {list})) {
+      ForEachResource(Find(container, {"resources", "requests"}),
+                      [&](const auto& name, auto amount) {
+                        auto& requested = pod.requests[name].requested;
+                        requested = requested.value_or(0) + amount;
+                      });
+      ForEachResource(Find(container, {"resources", "limits"}), [&](const auto& name, auto amount) {
+        auto& limit = pod.requests[name].limit;
+        limit = limit.value_or(0) + amount;
+      });
+    }
+  }
+}
+
+void ReadController(const Json& object, std::string& kind, std::string& name) {
+  for (const Json& owner : FindList(object, {"metadata", "ownerReferences"})) {
+    if (!FindBool(owner, {"controller"})) continue;
+    kind = FindString(owner, {"kind"});
+    name = FindString(owner, {"name"});
+  }
+}
+
+}  // namespace
+
+std::string_view Get(const Labels& labels, std::string_view key) {
+  const auto found = labels.find(key);
+  return found == labels.end() ? std::string_view() : std::string_view(found->second);
+}
+
+bool HasAll(const Labels& labels, const Labels& wanted, std::string* missing) {
+  for (const auto& [key, value] : wanted) {
+    const auto found = labels.find(key);
+    if (found != labels.end() && found->second == value) continue;
+    if (missing != nullptr) *missing = fmt::format("{}={}", key, value);
+    return false;
+  }
+  return true;
+}
+
+std::string Key::ToString() const {
+  return name_space.empty() ? name : fmt::format("{}/{}", name_space, name);
+}
+
+std::string Taint::ToString() const {
+  return value.empty() ? fmt::format("{}:{}", key, effect)
+                       : fmt::format("{}={}:{}", key, value, effect);
+}
+
+bool Toleration::Tolerates(const Taint& taint) const {
+  if (!effect.empty() && effect != taint.effect) return false;
+  if (op == "Exists") return key.empty() || key == taint.key;
+  return key == taint.key && value == taint.value;
+}
+
+const Taint* FirstUntolerated(const std::vector<Taint>& taints,
+                              const std::vector<Toleration>& tolerations) {
+  for (const Taint& taint : taints) {
+    if (taint.effect == "PreferNoSchedule") continue;
+    if (std::ranges::none_of(tolerations, [&](const Toleration& toleration) {
+          return toleration.Tolerates(taint);
+        })) {
+      return &taint;
+    }
+  }
+  return nullptr;
+}
+
+const std::vector<Toleration>& DaemonSetTolerations() {
+  static const std::vector<Toleration> kTolerations = {
+      {"node.kubernetes.io/not-ready", "Exists", "", ""},
+      {"node.kubernetes.io/unreachable", "Exists", "", ""},
+      {"node.kubernetes.io/disk-pressure", "Exists", "", ""},
+      {"node.kubernetes.io/memory-pressure", "Exists", "", ""},
+      {"node.kubernetes.io/pid-pressure", "Exists", "", ""},
+      {"node.kubernetes.io/unschedulable", "Exists", "", ""},
+      {"node.kubernetes.io/network-unavailable", "Exists", "", ""},
+  };
+  return kTolerations;
+}
+
+const Condition* Policy::Find(std::string_view type) const {
+  const auto found = std::ranges::find(conditions, type, &Condition::type);
+  return found == conditions.end() ? nullptr : &*found;
+}
+
+Time ReadTime(const Json& object, std::initializer_list<std::string_view> path) {
+  const std::string text = FindString(object, path);
+  if (text.empty()) return std::nullopt;
+  const auto time = base::ParseRfc3339(text);
+  return time ? Time(*time) : std::nullopt;
+}
+
+Key ReadKey(const Json& object) {
+  return {FindString(object, {"metadata", "namespace"}), FindString(object, {"metadata", "name"})};
+}
+
+Node ReadNode(const Json& object) {
+  Node node;
+  node.name = FindString(object, {"metadata", "name"});
+  node.labels = ReadLabels(Find(object, {"metadata", "labels"}));
+  node.annotations = ReadLabels(Find(object, {"metadata", "annotations"}), api::kResourcePrefix);
+  node.created = ReadTime(object, {"metadata", "creationTimestamp"});
+  node.unschedulable = FindBool(object, {"spec", "unschedulable"});
+  for (const Json& taint : FindList(object, {"spec", "taints"})) {
+    node.taints.push_back(
+        {FindString(taint, {"key"}), FindString(taint, {"value"}), FindString(taint, {"effect"})});
+  }
+  for (const Json& condition : FindList(object, {"status", "conditions"})) {
+    if (FindString(condition, {"type"}) != "Ready") continue;
+    node.ready = FindString(condition, {"status"});
+    node.ready_reason = FindString(condition, {"reason"});
+    node.ready_message = FindString(condition, {"message"});
+    node.ready_since = ReadTime(condition, {"lastTransitionTime"});
+  }
+  node.runtime = FindString(object, {"status", "nodeInfo", "containerRuntimeVersion"});
+  node.kernel = FindString(object, {"status", "nodeInfo", "kernelVersion"});
+  node.os_image = FindString(object, {"status", "nodeInfo", "osImage"});
+  ForEachResource(Find(object, {"status", "capacity"}),
+                  [&](const auto& name, auto amount) { node.capacity[name] = amount; });
+  ForEachResource(Find(object, {"status", "allocatable"}),
+                  [&](const auto& name, auto amount) { node.allocatable[name] = amount; });
+  return node;
+}
+
+Pod ReadPod(const Json& object) {
+  Pod pod;
+  pod.key = ReadKey(object);
+  pod.created = ReadTime(object, {"metadata", "creationTimestamp"});
+  pod.deleting = Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
+  for (const char* label : {"app", "name", "app.kubernetes.io/name"}) {
+    if (pod.app.empty()) pod.app = FindString(object, {"metadata", "labels", label});
+  }
+  pod.role = FindString(object, {"metadata", "labels", "role"});
+  ReadController(object, pod.owner_kind, pod.owner);
+  pod.phase = FindString(object, {"status", "phase"});
+  pod.reason = FindString(object, {"status", "reason"});
+  pod.message = FindString(object, {"status", "message"});
+  for (const Json& condition : FindList(object, {"status", "conditions"})) {
+    const std::string type = FindString(condition, {"type"});
+    const bool is_true = FindString(condition, {"status"}) == "True";
+    if (type == "Ready") {
+      pod.ready = is_true;
+      pod.ready_changed = ReadTime(condition, {"lastTransitionTime"});
+    } else if (type == "PodScheduled" && !is_true) {
+      pod.unschedulable = FindString(condition, {"message"});
+      pod.unschedulable_reason = FindString(condition, {"reason"});
+    }
+  }
+  const Json* spec = Find(object, {"spec"});
+  if (spec == nullptr) return pod;
+  pod.node = FindString(*spec, {"nodeName"});
+  pod.runtime_class = FindString(*spec, {"runtimeClassName"});
+  ReadRequests(*spec, pod);
+  if (pod.ready) return pod;
+  pod.node_selector = ReadLabels(Find(*spec, {"nodeSelector"}));
+  pod.tolerations = ReadTolerations(*spec);
+  ReadContainers(object, pod);
+  return pod;
+}
+
+DaemonSet ReadDaemonSet(const Json& object) {
+  DaemonSet daemonset;
+  daemonset.key = ReadKey(object);
+  daemonset.state = FindString(object, {"metadata", "labels", api::kStateLabel});
+  daemonset.generation = FindInteger(object, {"metadata", "generation"});
+  daemonset.observed_generation = FindInteger(object, {"status", "observedGeneration"});
+  daemonset.desired = FindInteger(object, {"status", "desiredNumberScheduled"});
+  daemonset.ready = FindInteger(object, {"status", "numberReady"});
+  daemonset.updated = FindInteger(object, {"status", "updatedNumberScheduled"});
+  daemonset.available = FindInteger(object, {"status", "numberAvailable"});
+  const Json* spec = Find(object, {"spec", "template", "spec"});
+  if (spec == nullptr) return daemonset;
+  daemonset.node_selector = ReadLabels(Find(*spec, {"nodeSelector"}));
+  daemonset.tolerations = ReadTolerations(*spec);
+  daemonset.runtime_class = FindString(*spec, {"runtimeClassName"});
+  for (const char* list : {"initContainers", "containers"}) {
+    for (const Json& container : FindList(*spec, {list})) {
+      daemonset.images[FindString(container, {"name"})] = FindString(container, {"image"});
+    }
+  }
+  return daemonset;
+}
+
+Policy ReadPolicy(const Json& object) {
+  Policy policy;
+  policy.name = FindString(object, {"metadata", "name"});
+  policy.created = ReadTime(object, {"metadata", "creationTimestamp"});
+  policy.state = FindString(object, {"status", "state"});
+  for (const Json& condition : FindList(object, {"status", "conditions"})) {
+    policy.conditions.push_back({FindString(condition, {"type"}), FindString(condition, {"status"}),
+                                 FindString(condition, {"reason"}),
+                                 FindString(condition, {"message"}),
+                                 ReadTime(condition, {"lastTransitionTime"})});
+  }
+  if (auto spec = api::ReadClusterPolicy(object)) {
+    policy.spec = *std::move(spec);
+  } else {
+    policy.spec.problems.push_back({"", spec.error().message});
+  }
+  return policy;
+}
+
+Event ReadEvent(const Json& object) {
+  Event event;
+  event.kind = FindString(object, {"involvedObject", "kind"});
+  event.object = {FindString(object, {"involvedObject", "namespace"}),
+                  FindString(object, {"involvedObject", "name"})};
+  event.reason = FindString(object, {"reason"});
+  event.message = FindString(object, {"message"});
+  event.count = std::max<std::int64_t>(1, FindInteger(object, {"count"}));
+  event.last = ReadTime(object, {"lastTimestamp"});
+  if (!event.last) event.last = ReadTime(object, {"series", "lastObservedTime"});
+  if (!event.last) event.last = ReadTime(object, {"eventTime"});
+  if (!event.last) event.last = ReadTime(object, {"metadata", "creationTimestamp"});
+  return event;
+}
+
+RuntimeClass ReadRuntimeClass(const Json& object) {
+  return {FindString(object, {"metadata", "name"}), FindString(object, {"handler"})};
+}
+
+Features ReadFeatures(const Json& object) {
+  Features features;
+  if (const Json* loaded =
+          Find(object, {"spec", "features", "flags", "kernel.loadedmodule", "elements"});
+      loaded != nullptr && loaded->is_object()) {
+    features.modules.emplace();
+    for (const auto& [name, value] : loaded->items()) features.modules->push_back(name);
+  }
+  if (const Json* devices = Find(object, {"spec", "features", "instances", "pci.device"});
+      devices != nullptr) {
+    int gpus = 0;
+    for (const Json& device : FindList(*devices, {"elements"})) {
+      const std::string device_class = FindString(device, {"attributes", "class"});
+      if (FindString(device, {"attributes", "vendor"}) == "10de" &&
+          (device_class == "0300" || device_class == "0302")) {
+        ++gpus;
+      }
+    }
+    features.gpus = gpus;
+  }
+  return features;
+}
+
+std::vector<std::string> ReadConfigMapKeys(const Json& object) {
+  std::vector<std::string> keys;
+  for (const char* part : {"data", "binaryData"}) {
+    const Json* data = Find(object, {part});
+    if (data == nullptr || !data->is_object()) continue;
+    for (const auto& [key, value] : data->items()) keys.push_back(key);
+  }
+  return keys;
+}
+
+}  // namespace pitcrew::fleet
