@@ -52,9 +52,10 @@ bool SaysNotFound(const OperandContext& context) {
 
 Look DriverImageNotFound(const OperandContext& context) {
   if (!PullFails(context) || !SaysNotFound(context) || context.container->init) return std::nullopt;
-  return SawPull(context, fmt::format("there is no driver image {} (node: {}, kernel {})",
-                                      context.container->image, context.on.node.os_image,
-                                      context.on.node.kernel));
+  std::string summary = fmt::format("there is no driver image {}", context.container->image);
+  const Node& node = context.on.node;
+  if (!node.kernel.empty()) summary += fmt::format(" ({}, kernel {})", node.os_image, node.kernel);
+  return SawPull(context, std::move(summary));
 }
 
 Look ImageNotFound(const OperandContext& context) {

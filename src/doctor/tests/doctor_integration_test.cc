@@ -184,11 +184,13 @@ TEST_F(DoctorTest, FollowsChangesByWatches) {
   ASSERT_TRUE(client->Create(kube::kNodes, GpuNode("gpu-w"), kWriter));
   EXPECT_TRUE(
       watcher.Await([&](const auto& report) { return node(report, "gpu-w") == "policy-missing"; }));
-  const Json policy = {{"apiVersion", "nvidia.com/v1"},
-                       {"kind", "ClusterPolicy"},
-                       {"metadata", {{"name", "cluster-policy"}}},
-                       {"spec", Json::object()}};
-  ASSERT_TRUE(client->Create(kClusterPolicies, policy, kWriter));
+  Json policy = {{"metadata", {{"name", "cluster-policy"}}}};
+  for (const char* block : {"operator", "daemonsets", "driver", "toolkit", "devicePlugin", "dcgm",
+                            "dcgmExporter", "nodeStatusExporter", "gfd"}) {
+    policy["spec"][block] = Json::object();  // those that the schema requires
+  }
+  const auto created = client->Create(kClusterPolicies, policy, kWriter);
+  ASSERT_TRUE(created) << created.error().ToString();
   EXPECT_TRUE(watcher.Await(
       [&](const auto& report) { return node(report, "gpu-w") == "operands-disabled"; }));
   ASSERT_TRUE(client->Delete(kClusterPolicies, {.namespace_name = "", .name = "cluster-policy"}));
