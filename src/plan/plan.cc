@@ -13,6 +13,7 @@
 #include "kube/ownership.h"
 #include "operator/owned.h"
 #include "operator/render.h"
+#include "operator/take_over.h"
 #include "plan/cluster.h"
 #include "plan/reasons.h"
 
@@ -36,8 +37,12 @@ const std::string& HashPath() {
   return kPath;
 }
 
-// Field manager of upstream's operator: the name of its program.
-constexpr std::string_view kUpstreamManager = "gpu-operator";
+// The annotation that holds the hash, or the annotations when there is none but that.
+bool IsBookkeeping(const FieldChange& change) {
+  if (change.path == HashPath()) return true;
+  return change.path == "metadata.annotations" && change.after && change.after->size() == 1 &&
+         change.after->contains(api::kLastAppliedHash);
+}
 
 std::string HashIn(const Json& object) {
   return codec::FindString(object, {"metadata", "annotations", api::kLastAppliedHash});
@@ -79,17 +84,15 @@ void Planner::PlanChange(Item& item, const Json& live) {
   const gpu_operator::OwnedObject owned = gpu_operator::ReadOwned(live);
   const bool same_hash = owned.hash == HashIn(desired);
   item.changes = FieldChanges(live, desired);
-  for (FieldChange& gone :
-       AbandonedFields(live, desired, {gpu_operator::kFieldManager, kUpstreamManager})) {
+  for (FieldChange& gone : AbandonedFields(
+           live, desired, {gpu_operator::kFieldManager, gpu_operator::kUpstreamManager})) {
     const auto same = [&](const FieldChange& change) { return change.path == gone.path; };
     if (std::ranges::none_of(item.changes, same)) item.changes.push_back(std::move(gone));
   }
   if (item.changes.empty()) return;
   // The hash follows from all else: it is only told when nothing else is.
-  if (item.changes.size() > 1) {
-    std::erase_if(item.changes,
-                  [](const FieldChange& change) { return change.path == HashPath(); });
-  }
+  const auto others = std::ranges::count_if(item.changes, std::not_fn(IsBookkeeping));
+  if (others > 0) std::erase_if(item.changes, IsBookkeeping);
   item.action = Action::kChange;
   item.reason = reasons_.OfChange(item.operand, owned, same_hash);
 }

@@ -7,6 +7,7 @@
 #include "api/labels.h"
 #include "base/strings.h"
 #include "operator/leaving.h"
+#include "operator/take_over.h"
 
 namespace pitcrew::plan {
 namespace {
@@ -67,7 +68,8 @@ std::string Switch(const Operand& operand, const Json& policy) {
 }  // namespace
 
 std::string StateOf(const Json& object) {
-  return codec::FindString(object, {"metadata", "labels", api::kStateLabel});
+  std::string state = codec::FindString(object, {"metadata", "labels", api::kStateLabel});
+  return state.empty() ? std::string(gpu_operator::StateOfName(object)) : state;
 }
 
 Reasons::Reasons(const Json& policy, const Json* stored) : policy_(policy) {
@@ -109,12 +111,12 @@ std::string Reasons::OfChange(std::string_view state, const gpu_operator::OwnedO
       live.owner_uid != codec::FindString(policy_, {"metadata", "uid"})) {
     return "belongs to another ClusterPolicy, or to one that was deleted";
   }
+  if (same_hash) return "somebody else has changed it since it was applied";
   for (const Operand& operand : gpu_operator::Operands()) {
     if (operand.state != state) continue;
     if (const std::string fields = ChangedFieldsOf(operand); !fields.empty()) return fields;
   }
-  return same_hash ? "somebody else has changed it since it was applied"
-                   : "the nodes, the cluster or the operator's version have changed";
+  return "the nodes, the cluster or the operator's version have changed";
 }
 
 std::string Reasons::OfRemoval(const Operand& operand, Mode mode) const {
