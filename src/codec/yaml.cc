@@ -7,6 +7,8 @@
 #include <cmath>
 #include <optional>
 
+#include "codec/yaml_block.h"
+
 namespace pitcrew::codec {
 namespace {
 
@@ -56,15 +58,6 @@ std::optional<Json> NumberFrom(const std::string& text) {
   return std::nullopt;
 }
 
-// What an unquoted scalar means.
-Json PlainScalar(const std::string& text) {
-  if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") return {};
-  if (text == "true" || text == "True" || text == "TRUE") return true;
-  if (text == "false" || text == "False" || text == "FALSE") return false;
-  if (auto number = NumberFrom(text)) return *std::move(number);
-  return text;
-}
-
 using Marks = std::map<std::string, std::pair<int, int>, std::less<>>;
 
 // `marks` may be null; `pointer` is the JSON pointer of `node`.
@@ -83,7 +76,7 @@ Json Convert(const YAML::Node& node, Marks* marks, const std::string& pointer) {
       // yaml-cpp tags quoted scalars "!" and plain ones "?".
       return node.Tag() == "!" || node.Tag() == "tag:yaml.org,2002:str"
                  ? Json(node.Scalar())
-                 : PlainScalar(node.Scalar());
+                 : PlainYamlScalar(node.Scalar());
     case YAML::NodeType::Sequence: {
       Json list = Json::array();
       for (const auto& item : node) {
@@ -110,7 +103,7 @@ Json Convert(const YAML::Node& node, Marks* marks, const std::string& pointer) {
 }
 
 bool NeedsQuotes(const std::string& text) {
-  if (!PlainScalar(text).is_string()) return true;
+  if (!PlainYamlScalar(text).is_string()) return true;
   // YAML 1.1 readers take these for booleans.
   for (const std::string_view word : {"y", "Y", "yes", "Yes", "YES", "n", "N", "no", "No", "NO",
                                       "on", "On", "ON", "off", "Off", "OFF"}) {
@@ -170,6 +163,10 @@ namespace {
 
 base::Result<std::vector<Json>> ParseDocuments(std::string_view text, std::string_view source,
                                                Marks* marks) {
+  if (marks == nullptr) {
+    // Everything that the general reader would refuse is left to it, and so is the message.
+    if (auto simple = ReadBlockYaml(text)) return *std::move(simple);
+  }
   try {
     std::vector<Json> documents;
     for (const auto& node : YAML::LoadAll(std::string(text))) {
@@ -195,6 +192,14 @@ base::Result<Json> OneDocument(std::string_view text, std::string_view source, M
 }
 
 }  // namespace
+
+Json PlainYamlScalar(const std::string& text) {
+  if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") return {};
+  if (text == "true" || text == "True" || text == "TRUE") return true;
+  if (text == "false" || text == "False" || text == "FALSE") return false;
+  if (auto number = NumberFrom(text)) return *std::move(number);
+  return text;
+}
 
 base::Result<std::vector<Json>> ParseYamlStream(std::string_view text, std::string_view source) {
   return ParseDocuments(text, source, nullptr);
