@@ -37,7 +37,7 @@ up: image ## bring a cluster up and run a pod that uses a GPU (CLUSTER=file, VAL
 kubectl-plugin: build ## put `kubectl pitcrew` on the path (BIN=~/.local/bin)
 	@mkdir -p $(BIN)
 	@ln -sf $(abspath $(build))/bin/pitcrew $(BIN)/kubectl-pitcrew
-	@echo "$(BIN)/kubectl-pitcrew: kubectl pitcrew status, kubectl pitcrew doctor"
+	@echo "$(BIN)/kubectl-pitcrew: kubectl pitcrew status, doctor, plan"
 
 down: ## take the cluster down and leave nothing (NAME=cluster)
 	@$(cluster) down $(NAME)
