@@ -90,6 +90,7 @@ int Print(const fleet::Report& report, const Options& options, Command command) 
                  : DoctorText(report, TextOptionsFor(options), !options.wanted.empty());
   }
   std::fputs(text.c_str(), stdout);
+  if (command == Command::kDoctor && !report.pods.empty()) return kNotReady;
   return ExitOf(report);
 }
 

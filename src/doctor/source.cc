@@ -288,7 +288,8 @@ base::Status ReadWanted(kube::Client& client, const fleet::Wanted& wanted, Clust
                     key.previous ? "&previous=true" : ""),
         stop);
     if (text) {
-      cluster.logs[key] = *text;
+      // The kubelet says so in the log's place when the log is gone.
+      cluster.logs[key] = text->starts_with("unable to retrieve container logs") ? "" : *text;
     } else {
       // A container that has not run has no log.
       cluster.logs[key] = "";

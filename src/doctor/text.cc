@@ -190,7 +190,7 @@ std::string FindingLines(const Finding& finding, const Report& report) {
 std::string Chain(const NodeReport& node, bool colours) {
   std::vector<std::string> links;
   bool reached = true;
-  for (const Stage stage : fleet::ChainOf(node.workload)) {
+  for (const Stage stage : node.links) {
     if (!reached) break;
     const bool broken = stage == node.stage;
     links.push_back(Paint(fmt::format("{}{}", ToString(stage), broken ? " BROKEN" : ""),
@@ -250,7 +250,7 @@ std::string OtherFindings(const Report& report, const TextOptions& options) {
       break;
     }
     text += fmt::format("{}: {}{}\n", finding.object,
-                        Paint("does not run", Colour::kBad, options.colours),
+                        Paint("does not run with a GPU", Colour::kBad, options.colours),
                         finding.since ? ", for " + Age(finding.since, report.now) : "");
     text += Indented("broken", fmt::format("{} ({})", finding.summary, finding.id));
     text += FindingLines(finding, report) + "\n";
@@ -296,7 +296,8 @@ std::string StatusText(const Report& report, const TextOptions& options) {
   std::string text = PolicyLines(report, options) + OperandLines(report, options) +
                      NodePart(report, options) + FindingCounts(report, options) +
                      UnreadLines(report);
-  if (!report.all_ready()) text += "\n`pitcrew doctor` tells the evidence and the fix.\n";
+  if (report.is_broken() || !report.pods.empty())
+    text += "\n`pitcrew doctor` tells the evidence and the fix.\n";
   return text;
 }
 
@@ -310,7 +311,8 @@ std::string DoctorText(const Report& report, const TextOptions& options, bool as
   text += OtherFindings(report, options);
   if (!asked) {
     text += fmt::format("{} of {} GPU nodes are ready", report.ready_nodes(), report.nodes.size());
-    text += report.all_ready() && report.unread.empty() ? "; nothing is broken.\n" : ".\n";
+    const bool nothing = report.all_ready() && report.pods.empty() && report.unread.empty();
+    text += nothing ? "; nothing is broken.\n" : ".\n";
     if (!report.undiscovered.empty()) {
       text += fmt::format("Not known (no label of node feature discovery): {}\n",
                           Examples(report.undiscovered));

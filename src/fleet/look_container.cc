@@ -139,16 +139,20 @@ Look OutOfMemory(const OperandContext& context) {
 
 namespace {
 
+std::int64_t EndCode(const OperandContext& context) {
+  const Container& container = *context.container;
+  return container.state == "terminated" ? container.exit_code : container.last_exit_code;
+}
+
 // "CrashLoopBackOff after 7 restarts, exit code 1: its last words".
 std::string HowItEnds(const OperandContext& context) {
   const Container& container = *context.container;
   const bool over = container.state == "terminated";
-  const std::int64_t code = over ? container.exit_code : container.last_exit_code;
   std::string words = FirstLine(over ? container.message : container.last_message);
   if (words.empty()) words = context.LastLine();
   if (words.empty()) words = "it has left no message";
   return fmt::format("{}exit code {}, {} restarts: {}",
-                     container.reason.empty() ? "" : container.reason + ", ", code,
+                     container.reason.empty() ? "" : container.reason + ", ", EndCode(context),
                      container.restarts, words);
 }
 
@@ -200,11 +204,12 @@ Look CrashLoop(const OperandContext& context) {
   if (!Fails(context)) return std::nullopt;
   // Seen again, with the plugin, behind the plugin (rule plugin-not-validated).
   if (context.container->name == "plugin-validation") return std::nullopt;
-  return Seen{.summary = fmt::format("{} of the {} fails again and again", context.container->name,
-                                     context.operand.name),
-              .evidence = {context.Saw(HowItEnds(context), context.container->last_finished)},
-              .words = {},
-              .since = context.pod->not_ready_since()};
+  return Seen{
+      .summary = fmt::format("{} of the {} fails again and again (exit code {})",
+                             context.container->name, context.operand.name, EndCode(context)),
+      .evidence = {context.Saw(HowItEnds(context), context.container->last_finished)},
+      .words = {},
+      .since = context.pod->not_ready_since()};
 }
 
 Look DriverInstalling(const OperandContext& context) {

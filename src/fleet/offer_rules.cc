@@ -50,15 +50,27 @@ bool HasPlugin(const NodeContext& context) {
   });
 }
 
+// What the plugin has said last about a device that it found unfit.
+void AddPluginWords(const NodeContext& context, Seen& seen) {
+  const Pod* pod = context.PodOf(OperandNamed("device plugin"));
+  if (pod == nullptr) return;
+  const std::string_view log = context.Log({pod->key, "nvidia-device-plugin", false});
+  std::string found;
+  for (const std::string& line : base::Split(log, '\n')) {
+    const std::string words = base::ToLower(line);
+    if (Contains(words, "unhealthy") || Contains(words, "xid")) found = ReadableLine(line);
+  }
+  if (found.empty()) return;
+  seen.evidence.push_back(
+      {"Pod " + pod->key.ToString(), "container nvidia-device-plugin", found, std::nullopt});
+}
+
 Look NotOffered(const NodeContext& context) {
   if (!HasPlugin(context) || Offers(context.node)) return std::nullopt;
-  for (const auto& [resource, capacity] : context.node.capacity) {
-    if (capacity == 0) continue;
-    return Seen{.summary = fmt::format("none of the node's {} {} is healthy", capacity, resource),
-                .evidence = {{"Node " + context.node.name, "status.allocatable[" + resource + "]",
-                              fmt::format("0 of {}", capacity), std::nullopt}},
-                .words = {{"resource", resource}},
-                .since = std::nullopt};
+  // They are offered, and unfit: that is the next finding.
+  if (std::ranges::any_of(context.node.capacity,
+                          [](const auto& entry) { return entry.second > 0; })) {
+    return std::nullopt;
   }
   const bool listed = !context.node.capacity.empty();
   return Seen{.summary = listed
@@ -76,12 +88,14 @@ Look SomeUnhealthy(const NodeContext& context) {
     const auto found = context.node.allocatable.find(resource);
     const std::int64_t offered = found == context.node.allocatable.end() ? 0 : found->second;
     if (offered >= capacity) continue;
-    return Seen{.summary = fmt::format("{} of the node's {} {} are unhealthy", capacity - offered,
-                                       capacity, resource),
-                .evidence = {{"Node " + context.node.name, "status.allocatable[" + resource + "]",
-                              fmt::format("{} of {}", offered, capacity), std::nullopt}},
-                .words = {{"resource", resource}},
-                .since = std::nullopt};
+    Seen seen{.summary = fmt::format("{} of the node's {} {} are unhealthy", capacity - offered,
+                                     capacity, resource),
+              .evidence = {{"Node " + context.node.name, "status.allocatable[" + resource + "]",
+                            fmt::format("{} of {}", offered, capacity), std::nullopt}},
+              .words = {{"resource", resource}},
+              .since = std::nullopt};
+    AddPluginWords(context, seen);
+    return seen;
   }
   return std::nullopt;
 }

@@ -89,12 +89,12 @@ constexpr OperandRule kRules[] = {
      "Make room on the node; the message says for what.\n"
      "$ kubectl describe node {node}"},
     {"runtime-handler-missing", "", look::HandlerMissing,
-     "The container toolkit writes the handler and restarts the runtime. See what it did, and on "
-     "{node}, what the runtime knows (containerd config dump | grep -A3 nvidia); systemctl restart "
-     "containerd makes it read its files again. Distributions with a containerd of their own (k3s, "
-     "RKE2, k0s, MicroK8s) need its socket and configuration in spec.toolkit.env: "
-     "CONTAINERD_SOCKET, RUNTIME_CONFIG.\n"
-     "$ kubectl logs -n {namespace} {toolkit-pod} -c nvidia-container-toolkit-ctr"},
+     "The container toolkit writes the handler and restarts the runtime when it starts; start it "
+     "again, and see what it says. Distributions with a containerd of their own (k3s, RKE2, k0s, "
+     "MicroK8s) need its socket and configuration in spec.toolkit.env: CONTAINERD_SOCKET, "
+     "RUNTIME_CONFIG. What the runtime knows, on {node}: containerd config dump | grep -A3 nvidia\n"
+     "$ kubectl delete pod -n {namespace} {toolkit-pod}\n"
+     "$ kubectl logs -n {namespace} -l app=nvidia-container-toolkit-daemonset --prefix"},
     {"sandbox-failed", "", look::SandboxFailed,
      "The network or the container runtime of the node fails, not the GPU stack.\n"
      "$ kubectl describe pod -n {namespace} {pod}"},

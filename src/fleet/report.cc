@@ -45,6 +45,22 @@ Time ReadySince(const NodeContext& context) {
   return context.node.ready_since;
 }
 
+// The chain of the node, without the links that the policy has switched off.
+std::vector<Stage> LinksOf(const NodeContext& context) {
+  std::vector<Stage> links;
+  for (const Stage stage : ChainOf(context.workload)) {
+    bool has_operands = false;
+    bool wanted = false;
+    for (const Operand& operand : Operands()) {
+      if (operand.stage != stage || !operand.IsPartOf(context.workload)) continue;
+      has_operands = true;
+      wanted = wanted || context.Wants(operand);
+    }
+    if (!has_operands || wanted) links.push_back(stage);
+  }
+  return links;
+}
+
 NodeReport DescribeNode(const NodeContext& context) {
   const Node& node = context.node;
   NodeReport report;
@@ -59,6 +75,12 @@ NodeReport DescribeNode(const NodeContext& context) {
   }
   report.broken = FirstBroken(context);
   if (report.broken) report.stage = report.broken->stage;
+  report.links = LinksOf(context);
+  if (report.broken && std::ranges::find(report.links, report.stage) == report.links.end()) {
+    // Somebody upgrades a driver that the policy does not deploy, for example.
+    const auto chain = ChainOf(context.workload);
+    report.links.assign(chain.begin(), chain.end());
+  }
   report.since = report.broken ? report.broken->since : ReadySince(context);
   return report;
 }
@@ -72,10 +94,8 @@ std::vector<OperandReport> DescribeOperands(const Cluster& cluster,
     if (!operand.enabled(policy->spec)) continue;
     OperandReport report{
         .name = std::string(operand.name), .desired = 0, .ready = 0, .behind = "", .reason = ""};
-    bool there = false;
     for (const auto& [name, daemonset] : cluster.daemonsets) {
       if (OperandOf(name) != &operand) continue;
-      there = true;
       report.desired += daemonset.desired;
       report.ready += daemonset.ready;
     }
@@ -87,8 +107,8 @@ std::vector<OperandReport> DescribeOperands(const Cluster& cluster,
       report.reason = why->summary;
       break;
     }
-    // An operand for a workload that the cluster has no nodes for is no news.
-    if (there || !report.behind.empty()) reports.push_back(std::move(report));
+    // An operand that no node wants is no news.
+    if (report.desired > 0 || !report.behind.empty()) reports.push_back(std::move(report));
   }
   return reports;
 }
@@ -131,7 +151,7 @@ std::size_t Report::ready_nodes() const {
 }
 
 bool Report::is_broken() const {
-  return ready_nodes() != nodes.size() || !pods.empty() || !cluster.empty() ||
+  return ready_nodes() != nodes.size() || !cluster.empty() ||
          (policy && policy->state != "ready") ||
          std::ranges::any_of(operands, [](const OperandReport& operand) {
            return !operand.behind.empty() || operand.ready < operand.desired;

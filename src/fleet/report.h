@@ -30,6 +30,7 @@ struct OperandReport {
 struct NodeReport {
   std::string name;
   Workload workload = Workload::kContainer;
+  std::vector<Stage> links;  // of its chain, in order
   // The first link that is broken; kReady when none is.
   Stage stage = Stage::kReady;
   std::optional<Finding> broken;
@@ -81,7 +82,8 @@ struct Report {
   bool judged = true;
 
   [[nodiscard]] std::size_t ready_nodes() const;
-  // Something is known to be broken.
+  // Something is known to be broken. Pods of users do not count: that they wait for GPUs is how a
+  // busy cluster looks.
   [[nodiscard]] bool is_broken() const;
   // Nothing is broken, and that is known.
   [[nodiscard]] bool all_ready() const { return judged && !is_broken(); }

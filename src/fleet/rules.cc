@@ -10,7 +10,10 @@
 namespace pitcrew::fleet {
 namespace {
 
-constexpr std::size_t kLongestLine = 300;
+// Of longer lines the beginning and, as the innermost cause stands last, more of the end is told.
+constexpr std::size_t kLongestLine = 400;
+constexpr std::size_t kBeginning = 130;
+constexpr std::size_t kEnding = 260;
 
 std::string Fill(std::string_view fix,
                  const std::map<std::string, std::string, std::less<>>& words) {
@@ -207,13 +210,11 @@ std::string OperandContext::LineWith(std::span<const std::string_view> parts) co
 
 std::string OperandContext::LastLine() const {
   if (pod == nullptr || container == nullptr) return "";
-  // A container that has just been started again has not said yet what is wrong.
-  for (const bool previous : {container->restarts > 0 && container->state != "running", false}) {
-    const std::string_view log = base::Trim(on.Log({pod->key, container->name, previous}));
-    if (log.empty()) continue;
-    return LastLineOf(log);
-  }
-  return "";
+  // The log of a container that waits to be started again is that of its last run.
+  const bool previous = container->state == "waiting" && container->restarts > 0;
+  std::string line = LastLineOf(on.Log({pod->key, container->name, previous}));
+  if (line.empty() && previous) line = LastLineOf(on.Log({pod->key, container->name, false}));
+  return line;
 }
 
 std::optional<Finding> WhyNotReady(const NodeContext& context, const Operand& operand) {
@@ -312,16 +313,26 @@ Evidence SawEvent(const Event& event) {
 
 std::string FirstLine(std::string_view text) {
   text = base::Trim(text);
-  std::string line(text.substr(0, text.find('\n')));
-  if (line.size() <= kLongestLine) return line;
-  std::size_t cut = kLongestLine;
+  const std::string_view line = text.substr(0, text.find('\n'));
+  if (line.size() <= kLongestLine) return std::string(line);
   // Not in the middle of a character.
-  while (cut > 0 && (static_cast<unsigned char>(line[cut]) & 0xC0U) == 0x80U) --cut;
-  return line.substr(0, cut) + "...";
+  const auto begins_character = [&](std::size_t at) {
+    return (static_cast<unsigned char>(line[at]) & 0xC0U) != 0x80U;
+  };
+  std::size_t head = kBeginning;
+  while (!begins_character(head)) --head;
+  std::size_t tail = line.size() - kEnding;
+  while (!begins_character(tail)) ++tail;
+  return fmt::format("{} ... {}", line.substr(0, head), line.substr(tail));
 }
 
 std::string ReadableLine(std::string_view line) {
   line = base::Trim(line);
+  // The time stands elsewhere.
+  if (const std::size_t end = line.find(' ');
+      end != std::string_view::npos && base::ParseRfc3339(line.substr(0, end))) {
+    line = base::Trim(line.substr(end));
+  }
   if (!line.starts_with('{')) return FirstLine(line);
   const auto entry = codec::ParseJson(line, "log line");
   if (!entry) return FirstLine(line);
