@@ -57,14 +57,14 @@ def _die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-# Every request that changes something, with the one who made it and the object.
+# Every request of USER, with the object.
 _AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [
-    {"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]}, {"level": "None"}]}
+    {"level": "Metadata", "users": [USER]}, {"level": "None"}]}
 
 
 class ApiServer:
     """`user` in the request methods impersonates that user; by default requests come from an administrator.
-    `audit`: the server writes down every changing request (changes())."""
+    `audit`: the server writes down every request of USER (requests())."""
 
     def __init__(self, audit=False):
         self._folder = None
@@ -170,15 +170,36 @@ class ApiServer:
         finally:
             connection.close()
 
-    def changes(self):
-        """The changing requests so far that succeeded, as (user, verb, "resource name")."""
+    def requests(self):
+        """USER's requests so far, each once, as (verb, resource, name, HTTP status)."""
+        seen = set()
         with open(self.folder / "audit.log", encoding="utf-8") as log:
             for line in log:
                 event = json.loads(line)
-                if event.get("responseStatus", {}).get("code", 0) < 300:
-                    about = event["objectRef"]
-                    yield (event["user"]["username"], event["verb"],
-                           f"{about['resource']} {about.get('name', '')}")
+                if event["auditID"] in seen:
+                    continue
+                seen.add(event["auditID"])
+                about = event.get("objectRef", {})
+                yield (event["verb"], about.get("resource", ""), about.get("name", ""),
+                       event.get("responseStatus", {}).get("code", 0))
+
+    def allow_everything(self, name="test-everything"):
+        """Gives USER every right."""
+        self.grant(name, [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+                          {"nonResourceURLs": ["*"], "verbs": ["*"]}])
+
+    def grant(self, name, rules):
+        """Gives USER these rights, by a ClusterRole and a ClusterRoleBinding of that name."""
+        base = "/apis/rbac.authorization.k8s.io/v1"
+        head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
+        self.apply(f"{base}/clusterroles/{name}", head | {"kind": "ClusterRole", "rules": rules})
+        self.apply(f"{base}/clusterrolebindings/{name}", head | {
+            "kind": "ClusterRoleBinding",
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "User", "name": USER, "apiGroup": "rbac.authorization.k8s.io"}]})
+
+    def revoke(self, name="test-everything"):
+        self.delete(f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{name}")
 
     def _log_tail(self):
         return "\n".join(line for log in sorted(self.folder.glob("*.log"))

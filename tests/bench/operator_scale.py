@@ -2,11 +2,13 @@
 """Measures the operator against a real kube-apiserver with many Node objects of ordinary size.
 
 Prints, for each size: seconds from the operator's start until every node is labelled, processor seconds
-until then, resident memory (peak and at rest), API requests by verb, and the writes of an idle period.
+until then, resident memory (peak and at rest), API requests by verb, the writes of an idle period, and how
+long a joining node waits for its labels.
 With $PITCREW_ORACLE (see tests/differential/run.py) another operator is measured in the same run.
 """
 
 import argparse
+import collections
 import http.client
 import json
 import os
@@ -14,6 +16,7 @@ import pathlib
 import re
 import ssl
 import sys
+import threading
 import time
 
 import yaml
@@ -22,10 +25,12 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE.parent / "differential"))
 
+import apiserver  # noqa: E402
 import run as differential  # noqa: E402
 
-REQUESTS = re.compile(r'^apiserver_request_total\{(.*)\} ([0-9.e+]+)$')
-WRITES = ("POST", "PUT", "PATCH", "DELETE", "APPLY")
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+LABEL = "nvidia.com/gpu.deploy.device-plugin"
+JOINING = 200
 
 
 def node(index):
@@ -72,27 +77,44 @@ class Fast:
             raise RuntimeError(f"{method} {path}: {answer.status} {text[:300]!r}")
 
 
-def requests_of(server):
-    """Requests by verb and resource since the server started, the test's own included."""
-    counts = {}
-    for line in server.request("GET", "/metrics").splitlines():
-        match = REQUESTS.match(line)
-        if match:
-            labels = dict(re.findall(r'(\w+)="([^"]*)"', match.group(1)))
-            key = (labels["verb"], labels["resource"])
-            counts[key] = counts.get(key, 0) + float(match.group(2))
-    return counts
+def by_verb(requests):
+    return collections.Counter(verb for verb, resource, _, _ in requests if resource != "leases")
 
 
-def by_verb(before, after, skip=()):
-    verbs = {}
-    for key, count in after.items():
-        if key[1] in skip:
-            continue
-        delta = int(count - before.get(key, 0))
-        if delta:
-            verbs[key[0]] = verbs.get(key[0], 0) + delta
-    return verbs
+class Watch:
+    """When each node first had its labels, as a watch tells it."""
+
+    def __init__(self, server):
+        self.seen, self.server = {}, server
+        start = server.get("/api/v1/nodes?limit=1")["metadata"]["resourceVersion"]
+        self.connection = http.client.HTTPSConnection(
+            "127.0.0.1", server.port, context=ssl._create_unverified_context())
+        self.connection.request("GET", f"/api/v1/nodes?watch=true&resourceVersion={start}", headers={
+            "Authorization": "Bearer admin",
+            "Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"})
+        self.answer = self.connection.getresponse()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        while line := self.answer.readline():
+            now = time.monotonic()
+            metadata = json.loads(line)["object"]["metadata"]
+            if LABEL in metadata.get("labels", {}):
+                self.seen.setdefault(metadata["name"], now)
+
+
+def waiting_times(server, fast, count):
+    """Sorted milliseconds from the creation of a node to its labels, for nodes that join one after another."""
+    watch, made = Watch(server), {}
+    for index in range(count, count + JOINING):
+        one = node(index)
+        made[one["metadata"]["name"]] = time.monotonic()
+        fast.send("POST", "/api/v1/nodes", one)
+        time.sleep(0.05)
+    deadline = time.monotonic() + 120
+    while not made.keys() <= watch.seen.keys() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return sorted(1000 * (watch.seen.get(name, float("inf")) - begin) for name, begin in made.items())
 
 
 def memory(pid, field):
@@ -107,7 +129,7 @@ def processor_seconds(pid):
 
 def labelled(fast):
     """Nodes with a deploy label; metadata only, so that asking does not load the server."""
-    fast.connection.request("GET", "/api/v1/nodes?labelSelector=nvidia.com/gpu.deploy.device-plugin%3Dtrue", headers={
+    fast.connection.request("GET", f"/api/v1/nodes?labelSelector={LABEL}%3Dtrue", headers={
         "Authorization": "Bearer admin",
         "Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"})
     return len(json.loads(fast.connection.getresponse().read())["items"] or [])
@@ -123,9 +145,9 @@ def measure(side, count, idle_seconds):
     policy = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"},
               "spec": yaml.safe_load((HERE / "policy.yaml").read_text())}
     side.server.create(differential.POLICIES, policy)
-    before = requests_of(side.server)
+    side.server.allow_everything()
     started = time.monotonic()
-    side.start()
+    side.start(side.server.kubeconfig(apiserver.USER))
     while labelled(fast) < count:
         if side.process.poll() is not None:
             raise RuntimeError(f"{side.name} ended: {side.log.read_text()[-2000:]}")
@@ -133,20 +155,30 @@ def measure(side, count, idle_seconds):
             raise RuntimeError(f"{side.name}: {labelled(fast)} of {count} nodes after 600 s")
         time.sleep(0.2)
     seconds, processor = time.monotonic() - started, processor_seconds(side.process.pid)
-    time.sleep(10)
-    settled = requests_of(side.server)
+    side.wait_until_quiet(5, 60)
+    settled = list(side.server.requests())
     peak, rest = memory(side.process.pid, "VmHWM"), memory(side.process.pid, "VmRSS")
+    before = processor_seconds(side.process.pid)
     time.sleep(idle_seconds)
-    idle = by_verb(settled, requests_of(side.server), skip=("leases",))
+    idle = by_verb(list(side.server.requests())[len(settled):])
+    resting = processor_seconds(side.process.pid) - before
+    waits = waiting_times(side.server, fast, count)
     print(f"{side.name}, {count} nodes")
     print(f"  start to all nodes labelled   {seconds:8.1f} s")
     print(f"  processor until then          {processor:8.1f} s")
     print(f"  resident memory, peak         {peak:8.1f} MB")
     print(f"  resident memory, at rest      {rest:8.1f} MB")
-    verbs = by_verb(before, settled)
-    print("  requests until settled        " + ", ".join(f"{v} {n}" for v, n in sorted(verbs.items())))
-    print(f"  writes in {idle_seconds:.0f} idle seconds      {sum(idle.get(v, 0) for v in WRITES)} "
-          "(leases not counted)", flush=True)
+    verbs = by_verb(settled)
+    print(f"  requests until settled        {sum(verbs.values())}: "
+          + ", ".join(f"{verb} {number}" for verb, number in sorted(verbs.items())))
+    print(f"  in {idle_seconds:.0f} idle seconds          {sum(idle[verb] for verb in WRITES)} writes, "
+          f"{sum(idle.values())} requests, {resting:.1f} s of the processor (leases not counted)")
+    print(f"  a joining node's labels       {waits[len(waits) // 2]:8.0f} ms (median), "
+          f"{waits[len(waits) * 99 // 100]:.0f} ms (99 of 100)", flush=True)
+
+
+def side_of(name, command, crds=()):
+    return differential.Side(name, command, crds, server=apiserver.ApiServer(audit=True))
 
 
 def main():
@@ -158,11 +190,11 @@ def main():
     arguments = parser.parse_args()
     oracle = os.environ.get("PITCREW_ORACLE")
     for count in arguments.nodes:
-        with differential.Side("pitcrew", [str(arguments.build.resolve() / "bin/pitcrew"), "operator"]) as side:
+        with side_of("pitcrew", [str(arguments.build.resolve() / "bin/pitcrew"), "operator"]) as side:
             measure(side, count, arguments.idle_seconds)
         if oracle:
             crds = sorted(pathlib.Path(oracle, "crds").glob("*.yaml"))
-            with differential.Side("other", differential.oracle_command(oracle), crds) as side:
+            with side_of("other", differential.oracle_command(oracle), crds) as side:
                 measure(side, count, arguments.idle_seconds)
     return 0
 

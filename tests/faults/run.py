@@ -29,8 +29,6 @@ POLICY = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"
           "spec": yaml.safe_load((HERE / "policy.yaml").read_text())}
 PATH = f"{sides.POLICIES}/cluster-policy"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 RECOVERY_SECONDS = 120
 
 
@@ -48,8 +46,7 @@ class Cluster(sides.Side):
     def __enter__(self):
         super().__enter__()
         try:
-            self.grant("all", [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
-                               {"nonResourceURLs": ["*"], "verbs": ["*"]}])
+            self.server.allow_everything()
             nodes = yaml.safe_load((HERE / "nodes.yaml").read_text())["nodes"]
             self.set_nodes(nodes)
             self.run()
@@ -60,20 +57,6 @@ class Cluster(sides.Side):
             self.__exit__(None, None, None)
             raise
         return self
-
-    def grant(self, name, rules):
-        """A ClusterRole for the operator's user."""
-        self.server.apply(f"{ROLES}/test-{name}", {
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": f"test-{name}"},
-            "rules": rules})
-        self.server.apply(f"{BINDINGS}/test-{name}", {
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": f"test-{name}"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": f"test-{name}"},
-            "subjects": [{"kind": "User", "name": apiserver.USER, "apiGroup": "rbac.authorization.k8s.io"}]})
-
-    def revoke(self, name):
-        self.server.delete(f"{BINDINGS}/test-{name}")
 
     def run(self, port=None, arguments=()):
         """Starts the operator; by way of a proxy's port where one is given."""
@@ -95,8 +78,8 @@ class Cluster(sides.Side):
                 for item in self.server.get(path)["items"] if sides.is_owned(item, "cluster-policy")}
 
     def deletions(self):
-        return [f"{verb} {what}" for user, verb, what in self.server.changes()
-                if user == apiserver.USER and verb.startswith("delete")]
+        return [f"{verb} {resource} {name}" for verb, resource, name, status in self.server.requests()
+                if verb.startswith("delete") and status < 300]
 
     def finish(self):
         outcome = self.settle("cluster-policy", 1, RECOVERY_SECONDS)
@@ -195,7 +178,7 @@ def compaction(cluster, rounds, rng):
 
 def permissions(cluster, _rounds, _rng):
     """RBAC is taken away: all of it, from a running operator and from one that starts, and that of one kind."""
-    cluster.revoke("all")
+    cluster.server.revoke()
     pause_until(lambda: not allowed(cluster, "list", "nodes"), "the operator may not list nodes")
     cluster.change(1)
     time.sleep(2)
@@ -204,18 +187,17 @@ def permissions(cluster, _rounds, _rng):
     cluster.run()
     time.sleep(2)
     cluster.alive()
-    cluster.grant("all", [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
-                          {"nonResourceURLs": ["*"], "verbs": ["*"]}])
+    cluster.server.allow_everything()
     cluster.finish()
     # Reading everything, writing everything but DaemonSets: the rest goes on, and the status says what does not.
     # An operator may only grant what it has itself, so it keeps the right to pass rights on.
-    cluster.grant("partial", [
+    cluster.server.grant("test-partial", [
         {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]},
         {"nonResourceURLs": ["*"], "verbs": ["*"]},
         {"apiGroups": ["", "nvidia.com", "node.k8s.io", "monitoring.coreos.com", "events.k8s.io"],
          "resources": ["*"], "verbs": ["*"]},
         {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["*"], "verbs": ["*"]}])
-    cluster.revoke("all")
+    cluster.server.revoke()
     pause_until(lambda: not allowed(cluster, "patch", "daemonsets", "apps"), "the operator may not patch DaemonSets")
     cluster.merge({"spec": {"daemonsets": {"annotations": {"example.com/round": "2"}},
                             "dcgmExporter": {"service": {"type": "NodePort"}}}})
@@ -224,8 +206,7 @@ def permissions(cluster, _rounds, _rng):
                 "the Service follows the policy although DaemonSets are forbidden")
     pause_until(lambda: "forbidden" in str(cluster.server.get(PATH).get("status")), "the status says what is forbidden")
     cluster.merge({"spec": {"dcgmExporter": {"service": None}}})
-    cluster.grant("all", [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
-                          {"nonResourceURLs": ["*"], "verbs": ["*"]}])
+    cluster.server.allow_everything()
     cluster.restore()
 
 
