@@ -153,7 +153,8 @@ def run_flavour(files, flavour, arguments, accepted, schema, oracle):
             other_side(arguments, oracle, flavour) as theirs:
         for file, cluster in files:
             generator = policies.Generator(schema, f"{arguments.seed}/{file.stem}", arguments.disable,
-                                           arguments.density, arguments.mistakes)
+                                           arguments.density,
+                                           arguments.mistakes if cluster.get("mistakes", True) else 0)
             rules = [rule for rule in accepted if file.stem in rule.get("clusters", [file.stem])]
             comparison = Comparison(ours, theirs, cluster, rules)
             more, found = run_cluster(file, comparison, generator, arguments, schema.get("required", []))

@@ -109,13 +109,21 @@ base::Status ApplySecretEnv(Object& container, const Context& context) {
 base::Status MountBuildFiles(Object& daemonset, Object& container, const Context& context,
                              const OsRelease& os) {
   const api::Driver& driver = context.policy.driver;
+  // Before the first GPU node the folders are not known, and nothing will be applied.
+  const bool known = context.facts.gpu_nodes > 0;
   if (!driver.repo_config.empty()) {
-    TRY_ASSIGN(const std::string folder, RepositoryFolder(os.id));
+    std::string folder;
+    if (known) {
+      TRY_ASSIGN(folder, RepositoryFolder(os.id));
+    }
     TRY(MountConfigMapKeys(daemonset, container, context, "spec.driver.repoConfig.configMapName",
                            driver.repo_config, folder));
   }
   if (!driver.cert_config.empty()) {
-    TRY_ASSIGN(const std::string folder, CertificateFolder(os.id));
+    std::string folder;
+    if (known) {
+      TRY_ASSIGN(folder, CertificateFolder(os.id));
+    }
     TRY(MountConfigMapKeys(daemonset, container, context, "spec.driver.certConfig.name",
                            driver.cert_config, folder));
   }
