@@ -121,6 +121,9 @@ def run_cluster(file, comparison, generator, arguments, required):
     comparison.start()
     for index in range(arguments.policies):
         policy = generator.policy()
+        if arguments.transitions:
+            # What the pods that outlive their DaemonSet need stays with them.
+            policy["spec"]["driver"].pop("useNvidiaDriverCRD", None)
         if arguments.only is not None and index != arguments.only:
             continue
         ran += 1

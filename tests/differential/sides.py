@@ -230,6 +230,11 @@ class Side:
         not want it keeps upstream from deleting those of precompiled drivers, and making them again, for ever."""
         for item in self.server.get(KINDS["DaemonSet"])["items"]:
             generation = item["metadata"]["generation"]
+            if "deletionTimestamp" in item["metadata"]:
+                # The garbage collector would let go of its pods, and then of it.
+                self.server.request("PATCH", f"{KINDS['DaemonSet']}/{item['metadata']['name']}",
+                                    {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+                continue
             if item["status"].get("observedGeneration") == generation:
                 continue
             try:
