@@ -26,6 +26,44 @@ TEST(Yaml, AKeyThatStandsTwiceIsAnError) {
   EXPECT_EQ(value.error().message, "policy.yaml:2:1: key \"a\" stands here twice");
 }
 
+TEST(Yaml, AnchorsAreRead) {
+  const auto value = ParseYaml("a: &one {b: [1]}\nc: *one\n");
+  ASSERT_TRUE(value) << value.error().message;
+  EXPECT_EQ(*value, *ParseJson(R"({"a":{"b":[1]},"c":{"b":[1]}})"));
+  const auto unknown = ParseYaml("a: *none\n", "x.yaml");
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().message, "x.yaml:1:4: there is no anchor \"none\"");
+}
+
+TEST(Yaml, TextsThatWouldUseUpTheMachineAreRefused) {
+  const auto deep = ParseYaml(std::string(5000, '['));
+  ASSERT_FALSE(deep);
+  EXPECT_NE(deep.error().message.find("nested too deeply"), std::string::npos);
+  std::string laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 9; ++i) {
+    laughs += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [";
+    for (int j = 0; j < 10; ++j) laughs += (j > 0 ? ", *a" : "*a") + std::to_string(i - 1);
+    laughs += "]\n";
+  }
+  const auto many = ParseYaml(laughs);
+  ASSERT_FALSE(many);
+  EXPECT_NE(many.error().message.find("aliases make too many values"), std::string::npos);
+}
+
+TEST(Yaml, ScalarsOfEveryStyle) {
+  const auto value = ParseYaml(
+      "plain: a b\nfolded: >\n  one\n  two\nliteral: |\n  one\n  two\ntagged: !!str 1\n"
+      "double: \"a\\tb\"\nempty:\nspread: one\n  two\n");
+  ASSERT_TRUE(value) << value.error().message;
+  EXPECT_EQ(*value, Json({{"plain", "a b"},
+                          {"folded", "one two\n"},
+                          {"literal", "one\ntwo\n"},
+                          {"tagged", "1"},
+                          {"double", "a\tb"},
+                          {"empty", nullptr},
+                          {"spread", "one two"}}));
+}
+
 TEST(Yaml, StreamDropsEmptyDocuments) {
   const auto documents = ParseYamlStream("---\n---\na: 1\n---\nb: 2\n");
   ASSERT_TRUE(documents);
