@@ -131,7 +131,10 @@ class Reader {
   base::Status Next(Event& event) {
     if (::yaml_parser_parse(&parser_, event.get()) != 0) return {};
     std::string message = parser_.problem == nullptr ? "not valid YAML" : parser_.problem;
-    if (parser_.context != nullptr) message = fmt::format("{} {}", parser_.context, message);
+    if (parser_.context != nullptr) {
+      message +=
+          fmt::format(" {} that begins in line {}", parser_.context, parser_.context_mark.line + 1);
+    }
     return Wrong(parser_.problem_mark, message);
   }
 
