@@ -110,16 +110,16 @@ def _operator():
             "develMode": boolean("Log for developers: text, debug level."),
         }),
         "runtimeClass": string("Name and handler of the RuntimeClass for GPU pods."),
-        "use_ocp_driver_toolkit": boolean(
+        "use_ocp_driver_toolkit": {
+            "enum": [True, False, "never"], "description":
             "OpenShift only: build the driver in the Driver Toolkit image. false leaves the choice "
-            "to the operator."),
+            "to the operator, never rules it out."},
         "metrics": obj("Metrics of the operator.", {
             "serviceMonitor": fragments.service_monitor("Changes to the operator's ServiceMonitor."),
         }),
-        "cleanupCRD": boolean("Must stay false: after an uninstall, remove the CRDs with `kubectl "
-                              "delete crd clusterpolicies.nvidia.com`."),
-        "upgradeCRD": boolean("Say on an upgrade how the CRDs are brought up to date, which Helm "
-                              "leaves alone."),
+        "cleanupCRD": boolean("Remove the CRDs on an uninstall, with every object of their kinds."),
+        "upgradeCRD": boolean("Bring the CRDs up to date: by a hook before each upgrade, which Helm "
+                              "itself leaves undone, and by the operator at its start."),
         "defaultGPUMode": no_effect(),
         "defaultRuntime": no_effect(),
         "initContainer": no_effect(),

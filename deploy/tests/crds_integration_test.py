@@ -4,8 +4,6 @@
 Test names carry the item of clusterpolicy-api.md's conformance checklist (section 10).
 """
 
-import json
-import os
 import subprocess
 import unittest
 
@@ -295,6 +293,18 @@ class Roles(ServerTest):
                 self.assertTrue(self.allowed("gpu-operator", verb, group, resource, NAMESPACE if namespaced else ""),
                                 (verb, resource))
 
+    def test_hooks(self):
+        """operator-behaviour.md section 17: what each hook's account has to do."""
+        crds = ("apiextensions.k8s.io", "customresourcedefinitions")
+        for account, verb, group, resource in (
+                ("gpu-operator-upgrade-crd-hook-sa", "create", *crds),
+                ("gpu-operator-upgrade-crd-hook-sa", "patch", *crds),
+                ("gpu-operator", "delete", "nvidia.com", "clusterpolicies"), ("gpu-operator", "patch", *crds),
+                ("gpu-operator", "patch", "", "nodes"), ("gpu-operator", "patch", "", "namespaces")):
+            self.assertTrue(self.allowed(account, verb, group, resource), (account, verb, resource))
+        # Only with operator.cleanupCRD.
+        self.assertFalse(self.allowed("gpu-operator", "delete", *crds))
+
     def allowed(self, account, verb, group, resource, namespace=""):
         resource, _, subresource = resource.partition("/")
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
@@ -322,40 +332,6 @@ class Roles(ServerTest):
                 ("create", "coordination.k8s.io", "leases", NAMESPACE)):
             self.assertTrue(self.allowed("node-feature-discovery", verb, group, resource, namespace), (verb, resource))
         self.assertFalse(self.allowed("node-feature-discovery", "delete", "", "nodes"))
-
-
-class Release(unittest.TestCase):
-    """The chart's whole life on a real server: install, upgrade, rollback, uninstall."""
-
-    def helm(self, *arguments):
-        folder = SERVER.folder / "helm"
-        env = {**os.environ, "HELM_CACHE_HOME": str(folder), "HELM_CONFIG_HOME": str(folder),
-               "HELM_DATA_HOME": str(folder), "KUBECONFIG": SERVER.kubeconfig()}
-        result = subprocess.run([find_program("helm"), *map(str, arguments), "--namespace", "release"],
-                                capture_output=True, text=True, env=env, check=False)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result.stdout
-
-    def strategy(self):
-        return SERVER.get(f"{POLICIES}/cluster-policy")["spec"]["mig"]["strategy"]
-
-    def test_life(self):
-        release = ("gpu-operator", support.CHART)
-        notes = self.helm("install", *release, "--create-namespace", "--skip-crds", "--no-hooks",
-                          "--set", "psp.enabled=true,cdi.default=true")
-        self.assertIn("kubectl get clusterpolicy cluster-policy", notes)
-        self.assertIn("may be removed: cdi.default, psp", notes)
-        self.assertEqual(self.strategy(), "single")
-        notes = self.helm("upgrade", *release, "--no-hooks", "--set", "mig.strategy=mixed")
-        self.assertIn("helm show crds CHART | kubectl apply --server-side", notes)
-        self.assertEqual(self.strategy(), "mixed")
-        self.helm("rollback", "gpu-operator", "1", "--no-hooks")
-        self.assertEqual(self.strategy(), "single")
-        self.helm("uninstall", "gpu-operator", "--no-hooks")
-        self.assertEqual(SERVER.get(POLICIES)["items"], [])
-        left = json.dumps([SERVER.get("/apis/rbac.authorization.k8s.io/v1/clusterroles"),
-                           SERVER.get("/apis/apps/v1/namespaces/release/daemonsets")])
-        self.assertNotIn('"meta.helm.sh/release-namespace": "release"', left)
 
 
 if __name__ == "__main__":

@@ -100,6 +100,7 @@ base::Status Work(const Settings& settings, const io::StopToken& stop) {
     return RunControllers(client,
                           {.operator_namespace = settings.operator_namespace,
                            .images = settings.images,
+                           .manage_definitions = settings.manage_definitions,
                            .synced = [&](bool synced) { standing.ready = synced; }},
                           metrics, working);
   };

@@ -7,4 +7,10 @@ namespace pitcrew::gpu_operator {
 // 2 on wrong usage.
 int Command(int argc, char** argv);
 
+// Run by the chart's hooks (operator-behaviour.md section 17), and by people. 0 when done, 1 on
+// failure, 2 on wrong usage.
+int ManageCrdsCommand(int argc, char** argv);
+int UninstallCommand(int argc, char** argv);
+int CleanupGpuClustersCommand(int argc, char** argv);
+
 }  // namespace pitcrew::gpu_operator

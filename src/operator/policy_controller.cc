@@ -154,6 +154,7 @@ base::Result<kube::Action> PolicyController::ReconcileActive(const PolicyView& v
 PolicyOutcome PolicyController::Pass(const PolicyView& view, const io::StopToken& stop) {
   PolicyOutcome outcome;
   outcome.removals_held = options_.removals_held();
+  outcome.schema_outdated = options_.schema_outdated();
   const auto facts = facts_.Gather(view.policy, stop);
   if (!facts) {
     outcome.failures.push_back(facts.error().message);

@@ -27,6 +27,8 @@ struct PolicyControllerOptions {
   DefaultImages images = {};
   // As in NodeController.
   std::function<std::string()> removals_held = [] { return ""; };
+  // As in DefinitionController.
+  std::function<std::string()> schema_outdated = [] { return ""; };
   // How often a status is written in which nothing but messages is new: how far a roll-out is.
   std::chrono::milliseconds progress_interval = std::chrono::seconds(5);
   // Called once, when everything has been listed.
@@ -40,6 +42,8 @@ class PolicyController {
                    PolicyControllerOptions options);
 
   base::Status Run(const io::StopToken& stop) { return controller_.Run(stop); }
+  // Looks at every policy again.
+  void EnqueuePolicies();
   [[nodiscard]] kube::ControllerStatistics statistics() const { return controller_.statistics(); }
 
  private:
@@ -62,7 +66,6 @@ class PolicyController {
   void Measure(const PolicyView& view, const PolicyOutcome& outcome);
   void MeasureOperands(const PolicyOutcome& outcome);
   void MeasureDriverToolkit(const api::ClusterPolicy& policy, const Facts& facts);
-  void EnqueuePolicies();
   void EnqueuePoliciesSoon();
   void WatchSources();
 

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "base/log.h"
 #include "kube/events.h"
 #include "kube/leader.h"
 #include "kube/projection.h"
 #include "operator/collectors.h"
+#include "operator/definition_controller.h"
 #include "operator/node_controller.h"
 #include "operator/policy_controller.h"
 #include "operator/world.h"
@@ -49,24 +51,25 @@ class DefinitionWatch {
   kube::Informer<bool> informer_;
 };
 
-// Runs `first` and `second`; whichever ends first ends the other, and so does `stop`.
-base::Status RunTogether(const std::function<base::Status(const io::StopToken&)>& first,
-                         const std::function<base::Status(const io::StopToken&)>& second,
-                         const io::StopSource& source, const io::StopToken& stop) {
+using Work = std::function<base::Status(const io::StopToken&)>;
+
+// Runs all of `works`; whichever ends first ends the others, and so does `stop`. The first failure.
+base::Status RunTogether(const std::vector<Work>& works, const io::StopSource& source,
+                         const io::StopToken& stop) {
   const std::jthread relay([&] {
     if (const auto waited = io::WaitReadable({source.token().fd()}, stop); !waited) source.Stop();
   });
-  base::Status first_status;
-  base::Status second_status;
+  std::vector<base::Status> statuses(works.size());
   {
-    const std::jthread thread([&] {
-      first_status = first(source.token());
-      source.Stop();
-    });
-    second_status = second(source.token());
-    source.Stop();
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < works.size(); ++i) {
+      threads.emplace_back([&, i] {
+        statuses[i] = works[i](source.token());
+        source.Stop();
+      });
+    }
   }
-  for (const base::Status& status : {first_status, second_status}) {
+  for (const base::Status& status : statuses) {
     if (!status && status.error().code != base::Code::kCancelled) return status;
   }
   return {};
@@ -91,14 +94,20 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
   World world(client, options.operator_namespace, identity);
   kube::EventRecorder events(client, "nvidia-gpu-operator", kube::MakeLeaderIdentity());
   NodeController nodes(world, options.removal_grace, synced);
+  PolicyController* told = nullptr;  // before the watches start
+  DefinitionController definitions(client, options.manage_definitions,
+                                   [&] { told->EnqueuePolicies(); });
   PolicyController policies(world, metrics, events,
                             {.images = options.images,
                              .removals_held = [&] { return nodes.removals_held(); },
+                             .schema_outdated = [&] { return definitions.outdated(); },
                              .progress_interval = options.progress_interval,
                              .synced = synced});
+  told = &policies;
   const auto collecting = metrics.Collect([&](Exposition& exposition) {
     ExposeController(nodes.statistics(), exposition);
     ExposeController(policies.statistics(), exposition);
+    ExposeController(definitions.statistics(), exposition);
     world.Expose(exposition);
   });
   const DefinitionWatch monitors(client, kServiceMonitorDefinition, identity.kinds.service_monitors,
@@ -106,8 +115,10 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
   const DefinitionWatch rules(client, kPrometheusRuleDefinition, identity.kinds.prometheus_rules,
                               restart);
   const auto ended =
-      RunTogether([&](const io::StopToken& token) { return nodes.Run(token); },
-                  [&](const io::StopToken& token) { return policies.Run(token); }, source, stop);
+      RunTogether({[&](const io::StopToken& token) { return nodes.Run(token); },
+                   [&](const io::StopToken& token) { return policies.Run(token); },
+                   [&](const io::StopToken& token) { return definitions.Run(token); }},
+                  source, stop);
   world.Stop();
   TRY(ended);
   return changed.load();

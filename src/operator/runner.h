@@ -19,6 +19,8 @@ struct RunnerOptions {
   DefaultImages images = {};
   // See NodeController.
   std::chrono::milliseconds removal_grace = std::chrono::seconds(15);
+  // See DefinitionController.
+  bool manage_definitions = true;
   // See PolicyController.
   std::chrono::milliseconds progress_interval = std::chrono::seconds(5);
   // Told false when the controllers begin to list the cluster, and true when they know it.

@@ -96,6 +96,7 @@ base::Result<std::optional<Settings>> ReadSettings(
   OptionalText leader_namespace;
   OptionalText renew_deadline;
   OptionalText kubeconfig;
+  std::optional<bool> manage_definitions;
   LogFlags log;
   line.Add({"metrics-bind-address", "", "where /metrics listens (default :8080)"},
            &metrics_address);
@@ -108,6 +109,9 @@ base::Result<std::optional<Settings>> ReadSettings(
            &renew_deadline);
   line.Add({"kubeconfig", "", "kubeconfig file; then KUBECONFIG, in-cluster, ~/.kube/config"},
            &kubeconfig);
+  line.Add({"manage-crds", "MANAGE_CRDS",
+            "install and upgrade the CustomResourceDefinitions (default true)"},
+           &manage_definitions);
   log.AddTo(line);
   TRY_ASSIGN(const bool go_on, line.Parse(argc, argv, environment));
   if (!go_on) return std::nullopt;
@@ -118,6 +122,7 @@ base::Result<std::optional<Settings>> ReadSettings(
   settings.leader_elect = leader_elect.value_or(false);
   settings.leader_namespace = leader_namespace.value_or("");
   settings.kubeconfig = kubeconfig.value_or("");
+  settings.manage_definitions = manage_definitions.value_or(true);
   if (renew_deadline) {
     const auto duration = base::ParseGoDuration(*renew_deadline);
     if (!duration || *duration < std::chrono::nanoseconds::zero()) {

@@ -20,6 +20,8 @@ struct Settings {
   // 0: the defaults of the election.
   std::chrono::milliseconds renew_deadline{0};
   std::string kubeconfig;
+  // Installs and upgrades the CustomResourceDefinitions.
+  bool manage_definitions = true;
   base::LogSettings log;
   // Namespace of every namespaced operand; from OPERATOR_NAMESPACE. "" when it is not set.
   std::string operator_namespace;

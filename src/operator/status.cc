@@ -132,6 +132,9 @@ Json MakeStatus(const PolicyOutcome& outcome, std::string_view operator_namespac
   if (!outcome.removals_held.empty()) {
     conditions.Add(kNodeLabelsReady, false, "MassRemovalHeld", outcome.removals_held);
   }
+  if (!outcome.schema_outdated.empty()) {
+    conditions.Add("SchemaReady", false, "SchemaOutdated", outcome.schema_outdated);
+  }
   return {{"state", ToString(StateOf(outcome))},
           {"namespace", operator_namespace},
           {"conditions", conditions.Take()}};

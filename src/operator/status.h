@@ -25,6 +25,8 @@ struct PolicyOutcome {
   bool first_gpu_nodes_joining = false;
   // Why GPU nodes keep labels that they would lose (node_labels.h); "" normally.
   std::string removals_held;
+  // What the served definition cannot hold (definitions.h); "" normally.
+  std::string schema_outdated;
 };
 
 enum class PolicyState { kReady, kNotReady, kIgnored };

@@ -37,7 +37,12 @@ Arguments: root, spec, name; given and keys (lists), defaultVersion.
 {{- $_ := set $spec "hostPaths" $hostPaths -}}
 
 {{- $operator := dict -}}
-{{- include "gpu-operator.copy" (dict "from" $values.operator "into" $operator "keys" (list "runtimeClass" "use_ocp_driver_toolkit")) -}}
+{{- include "gpu-operator.copy" (dict "from" $values.operator "into" $operator "keys" (list "runtimeClass")) -}}
+{{- if eq (toString $values.operator.use_ocp_driver_toolkit) "never" -}}
+{{- $_ := set $operator "use_ocp_driver_toolkit" false -}}
+{{- else if $values.operator.use_ocp_driver_toolkit -}}
+{{- $_ := set $operator "use_ocp_driver_toolkit" true -}}
+{{- end -}}
 {{- if (default dict $values.operator.metrics).serviceMonitor -}}
 {{- $_ := set $operator "metrics" (dict "serviceMonitor" $values.operator.metrics.serviceMonitor) -}}
 {{- end -}}

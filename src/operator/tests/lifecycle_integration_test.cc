@@ -1,0 +1,185 @@
+// Issue points 5 and 6: definitions that come, go and fall behind; and leaving a cluster.
+#include <gmock/gmock.h>
+
+#include "kube/await.h"
+#include "operator/definitions.h"
+#include "operator/uninstall.h"
+#include "support_operator.h"
+
+namespace pitcrew::gpu_operator::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+const ObjectKey kDefinition{.namespace_name = "", .name = "clusterpolicies.nvidia.com"};
+
+class LifecycleTest : public OperatorTest {
+ protected:
+  void TearDown() override {
+    // The server is shared.
+    const Json own = OwnDefinitions()->front();
+    ASSERT_TRUE(EnsureDefinition(*client_, own, {.force = true}, {}));
+    ASSERT_TRUE(AwaitEstablished(client_, kDefinition.name, std::chrono::minutes(3), {}));
+    ASSERT_TRUE(Eventually([&] { return client_->List(kClusterPolicies, "").has_value(); }));
+    OperatorTest::TearDown();
+  }
+  // Changes the served schema's spec.
+  void ChangeSchema(const std::function<void(Json& properties)>& change) {
+    auto served = client_->Get(kube::kCustomResourceDefinitions, kDefinition);
+    ASSERT_TRUE(served);
+    change((*served)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+                    ["properties"]);
+    // The server's own controllers write its status; conflicts with them do not matter.
+    const auto changed =
+        client_->Patch(kube::kCustomResourceDefinitions, kDefinition, kube::PatchType::kMerge,
+                       {{"spec", {{"versions", (*served)["spec"]["versions"]}}}}, kAdmin);
+    ASSERT_TRUE(changed) << changed.error().ToString();
+  }
+  [[nodiscard]] bool Serves(const std::string& field) const {
+    const auto served = client_->Get(kube::kCustomResourceDefinitions, kDefinition);
+    return served && (*served)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+                              ["spec"]["properties"]
+                                  .contains(field);
+  }
+  [[nodiscard]] std::string DefinitionUid() const {
+    const auto served = client_->Get(kube::kCustomResourceDefinitions, kDefinition);
+    return served ? codec::FindString(*served, {"metadata", "uid"}) : "";
+  }
+  [[nodiscard]] std::size_t LabelledObjects() const {
+    std::size_t count = 0;
+    for (const kube::ResourceKind* kind :
+         {&kube::kDaemonSets, &kube::kServiceAccounts, &kube::kClusterRoles, &kube::kRuntimeClasses,
+          &kube::kConfigMaps}) {
+      const auto listed = client_->List(*kind, kind->namespaced ? name_space_ : "",
+                                        {.label_selector = "nvidia.com/gpu-operator.state"});
+      count += listed ? listed->items.size() : 1;
+    }
+    return count;
+  }
+};
+
+TEST_F(LifecycleTest, AnOlderDefinitionIsUpgradedAndANewerOneLeftAlone) {
+  ChangeSchema([](Json& properties) { properties.erase("gds"); });
+  {
+    const RunningOperator running(name_space_);
+    EXPECT_TRUE(Eventually([&] { return Serves("gds"); }));
+  }
+  ChangeSchema([](Json& properties) { properties["future"] = {{"type", "object"}}; });
+  const auto left = EnsureDefinition(*client_, OwnDefinitions()->front(), {}, {});
+  ASSERT_TRUE(left);
+  EXPECT_EQ(*left, DefinitionChange::kLeftNewer);
+  EXPECT_TRUE(Serves("future"));
+}
+
+// "A schema older than the binary is a condition, not a silent loss."
+TEST_F(LifecycleTest, AnOlderDefinitionThatIsNotManagedIsACondition) {
+  ChangeSchema([](Json& properties) { properties.erase("gds"); });
+  CreatePolicy("cluster-policy");
+  const RunningOperator running(name_space_,
+                                [](RunnerOptions& options) { options.manage_definitions = false; });
+  ASSERT_TRUE(Eventually([&] {
+    return Condition("cluster-policy", "SchemaReady").starts_with("False SchemaOutdated");
+  }));
+  EXPECT_THAT(Condition("cluster-policy", "SchemaReady"), HasSubstr("spec.gds"));
+  EXPECT_FALSE(Serves("gds"));
+  ASSERT_TRUE(EnsureDefinition(*client_, OwnDefinitions()->front(), {}, {}));
+  EXPECT_TRUE(Eventually([&] { return Condition("cluster-policy", "SchemaReady").empty(); }));
+}
+
+// A definition that goes takes its policies along; the operator lives on, deletes nothing itself,
+// and brings it back, unless it was removed on purpose.
+TEST_F(LifecycleTest, ADeletedDefinitionComesBack) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(ReachesReady("cluster-policy"));
+  const std::string before = DefinitionUid();
+  ASSERT_TRUE(client_->Delete(kube::kCustomResourceDefinitions, kDefinition));
+  ASSERT_TRUE(Eventually([&] { return !DefinitionUid().empty() && DefinitionUid() != before; }));
+  // There is no garbage collector here: what is gone, the operator deleted.
+  EXPECT_TRUE(Exists(kube::kDaemonSets, Own("nvidia-device-plugin-daemonset")));
+  ASSERT_TRUE(Eventually([&] { return client_->List(kClusterPolicies, "").has_value(); }));
+  CreatePolicy("cluster-policy");
+  EXPECT_TRUE(ReachesReady("cluster-policy"));
+
+  ASSERT_TRUE(RemoveDefinition(*client_, kDefinition.name, {}));
+  ASSERT_TRUE(Eventually([&] { return DefinitionUid().empty(); }));
+  // The last policy's deletion has been seen, and its definition's is seen with it.
+  ASSERT_TRUE(Eventually([&] { return Label("gpu-1", "nvidia.com/gpu.present") == "(none)"; }));
+  EXPECT_EQ(DefinitionUid(), "");
+}
+
+// What the chart's hook runs; here where no operator runs any more, and no garbage collector.
+TEST_F(LifecycleTest, UninstallTakesEverythingAlong) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy", "{psa: {enabled: true}}");
+  {
+    const RunningOperator running(name_space_);
+    ASSERT_TRUE(ReachesReady("cluster-policy"));
+  }
+  ASSERT_GT(LabelledObjects(), 20U);
+  const UninstallOptions options{.operator_namespace = name_space_, .policies = {"cluster-policy"}};
+  const auto left = Uninstall(client_, options, {});
+  ASSERT_TRUE(left) << left.error().ToString();
+  EXPECT_EQ(LabelledObjects(), 0U);
+  EXPECT_FALSE(Exists(kClusterPolicies, Cluster("cluster-policy")));
+  const auto node = client_->Get(kube::kNodes, Cluster("gpu-1"));
+  ASSERT_TRUE(node);
+  for (const auto& [key, value] : (*node)["metadata"]["labels"].items()) {
+    EXPECT_FALSE(key.starts_with("nvidia.com/gpu.")) << key;
+  }
+  const auto name_space = client_->Get(kube::kNamespaces, Cluster(name_space_));
+  ASSERT_TRUE(name_space);
+  EXPECT_EQ(codec::Find(*name_space, {"metadata", "labels", "pod-security.kubernetes.io/enforce"}),
+            nullptr);
+  // May be repeated.
+  EXPECT_TRUE(Uninstall(client_, options, {}));
+}
+
+// The same while the operator runs, which must not put anything back.
+TEST_F(LifecycleTest, UninstallBesideARunningOperator) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(ReachesReady("cluster-policy"));
+  ASSERT_TRUE(Uninstall(
+      client_, {.operator_namespace = name_space_, .policies = {}, .all_policies = true}, {}));
+  EXPECT_EQ(LabelledObjects(), 0U);
+  EXPECT_EQ(Label("gpu-1", "nvidia.com/gpu.present"), "(none)");
+}
+
+// Another policy is somebody else's decision: the nodes go on for it.
+TEST_F(LifecycleTest, UninstallLeavesTheNodesToAnotherPolicy) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy");
+  CreatePolicy("other");
+  {
+    const RunningOperator running(name_space_);
+    ASSERT_TRUE(ReachesReady("cluster-policy"));
+  }
+  ASSERT_TRUE(
+      Uninstall(client_, {.operator_namespace = name_space_, .policies = {"cluster-policy"}}, {}));
+  EXPECT_EQ(LabelledObjects(), 0U);
+  EXPECT_TRUE(Exists(kClusterPolicies, Cluster("other")));
+  EXPECT_EQ(Label("gpu-1", "nvidia.com/gpu.present"), "true");
+}
+
+// A person's own labels of the namespace stay.
+TEST(LeaveNamespace, OnlyWhatTheOperatorSet) {
+  const auto name_space = [](const std::string& manager) {
+    return Json{
+        {"metadata",
+         {{"labels", {{"pod-security.kubernetes.io/enforce", "privileged"}}},
+          {"managedFields",
+           {{{"manager", manager},
+             {"fieldsV1",
+              {{"f:metadata",
+                {{"f:labels", {{"f:pod-security.kubernetes.io/enforce", Json::object()}}}}}}}}}}}}};
+  };
+  EXPECT_EQ(LeaveNamespace(name_space("nvidia-gpu-operator")).size(), 1U);
+  EXPECT_EQ(LeaveNamespace(name_space("gpu-operator")).size(), 1U);
+  EXPECT_TRUE(LeaveNamespace(name_space("kubectl-label")).empty());
+}
+
+}  // namespace
+}  // namespace pitcrew::gpu_operator::testing

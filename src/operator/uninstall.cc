@@ -1,0 +1,181 @@
+#include "operator/uninstall.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/log.h"
+#include "kube/await.h"
+#include "kube/projection.h"
+#include "operator/leaving.h"
+#include "operator/owned.h"
+#include "operator/take_over.h"
+#include "operator/world.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+using codec::Json;
+using Deadline = std::chrono::steady_clock::time_point;
+using Uids = std::set<std::string>;
+
+struct Cleaning {
+  const std::shared_ptr<kube::Client>& client;
+  const UninstallOptions& options;
+  Deadline deadline;
+  const io::StopToken& stop;
+};
+
+base::Status Allow(const base::Status& status, base::Code code) {
+  return !status && status.error().code == code ? base::Status{} : status;
+}
+
+struct Policies {
+  Uids deleted;
+  std::vector<std::string> kept;  // names
+};
+
+base::Result<Policies> DeletePolicies(const Cleaning& cleaning) {
+  Policies policies;
+  TRY_ASSIGN(const bool served, cleaning.client->Serves(kClusterPolicies, cleaning.stop));
+  if (!served) return policies;
+  TRY_ASSIGN(const auto listed, cleaning.client->List(kClusterPolicies, "", {}, cleaning.stop));
+  for (const Json& policy : listed.items) {
+    const kube::ObjectKey key = kube::KeyOf(policy);
+    const std::string uid = codec::FindString(policy, {"metadata", "uid"});
+    if (!cleaning.options.all_policies &&
+        std::ranges::find(cleaning.options.policies, key.name) == cleaning.options.policies.end()) {
+      policies.kept.push_back(key.name);
+      continue;
+    }
+    base::LogInfo("delete the ClusterPolicy", {{"name", key.name}});
+    const auto deleted =
+        cleaning.client->Delete(kClusterPolicies, key, {.uid = uid}, cleaning.stop);
+    TRY(Allow(deleted, base::Code::kNotFound));
+    policies.deleted.insert(uid);
+  }
+  return policies;
+}
+
+// Finalizers of others may hold a policy.
+base::Status AwaitPoliciesGone(const Cleaning& cleaning, const Uids& uids) {
+  if (uids.empty()) return {};
+  const auto gone = kube::Await<std::string>(
+      cleaning.client, kClusterPolicies,
+      kube::ProjectJson<std::string>([](const Json& object) -> base::Result<std::string> {
+        return codec::FindString(object, {"metadata", "uid"});
+      }),
+      {},
+      [&](const kube::Store<std::string>& store) -> base::Result<bool> {
+        const auto there = store.Snapshot();
+        return std::ranges::none_of(
+            there, [&](const auto& entry) { return uids.contains(*entry.second); });
+      },
+      cleaning.stop, cleaning.deadline);
+  return gone ? gone : base::Fail(gone.error().Within("wait until the ClusterPolicy is gone"));
+}
+
+// The garbage collector does the same in its own time.
+base::Status DeleteOwned(const Cleaning& cleaning, const kube::ResourceKind& kind,
+                         const Uids& owners) {
+  kube::InformerOptions options;
+  if (kind.namespaced) options.namespace_name = cleaning.options.operator_namespace;
+  Uids asked;
+  const auto done = [&](const kube::Store<OwnedObject>& store) -> base::Result<bool> {
+    bool left = false;
+    for (const auto& [key, object] : store.Snapshot()) {
+      if (object == nullptr || !owners.contains(object->owner_uid)) continue;
+      left = true;
+      if (object->deleting || !asked.insert(object->uid).second) continue;
+      const auto deleted = cleaning.client->Delete(kind, key, {.uid = object->uid}, cleaning.stop);
+      TRY(Allow(Allow(deleted, base::Code::kNotFound), base::Code::kConflict));
+      base::LogInfo("deleted", {{"kind", kind.kind}, {"name", key.ToString()}});
+    }
+    return !left;
+  };
+  const auto deleted = kube::Await<OwnedObject>(
+      cleaning.client, kind,
+      kube::ProjectJson<OwnedObject>(
+          [](const Json& object) -> base::Result<OwnedObject> { return ReadOwned(object); }),
+      options, done, cleaning.stop, cleaning.deadline);
+  if (deleted) return {};
+  return base::Fail(deleted.error().Within(fmt::format("delete objects of kind {}", kind.kind)));
+}
+
+base::Status LeaveNodes(const Cleaning& cleaning) {
+  const auto left = kube::Await<Node>(
+      cleaning.client, kube::kNodes, ReadNodeText, {.page_size = 100},
+      [&](const kube::Store<Node>& store) -> base::Result<bool> {
+        bool traces = false;
+        for (const auto& [key, node] : store.Snapshot()) {
+          if (node == nullptr || !HasTraces(*node)) continue;
+          traces = true;
+          TRY(TakeLeaveOf(*cleaning.client, key.name, cleaning.stop));
+        }
+        return !traces;
+      },
+      cleaning.stop, cleaning.deadline);
+  return left ? left : base::Fail(left.error().Within("clean up the nodes"));
+}
+
+base::Status CleanNamespace(const Cleaning& cleaning) {
+  const kube::ObjectKey key{.namespace_name = "", .name = cleaning.options.operator_namespace};
+  const auto found = cleaning.client->Get(kube::kNamespaces, key, cleaning.stop);
+  if (!found) return Allow(base::Fail(found.error()), base::Code::kNotFound);
+  const Changes changes = LeaveNamespace(*found);
+  if (changes.empty()) return {};
+  Json labels = Json::object();
+  for (const auto& [name, value] : changes) labels[name] = nullptr;
+  TRY(cleaning.client->Patch(kube::kNamespaces, key, kube::PatchType::kMerge,
+                             {{"metadata", {{"labels", labels}}}},
+                             {.field_manager = std::string(kFieldManager)}, cleaning.stop));
+  return {};
+}
+
+}  // namespace
+
+Changes LeaveNamespace(const Json& name_space) {
+  Changes changes;
+  const Json* entries = codec::Find(name_space, {"metadata", "managedFields"});
+  if (entries == nullptr || !entries->is_array()) return changes;
+  for (const char* mode : {"enforce", "audit", "warn"}) {
+    const std::string label = fmt::format("pod-security.kubernetes.io/{}", mode);
+    if (codec::FindString(name_space, {"metadata", "labels", label}) != "privileged") continue;
+    const auto set_by_operator = [&](const Json& entry) {
+      const std::string manager = codec::FindString(entry, {"manager"});
+      return (manager == kFieldManager || manager == kUpstreamManager) &&
+             codec::Find(entry, {"fieldsV1", "f:metadata", "f:labels", "f:" + label}) != nullptr;
+    };
+    if (std::ranges::any_of(*entries, set_by_operator)) changes[label] = std::nullopt;
+  }
+  return changes;
+}
+
+base::Status Uninstall(const std::shared_ptr<kube::Client>& client, const UninstallOptions& options,
+                       const io::StopToken& stop) {
+  const Cleaning cleaning{.client = client,
+                          .options = options,
+                          .deadline = std::chrono::steady_clock::now() + options.timeout,
+                          .stop = stop};
+  TRY_ASSIGN(const Policies policies, DeletePolicies(cleaning));
+  TRY(AwaitPoliciesGone(cleaning, policies.deleted));
+  if (!policies.deleted.empty()) {
+    TRY_ASSIGN(const ClusterIdentity identity, ReadClusterIdentity(*client, stop));
+    const Inventory inventory(client, options.operator_namespace, identity.kinds);
+    for (const Inventory::Kind& entry : inventory.kinds()) {
+      TRY(DeleteOwned(cleaning, *entry.kind, policies.deleted));
+    }
+  }
+  if (!policies.kept.empty()) {
+    base::LogInfo("another ClusterPolicy stands; the nodes keep what they have",
+                  {{"name", policies.kept.front()}});
+    return {};
+  }
+  TRY(LeaveNodes(cleaning));
+  TRY(CleanNamespace(cleaning));
+  base::LogInfo("nothing of the operator is left on the nodes");
+  return {};
+}
+
+}  // namespace pitcrew::gpu_operator

@@ -1,0 +1,41 @@
+// Leaving a cluster: what stands because of a ClusterPolicy goes with it, also where no operator
+// runs any more.
+//
+// There is no finalizer on the policy on purpose: where the operator is gone first (its Deployment,
+// its namespace), a finalizer would hold the policy, its definition and the namespace for ever.
+// Instead the running operator cleans up when it sees a deletion, owner references do when it does
+// not, and the chart runs this before it removes the operator.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "codec/json.h"
+#include "io/stop.h"
+#include "kube/client.h"
+#include "operator/node_labels.h"
+
+namespace pitcrew::gpu_operator {
+
+struct UninstallOptions {
+  std::string operator_namespace;
+  // Names of the policies that go; those that do not exist are gone already.
+  std::vector<std::string> policies;
+  bool all_policies = false;
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+};
+
+// Deletes the policies, then all that they own; and when no policy is left, takes from the nodes
+// what leaving.h says and from the namespace what the operator set there. kTimeout at the deadline;
+// may be repeated.
+base::Status Uninstall(const std::shared_ptr<kube::Client>& client, const UninstallOptions& options,
+                       const io::StopToken& stop);
+
+// Labels for Pod Security Admission that an operator set on its namespace, by its managed fields:
+// those that a person set stay.
+Changes LeaveNamespace(const codec::Json& name_space);
+
+}  // namespace pitcrew::gpu_operator
