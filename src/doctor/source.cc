@@ -107,7 +107,7 @@ base::Status ReadDefinition(kube::Client& client, Reading& reading, Cluster& clu
       client.Get(kube::kCustomResourceDefinitions,
                  {.namespace_name = "", .name = std::string(kPolicyDefinition)}, stop);
   if (definition) {
-    cluster.served_fields = ServedFields(*definition);
+    cluster.served_fields = fleet::ReadServedFields(*definition);
     return {};
   }
   if (definition.error().code == base::Code::kNotFound) cluster.definition_absent = true;
@@ -147,26 +147,6 @@ base::Status ReadPods(Reading& reading, Cluster& cluster) {
 
 }  // namespace
 
-std::set<std::string, std::less<>> ServedFields(const Json& definition) {
-  std::set<std::string, std::less<>> fields;
-  const Json* versions = codec::Find(definition, {"spec", "versions"});
-  if (versions == nullptr || !versions->is_array()) return fields;
-  for (const Json& version : *versions) {
-    const Json* spec =
-        codec::Find(version, {"schema", "openAPIV3Schema", "properties", "spec", "properties"});
-    if (spec == nullptr || !spec->is_object()) continue;
-    for (const auto& [name, field] : spec->items()) {
-      fields.insert(name);
-      const Json* members = codec::Find(field, {"properties"});
-      if (members == nullptr || !members->is_object()) continue;
-      for (const auto& [member, schema] : members->items()) {
-        fields.insert(fmt::format("{}.{}", name, member));
-      }
-    }
-  }
-  return fields;
-}
-
 void Take(const Json& object, Cluster& cluster) {
   const std::string kind = codec::FindString(object, {"kind"});
   const fleet::Key key = fleet::ReadKey(object);
@@ -190,7 +170,7 @@ void Take(const Json& object, Cluster& cluster) {
   } else if (kind == "NodeFeature") {
     cluster.features.insert_or_assign(key.name, fleet::ReadFeatures(object));
   } else if (kind == "CustomResourceDefinition" && key.name == kPolicyDefinition) {
-    cluster.served_fields = ServedFields(object);
+    cluster.served_fields = fleet::ReadServedFields(object);
   } else if (kind == "PodLog") {
     TakeLog(object, cluster);
   }

@@ -22,9 +22,6 @@ inline constexpr std::string_view kPolicyDefinition = "clusterpolicies.nvidia.co
 
 // Takes one object into `cluster`, by its kind; kinds of no use are ignored.
 void Take(const codec::Json& object, fleet::Cluster& cluster);
-// Fields of a ClusterPolicy's spec in a CustomResourceDefinition, two names deep.
-std::set<std::string, std::less<>> ServedFields(const codec::Json& definition);
-
 // What is not in the snapshot does not exist. `now` is the newest moment that any object names, so
 // that a file tells the same at all times. `name_space` "": that of the pod of the operator.
 // Documents `kind: PodLog` (metadata of the pod, `container`, `previous`, `text`) stand for logs.

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "api/definition.h"
 #include "api/labels.h"
 #include "base/strings.h"
+#include "codec/yaml.h"
 #include "fleet/rules.h"
 
 namespace pitcrew::fleet {
@@ -24,23 +26,43 @@ std::vector<Seen> DefinitionMissing(const Cluster& cluster) {
            .since = std::nullopt}};
 }
 
-// Fields that releases before v26.7 do not have (clusterpolicy-api.md section 2).
-constexpr std::string_view kNewFields[] = {"cdi.nriPluginEnabled", "sandboxWorkloads.mode",
-                                           "kataSandboxDevicePlugin.enabled"};
+// Fields of the definition that belongs to this program.
+const std::set<std::string, std::less<>>& KnownFields() {
+  static const std::set<std::string, std::less<>> kFields = [] {
+    std::set<std::string, std::less<>> fields;
+    for (const api::EmbeddedDefinition& one : api::EmbeddedDefinitions()) {
+      if (!Contains(one.file, "clusterpolicies")) continue;
+      if (const auto definition = codec::ParseYaml(one.text, one.file)) {
+        fields = ReadServedFields(*definition);
+      }
+    }
+    return fields;
+  }();
+  return kFields;
+}
 
 std::vector<Seen> DefinitionOutdated(const Cluster& cluster) {
   if (!cluster.served_fields) return {};
-  for (const std::string_view field : kNewFields) {
-    if (cluster.served_fields->contains(field)) continue;
-    return {{.summary =
-                 "the CustomResourceDefinition is older than the operator: the API server drops "
-                 "fields that it does not know",
-             .evidence = {{"CustomResourceDefinition clusterpolicies.nvidia.com",
-                           fmt::format("schema of spec.{}", field), "absent", std::nullopt}},
-             .words = {},
-             .since = std::nullopt}};
+  std::vector<std::string> missing;
+  for (const std::string& field : KnownFields()) {
+    // Of a block that is missing, the members need not be told.
+    if (!cluster.served_fields->contains(field) &&
+        (missing.empty() || !field.starts_with(missing.back() + "."))) {
+      missing.push_back(field);
+    }
   }
-  return {};
+  if (missing.empty()) return {};
+  const std::size_t count = missing.size();
+  constexpr std::size_t kTold = 5;
+  if (count > kTold) missing.resize(kTold);
+  return {{.summary = "the CustomResourceDefinition is older than this program: the API server "
+                      "drops fields that it does not know",
+           .evidence = {{"CustomResourceDefinition clusterpolicies.nvidia.com", "schema of spec",
+                         fmt::format("{} fields are absent: {}{}", count, base::Join(missing, ", "),
+                                     count > kTold ? ", ..." : ""),
+                         std::nullopt}},
+           .words = {},
+           .since = std::nullopt}};
 }
 
 std::vector<Seen> NoPolicy(const Cluster& cluster) {

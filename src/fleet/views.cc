@@ -354,6 +354,26 @@ Features ReadFeatures(const Json& object) {
   return features;
 }
 
+std::set<std::string, std::less<>> ReadServedFields(const Json& definition) {
+  std::set<std::string, std::less<>> fields;
+  const Json* versions = Find(definition, {"spec", "versions"});
+  if (versions == nullptr || !versions->is_array()) return fields;
+  for (const Json& version : *versions) {
+    const Json* spec =
+        Find(version, {"schema", "openAPIV3Schema", "properties", "spec", "properties"});
+    if (spec == nullptr || !spec->is_object()) continue;
+    for (const auto& [name, field] : spec->items()) {
+      fields.insert(name);
+      const Json* members = Find(field, {"properties"});
+      if (members == nullptr || !members->is_object()) continue;
+      for (const auto& [member, schema] : members->items()) {
+        fields.insert(fmt::format("{}.{}", name, member));
+      }
+    }
+  }
+  return fields;
+}
+
 std::vector<std::string> ReadConfigMapKeys(const Json& object) {
   std::vector<std::string> keys;
   for (const char* part : {"data", "binaryData"}) {

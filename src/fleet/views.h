@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -203,6 +204,8 @@ Policy ReadPolicy(const codec::Json& object);
 Event ReadEvent(const codec::Json& object);
 RuntimeClass ReadRuntimeClass(const codec::Json& object);
 Features ReadFeatures(const codec::Json& object);
+// Fields of the spec in a CustomResourceDefinition, two names deep: "cdi", "cdi.enabled".
+std::set<std::string, std::less<>> ReadServedFields(const codec::Json& definition);
 std::vector<std::string> ReadConfigMapKeys(const codec::Json& object);
 Key ReadKey(const codec::Json& object);
 Time ReadTime(const codec::Json& object, std::initializer_list<std::string_view> path);

@@ -89,13 +89,14 @@ def write(file, count):
 
 
 def run(words):
-    """Output, seconds and peak memory in MB of one command."""
+    """Output, exit status, seconds, seconds of a processor and peak memory in MB of one command."""
     begin = time.monotonic()
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         output = process.stdout.read()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    return output, process.returncode, time.monotonic() - begin, usage.ru_maxrss / 1024
+    busy = usage.ru_utime + usage.ru_stime
+    return output, process.returncode, time.monotonic() - begin, busy, usage.ru_maxrss / 1024
 
 
 def main():
@@ -111,8 +112,9 @@ def main():
             write(file, count)
             print(f"{count} nodes, {count * len(OPERANDS)} pods, {file.stat().st_size / 1e6:.0f} MB of JSON")
             for command in ("status", "doctor"):
-                output, code, seconds, memory = run([program, command, "--cluster", str(file)])
-                print(f"  {command}: {seconds:.2f} s, {memory:.0f} MB, exit status {code}")
+                output, code, seconds, busy, memory = run([program, command, "--cluster", str(file)])
+                print(f"  {command}: {seconds:.1f} s, of them {busy:.1f} s of a processor, {memory:.0f} MB, "
+                      f"exit status {code}")
                 if command == "status":
                     print("\n".join("    " + line for line in output.splitlines()))
 
