@@ -6,6 +6,7 @@
 #include "base/strings.h"
 #include "kube/ownership.h"
 #include "kube/projection.h"
+#include "operator/quantity.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -61,6 +62,16 @@ std::uint64_t FingerprintOf(const Json& object) {
   return std::hash<std::string>{}(codec::ToJsonText(copy));
 }
 
+// The server writes quantities in a form of its own.
+bool CoversQuantities(const Json& live, const Json& desired) {
+  if (!live.is_object() || !desired.is_object()) return Covers(live, desired);
+  return std::ranges::all_of(desired.items(), [&](const auto& item) {
+    const auto found = live.find(item.key());
+    return found != live.end() &&
+           (Covers(*found, item.value()) || SameQuantity(*found, item.value()));
+  });
+}
+
 }  // namespace
 
 bool SaysNothing(const Json& value) {
@@ -101,12 +112,19 @@ bool IsReady(const DaemonSetStatus& status) {
          status.available == status.desired;
 }
 
+bool HoldsQuantities(std::string_view member) { return member == "limits" || member == "requests"; }
+
 bool Covers(const Json& live, const Json& desired) {
   if (desired.is_object()) {
     if (!live.is_object()) return desired.empty() && live.is_null();
     for (const auto& [name, value] : desired.items()) {
       const auto found = live.find(name);
-      if (found == live.end() ? !SaysNothing(value) : !Covers(*found, value)) return false;
+      if (found == live.end()) {
+        if (!SaysNothing(value)) return false;
+      } else if (HoldsQuantities(name) ? !CoversQuantities(*found, value)
+                                       : !Covers(*found, value)) {
+        return false;
+      }
     }
     return true;
   }

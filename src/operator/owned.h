@@ -53,11 +53,15 @@ OwnedObject ReadOwned(const codec::Json& object);
 // comparison of pods with the newest ControllerRevision: both say the same.
 bool IsReady(const DaemonSetStatus& status);
 
+// Values of a member of that name ("limits") are quantities of resources.
+bool HoldsQuantities(std::string_view member);
+
 // Such a value says the same as none: the server drops it.
 bool SaysNothing(const codec::Json& value);
 
 // `live` has every field of `desired` with the same value. Fields that only `live` has are the
-// server's defaults or other managers'; lists must agree in length.
+// server's defaults or other managers'; lists must agree in length. Quantities of resources are the
+// same in every form.
 bool Covers(const codec::Json& live, const codec::Json& desired);
 
 // Kinds of operands' objects that not every cluster serves.

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "operator/owned.h"
+#include "operator/quantity.h"
 
 namespace pitcrew::plan {
 namespace {
@@ -85,12 +86,27 @@ void CompareLists(const Json& live, const Json& desired, const std::string& path
   changes.push_back({.path = path, .before = live, .after = desired});
 }
 
+void CompareQuantities(const Json& live, const Json& desired, const std::string& path,
+                       Changes& changes) {
+  for (const auto& [name, value] : desired.items()) {
+    const auto found = live.find(name);
+    if (found == live.end()) {
+      changes.push_back({.path = PathOfMember(path, name), .before = {}, .after = value});
+    } else if (!gpu_operator::SameQuantity(*found, value)) {
+      CompareValues(*found, value, PathOfMember(path, name), changes);
+    }
+  }
+}
+
 void CompareValues(const Json& live, const Json& desired, const std::string& path,
                    Changes& changes) {
   if (desired.is_object() && live.is_object()) {
     for (const auto& [name, value] : desired.items()) {
       const auto found = live.find(name);
-      if (found != live.end()) {
+      if (found != live.end() && gpu_operator::HoldsQuantities(name) && found->is_object() &&
+          value.is_object()) {
+        CompareQuantities(*found, value, PathOfMember(path, name), changes);
+      } else if (found != live.end()) {
         CompareValues(*found, value, PathOfMember(path, name), changes);
       } else if (!SaysNothing(value)) {
         changes.push_back({.path = PathOfMember(path, name), .before = {}, .after = value});

@@ -42,6 +42,16 @@ TEST(Difference, DefaultsOfTheServerAreNone) {
   EXPECT_THAT(Differences("{l: [{name: a, policy: Always}]}", "{l: [{name: a}]}"), IsEmpty());
 }
 
+TEST(Difference, QuantitiesAreComparedByTheirAmount) {
+  EXPECT_THAT(Differences("{resources: {limits: {cpu: 500m, memory: 1Gi}}}",
+                          "{resources: {limits: {cpu: 0.5, memory: 2Gi, gpu: 1}}}"),
+              ElementsAre("resources.limits.gpu: (none) -> 1",
+                          "resources.limits.memory: \"1Gi\" -> \"2Gi\""));
+  EXPECT_THAT(
+      Differences("{resources: {limits: {cpu: 500m}}}", "{resources: {limits: {cpu: 0.5}}}"),
+      IsEmpty());
+}
+
 TEST(Difference, FieldsAreNamedByTheirPath) {
   EXPECT_THAT(Differences("{spec: {a: 1, b: {c: x}}}", "{spec: {a: 2, b: {c: x, d: true}}}"),
               ElementsAre("spec.a: 1 -> 2", "spec.b.d: (none) -> true"));
