@@ -7,6 +7,7 @@ Helm how it ended. PITCREW_PROGRAM names the pitcrew program.
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ import support
 from apiserver import ApiError, ApiServer, find_program
 
 PROGRAM = os.environ.get("PITCREW_PROGRAM", str(support.ROOT / "build/dev/bin/pitcrew"))
+UPSTREAM = os.environ.get("PITCREW_UPSTREAM_CHART")
 NAMESPACE = "release"
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -83,7 +85,9 @@ class Hooks(threading.Thread):
         return str(path)
 
 
-class Release(unittest.TestCase):
+class ReleaseTest(unittest.TestCase):
+    maxDiff = None
+
     def setUp(self):
         self.server = ApiServer().__enter__()
         self.addCleanup(self.server.__exit__, None, None, None)
@@ -132,6 +136,8 @@ class Release(unittest.TestCase):
     def node_labels(self):
         return self.server.get("/api/v1/nodes/gpu-1")["metadata"]["labels"]
 
+
+class Release(ReleaseTest):
     def test_install_upgrade_rollback_uninstall(self):
         release = ("gpu-operator", support.CHART)
         notes = self.helm("install", *release, "--set", "psp.enabled=true,cdi.default=true")
@@ -183,6 +189,41 @@ class Release(unittest.TestCase):
         notes = self.helm("upgrade", *release)
         self.assertIn("helm show crds CHART | kubectl apply --server-side", notes)
         self.assertEqual(self.hooks.ran, [])
+
+
+@unittest.skipUnless(UPSTREAM, "PITCREW_UPSTREAM_CHART does not name the folder of NVIDIA's chart")
+class Migration(ReleaseTest):
+    """docs/migrating.md: from NVIDIA's chart to ours and back, as one release."""
+
+    def upstream_chart(self):
+        """Without its dependency, which is not in its sources."""
+        folder = self.server.folder / "upstream"
+        shutil.copytree(UPSTREAM, folder)
+        chart = yaml.safe_load((folder / "Chart.yaml").read_text(encoding="utf-8"))
+        chart.pop("dependencies", None)
+        (folder / "Chart.yaml").write_text(yaml.safe_dump(chart), encoding="utf-8")
+        shutil.rmtree(folder / "charts", ignore_errors=True)
+        return folder
+
+    def test_there_and_back(self):
+        values = ("--set", "nfd.enabled=false,mig.strategy=mixed,daemonsets.labels.team=a,gds.enabled=true")
+        upstream = self.upstream_chart()
+        self.helm("install", "gpu-operator", upstream, "--no-hooks", *values)
+        uid, spec = self.policy()["metadata"]["uid"], self.policy()["spec"]
+        self.helm("upgrade", "gpu-operator", support.CHART, *values, "--set", "images.source=nvidia")
+        self.assertEqual(self.policy()["metadata"]["uid"], uid)
+        ours = self.policy()["spec"]
+        self.assertEqual(self.hook_names(), ["gpu-operator-upgrade-crd"], self.hooks.ran)
+        # The default version of the images that are built with the operator is its own release.
+        for block in ("validator", "nodeStatusExporter"):
+            spec[block]["version"] = ours[block]["version"]
+        for policy in (spec, ours):
+            policy["daemonsets"]["labels"].pop("helm.sh/chart")
+        self.assertEqual(ours, spec)
+        self.helm("rollback", "gpu-operator", "1", "--no-hooks")
+        self.assertEqual(self.policy()["metadata"]["uid"], uid)
+        self.helm("upgrade", "gpu-operator", upstream, "--no-hooks", *values)
+        self.assertEqual(self.policy()["metadata"]["uid"], uid)
 
 
 class Programs(unittest.TestCase):
