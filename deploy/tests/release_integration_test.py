@@ -227,7 +227,7 @@ class Migration(ReleaseTest):
 
 
 class Programs(unittest.TestCase):
-    """operator-behaviour.md section 17 and #60: the programs that the hooks run."""
+    """operator-behaviour.md #60 and section 17: the programs that the hooks run."""
 
     @classmethod
     def setUpClass(cls):

@@ -87,6 +87,7 @@ class Report:
 
 
 def start(side, cluster, spec):
+    side.set_cluster(cluster)
     side.set_nodes(cluster["nodes"])
     if side.server.get(POLICIES)["items"]:
         path = f"{POLICIES}/cluster-policy"
@@ -124,9 +125,14 @@ def take_over(report, taken, fresh, cluster, commands, scenario):
     report.check("a new installation", outcome[0] == "ready", outcome)
     after = fetch(taken)
     compare(report, after, fetch(fresh))
-    for name in [f"DaemonSet/{name}" for name in untouched]:
-        generations = [objects[name]["metadata"]["generation"] for objects in (before, after)]
-        report.check(f"{name} was not touched", generations[0] == generations[1], generations)
+    for prefix in untouched:
+        if "openshift" in cluster and prefix == "nvidia-driver-daemonset":
+            continue  # the script in which the driver toolkit's container waits is each operator's own
+        names = [name for name in before if name.startswith(f"DaemonSet/{prefix}")]
+        report.check(f"there is a {prefix}", names)
+        for name in names:
+            generations = [objects[name]["metadata"]["generation"] for objects in (before, after)]
+            report.check(f"{name} was not touched", generations[0] == generations[1], generations)
     quiet(report, taken)
     for side in (taken, fresh):
         side.stop()
@@ -156,7 +162,9 @@ def main():
     crds = sorted(pathlib.Path(oracle, "crds").glob("*.yaml"))
     ours = [arguments.ours, "operator"]
     report = Report()
-    with Side("taken", oracle_command(oracle), crds) as taken, Side("fresh", ours) as fresh:
+    openshift = "openshift" in cluster
+    with Side("taken", oracle_command(oracle), crds, openshift) as taken, \
+            Side("fresh", ours, (), openshift) as fresh:
         for report.scenario, scenario in SCENARIOS.items():
             take_over(report, taken, fresh, cluster, (oracle_command(oracle), ours), scenario)
     print(f"{report.checks - report.failures} of {report.checks} checks hold")
