@@ -21,13 +21,13 @@ constexpr std::array<Stage, 9> kMachineChain = {
     Stage::kNode,       Stage::kPciDevice, Stage::kLabels,      Stage::kWorkload,   Stage::kDriver,
     Stage::kValidation, Stage::kPlugin,    Stage::kAllocatable, Stage::kSchedulable};
 
+// What NVIDIADriver objects deploy, instead of the policy's driver (operator-behaviour.md 8.3).
+constexpr std::string_view kDriverOfObject = "nvidia-gpu-driver-";
+
 // A longer name stands before the one that it begins with.
 constexpr Operand kOperands[] = {
     {"driver", "nvidia-driver-daemonset", api::kDeployDriver, Stage::kDriver, "driver", true, false,
-     false,
-     [](const ClusterPolicy& policy) {
-       return policy.driver_enabled() && !policy.driver.use_nvidia_driver_crd;
-     }},
+     false, [](const ClusterPolicy& policy) { return policy.driver_enabled(); }},
     {"VFIO manager", "nvidia-vfio-manager", api::kDeployVfioManager, Stage::kDriver, "vfioManager",
      false, true, false,
      [](const ClusterPolicy& policy) {
@@ -158,6 +158,7 @@ std::span<const Stage> ChainOf(Workload workload) {
 std::span<const Operand> Operands() { return kOperands; }
 
 const Operand* OperandOf(std::string_view daemonset) {
+  if (daemonset.starts_with(kDriverOfObject)) return &OperandNamed("driver");
   const auto found = std::ranges::find_if(kOperands, [&](const Operand& operand) {
     return daemonset == operand.daemonset ||
            (daemonset.starts_with(operand.daemonset) && daemonset[operand.daemonset.size()] == '-');

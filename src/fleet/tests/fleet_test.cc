@@ -79,6 +79,8 @@ TEST(OperandTest, IsKnownByItsDaemonSet) {
   EXPECT_EQ(OperandOf("nvidia-dcgm-exporter")->name, "metrics exporter");
   // operator-behaviour.md section 5.3: one per kernel.
   EXPECT_EQ(OperandOf("nvidia-driver-daemonset-5.15.0-70-generic-ubuntu22.04")->name, "driver");
+  // operator-behaviour.md #46: of an NVIDIADriver object.
+  EXPECT_EQ(OperandOf("nvidia-gpu-driver-ubuntu20.04-67cc6dbb79")->name, "driver");
   EXPECT_EQ(OperandOf("nvidia-dcgmx"), nullptr);
 }
 
