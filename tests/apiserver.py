@@ -153,6 +153,13 @@ class ApiServer:
         """Ends kube-apiserver; etcd goes on."""
         self._end("kube-apiserver", with_signal)
 
+    def pause_storage(self):
+        """etcd stands still, and with it every write and every read that has to be up to date."""
+        self._processes["etcd"].send_signal(signal.SIGSTOP)
+
+    def resume_storage(self):
+        self._processes["etcd"].send_signal(signal.SIGCONT)
+
     def compact(self):
         """Makes etcd forget every revision but the present one: no watch can be taken up again from before."""
         revision = int(self._etcd("/v3/kv/range", {"key": "AA=="})["header"]["revision"])

@@ -152,7 +152,8 @@ class Mutations(unittest.TestCase):
         name = "DaemonSet/gpu-feature-discovery"
 
         def differences():
-            return list(compare.differences({name: normalise.normalise(ours)}, {name: normalise.normalise(theirs)}, rules))
+            both = [{name: normalise.normalise(side)} for side in (ours, theirs)]
+            return list(compare.differences(*both, rules))
         self.assertEqual(differences(), [])
         for variable in ours["spec"]["template"]["spec"]["containers"][0]["env"]:
             before = dict(variable)
@@ -203,7 +204,8 @@ class Compare(unittest.TestCase):
 
     def test_the_rules_that_were_needed_are_known(self):
         used = set()
-        list(compare.differences({"Role/a": {"x": 1}}, {"Role/a": {}}, [{"where": "Role/*"}, {"where": "no"}], used=used))
+        rules = [{"where": "Role/*"}, {"where": "no"}]
+        list(compare.differences({"Role/a": {"x": 1}}, {"Role/a": {}}, rules, used=used))
         self.assertEqual(used, {"Role/*"})
 
     def test_outcomes(self):

@@ -74,13 +74,15 @@ def labels(rng):
 
 
 def annotations(rng):
-    return labels(rng) | rng.choice([{}, {"example.com/text": "a: [b]\n"}, {"kubectl.kubernetes.io/default-container": "x"}])
+    return labels(rng) | rng.choice([{}, {"example.com/text": "a: [b]\n"},
+                                     {"kubectl.kubernetes.io/default-container": "x"}])
 
 
 def pod_security_context(rng):
     choices = {"runAsUser": [0, 1000], "runAsGroup": [0, 7], "runAsNonRoot": [True, False], "fsGroup": [0, 5],
                "fsGroupChangePolicy": ["Always", "OnRootMismatch"], "supplementalGroups": [[], [1, 2]],
-               "supplementalGroupsPolicy": ["Merge", "Strict"], "sysctls": [[], [{"name": "kernel.shm_rmid_forced", "value": "1"}]],
+               "supplementalGroupsPolicy": ["Merge", "Strict"],
+               "sysctls": [[], [{"name": "kernel.shm_rmid_forced", "value": "1"}]],
                "seLinuxOptions": [{"level": "s0"}, {"user": "u", "role": "r", "type": "t"}],
                "seLinuxChangePolicy": ["Recursive"],
                "seccompProfile": [{"type": "RuntimeDefault"}, {"type": "Localhost", "localhostProfile": "x.json"}],
@@ -135,7 +137,8 @@ EXCLUDED = {
 HINTS = {
     "*.resources": resources,
     "*.imagePullPolicy": some("Always", "Never", "IfNotPresent", "", "sometimes"),
-    "*.imagePullSecrets": lambda rng: rng.choice([[], ["pull-a", "pull-a"], rng.sample(["pull-a", "pull-b", "pull-c"], 2)]),
+    "*.imagePullSecrets": lambda rng: rng.choice([[], ["pull-a", "pull-a"],
+                                                  rng.sample(["pull-a", "pull-b", "pull-c"], 2)]),
     "*.args": some([], ["--verbose"], ["init", "--debug"]),
     "daemonsets.tolerations": tolerations,
     "daemonsets.labels": labels,
@@ -174,19 +177,21 @@ HINTS = {
     "dcgmExporter.config": some({}, {"name": ""}, {"name": "own-metrics"}),
     "dcgmExporter.podLabelAllowlistRegex": some([], ["^app$"], ["^app$", "^team$"]),
     "dcgmExporter.service": some({}, {"type": ""}, {"type": "ClusterIP"}, {"type": "NodePort"},
-                                 {"internalTrafficPolicy": "Local"}, {"type": "NodePort", "internalTrafficPolicy": "Cluster"}),
+                                 {"internalTrafficPolicy": "Local"},
+                                 {"type": "NodePort", "internalTrafficPolicy": "Cluster"}),
     "dcgmExporter.serviceMonitor": service_monitor,
     "dcgmExporter.hpcJobMapping.directory": some("", "/var/jobs"),
-    "kataManager.config.runtimeClasses": some([], [{"name": "kata-x", "nodeSelector": {"a": "b"},
-                                                    "artifacts": {"url": "registry.example.com/x", "pullSecret": "s"}}]),
+    "kataManager.config.runtimeClasses": some([], [{
+        "name": "kata-x", "nodeSelector": {"a": "b"},
+        "artifacts": {"url": "registry.example.com/x", "pullSecret": "s"}}]),
     "kataManager.config.artifactsDir": some("", "/opt/artifacts"),
 }
 
 
 def mistake(spec, rng):
     """Puts into a policy what the schema allows and no operator can do; in words, what it is."""
-    components = ["toolkit", "devicePlugin", "dcgm", "dcgmExporter", "gfd", "migManager", "validator", "nodeStatusExporter",
-                  "vfioManager", "sandboxDevicePlugin"]
+    components = ["toolkit", "devicePlugin", "dcgm", "dcgmExporter", "gfd", "migManager", "validator",
+                  "nodeStatusExporter", "vfioManager", "sandboxDevicePlugin"]
     if not spec["driver"].get("usePrecompiled"):
         components.append("driver")
     kind = rng.choice(["image", "maxUnavailable", "reference", "precompiled"])

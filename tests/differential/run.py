@@ -69,6 +69,7 @@ class Comparison:
             # Without a policy ours takes its labels off every node, those of the cluster file included.
             side.set_nodes([])
             side.submit(policy)
+            side.wait_for_status(name)
             side.set_nodes(self.cluster["nodes"])
 
         def tidy(side):

@@ -185,6 +185,12 @@ class Side:
         else:
             self.server.create(POLICIES, policy)
 
+    def wait_for_status(self, name, seconds=10):
+        """Until the operator has seen the policy."""
+        deadline = time.monotonic() + seconds
+        while "status" not in self.server.get(f"{POLICIES}/{name}") and time.monotonic() < deadline:
+            time.sleep(0.02)
+
     def nudge(self, name):
         """Changes what has no effect."""
         self.server.request("PATCH", f"{POLICIES}/{name}",

@@ -151,6 +151,20 @@ def restart(cluster, rounds, rng):
     cluster.restore()
 
 
+def storage(cluster, rounds, rng):
+    """etcd stands still during a roll-out: requests hang, and end in an error or late."""
+    for number in range(rounds):
+        cluster.change(number)
+        time.sleep(rng.uniform(0, 0.3))
+        cluster.server.pause_storage()
+        try:
+            time.sleep(rng.uniform(2, 8))
+        finally:
+            cluster.server.resume_storage()
+        cluster.alive()
+    cluster.restore()
+
+
 def compaction(cluster, rounds, rng):
     """etcd forgets the past while the operator cannot see the present: its watches are refused, and what has
     been deleted and changed in the meantime is in no event."""
@@ -324,8 +338,9 @@ def silence(cluster, _rounds, _rng):
 
 
 # Name -> function and how many rounds it has by default.
-SCENARIOS = {"kill": (kill, 8), "restart": (restart, 2), "compaction": (compaction, 1), "permissions": (permissions, 1),
-             "monitors": (monitors, 1), "policies": (policies, 1), "network": (network, 3), "silence": (silence, 1)}
+SCENARIOS = {"kill": (kill, 8), "restart": (restart, 2), "storage": (storage, 2), "compaction": (compaction, 1),
+             "permissions": (permissions, 1), "monitors": (monitors, 1), "policies": (policies, 1),
+             "network": (network, 3), "silence": (silence, 1)}
 
 
 def main():
