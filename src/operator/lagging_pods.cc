@@ -229,4 +229,8 @@ std::optional<LaggingPod> LaggingPods::Find(const DaemonSetPods& daemonset,
 
 void LaggingPods::Forget(const std::string& daemonset) { searches_.erase(daemonset); }
 
+void LaggingPods::Keep(const std::set<std::string>& daemonsets) {
+  std::erase_if(searches_, [&](const auto& entry) { return !daemonsets.contains(entry.first); });
+}
+
 }  // namespace pitcrew::gpu_operator

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -53,6 +54,8 @@ class LaggingPods {
   std::optional<LaggingPod> Find(const DaemonSetPods& daemonset, const io::StopToken& stop);
   // Nothing of that DaemonSet is behind: its pod is not watched any longer.
   void Forget(const std::string& daemonset);
+  // The same for all DaemonSets but these.
+  void Keep(const std::set<std::string>& daemonsets);
 
  private:
   struct Search {

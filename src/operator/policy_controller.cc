@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "api/labels.h"
 #include "base/log.h"
@@ -175,6 +176,13 @@ PolicyOutcome PolicyController::Pass(const PolicyView& view, const io::StopToken
     outcome.operands.push_back(rollout_->Run(rendered, stop));
   }
   MeasureOperands(outcome);
+  std::set<std::string> behind;
+  for (const OperandReport& report : outcome.operands) {
+    for (const DaemonSetProgress& daemonset : report.daemonsets) {
+      if (!daemonset.ready()) behind.insert(daemonset.name);
+    }
+  }
+  lagging_pods_.Keep(behind);
   if (const auto removed = rollout_->RemoveUnknownStates(stop); !removed) {
     outcome.failures.push_back(removed.error().message);
   }

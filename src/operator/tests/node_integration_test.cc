@@ -1,0 +1,129 @@
+// The node controller against a real kube-apiserver: one node is one key, one patch per change.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support_operator.h"
+
+namespace pitcrew::gpu_operator::testing {
+namespace {
+
+constexpr kube::ResourceKind kAdmissionPolicies{"admissionregistration.k8s.io", "v1",
+                                                "validatingadmissionpolicies",
+                                                "ValidatingAdmissionPolicy", false};
+constexpr kube::ResourceKind kAdmissionBindings{"admissionregistration.k8s.io", "v1",
+                                                "validatingadmissionpolicybindings",
+                                                "ValidatingAdmissionPolicyBinding", false};
+
+class NodeTest : public OperatorTest {
+ protected:
+  [[nodiscard]] std::string Deploy(const std::string& node, const std::string& name) const {
+    return Label(node, "nvidia.com/gpu.deploy." + name);
+  }
+  void SetLabel(const std::string& node, const std::string& key, const Json& value) {
+    Merge(kube::kNodes, Cluster(node), {{"metadata", {{"labels", {{key, value}}}}}});
+  }
+};
+
+// operator-behaviour.md #29 and section 7.4: the sets are swapped, in both directions.
+TEST_F(NodeTest, WorkloadChangesToMachinesAndBack) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy", "{sandboxWorkloads: {enabled: true}}");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(Eventually([&] { return Deploy("gpu-1", "driver") == "true"; }));
+  constexpr const char* kWorkload = "nvidia.com/gpu.workload.config";
+  SetLabel("gpu-1", kWorkload, "vm-passthrough");
+  ASSERT_TRUE(Eventually([&] { return Deploy("gpu-1", "vfio-manager") == "true"; }));
+  EXPECT_EQ(Deploy("gpu-1", "sandbox-device-plugin"), "true");
+  EXPECT_EQ(Deploy("gpu-1", "driver"), "(none)");
+  EXPECT_EQ(Deploy("gpu-1", "device-plugin"), "(none)");
+  SetLabel("gpu-1", kWorkload, "vm-vgpu");
+  ASSERT_TRUE(Eventually([&] { return Deploy("gpu-1", "vgpu-manager") == "true"; }));
+  EXPECT_EQ(Deploy("gpu-1", "vfio-manager"), "(none)");
+  SetLabel("gpu-1", kWorkload, nullptr);
+  ASSERT_TRUE(Eventually([&] { return Deploy("gpu-1", "driver") == "true"; }));
+  EXPECT_EQ(Deploy("gpu-1", "vgpu-manager"), "(none)");
+  EXPECT_EQ(Deploy("gpu-1", "sandbox-device-plugin"), "(none)");
+}
+
+// #29: a person's value stays; operands=false takes all away, and gives all back.
+TEST_F(NodeTest, OverridesOfAPersonAreRespected) {
+  CreateGpuNode("gpu-1");
+  SetLabel("gpu-1", "nvidia.com/gpu.deploy.dcgm", "false");
+  CreatePolicy("cluster-policy");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(Eventually([&] { return Deploy("gpu-1", "driver") == "true"; }));
+  EXPECT_EQ(Deploy("gpu-1", "dcgm"), "false");
+  SetLabel("gpu-1", "nvidia.com/gpu.deploy.operands", "false");
+  ASSERT_TRUE(Eventually([&] { return Deploy("gpu-1", "driver") == "(none)"; }));
+  EXPECT_EQ(Label("gpu-1", "nvidia.com/gpu.present"), "true");
+  SetLabel("gpu-1", "nvidia.com/gpu.deploy.operands", nullptr);
+  ASSERT_TRUE(Eventually([&] { return Deploy("gpu-1", "driver") == "true"; }));
+  // A label that somebody takes away comes back.
+  SetLabel("gpu-1", "nvidia.com/gpu.deploy.driver", nullptr);
+  EXPECT_TRUE(Eventually([&] { return Deploy("gpu-1", "driver") == "true"; }));
+}
+
+// #33, better: one patch for a new node instead of two passes; and no other node is touched.
+TEST_F(NodeTest, ANewNodeIsOnePatch) {
+  for (int i = 1; i <= 20; ++i) CreateGpuNode("gpu-" + std::to_string(i));
+  CreatePolicy("cluster-policy", "{driver: {upgradePolicy: {autoUpgrade: true}}}");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(ReachesReady("cluster-policy"));
+  std::uint64_t before = 0;
+  ASSERT_TRUE(Eventually([&] {
+    const auto now = running.requests("patch");
+    return std::exchange(before, now) == now;
+  }));
+  CreateGpuNode("gpu-21");
+  ASSERT_TRUE(Eventually([&] { return Deploy("gpu-21", "driver") == "true"; }));
+  EXPECT_EQ(Label("gpu-21", "nvidia.com/gpu.present"), "true");
+  const auto object = client_->Get(kube::kNodes, Cluster("gpu-21"));
+  ASSERT_TRUE(object);
+  EXPECT_EQ(codec::FindString(*object,
+                              {"metadata", "annotations", "nvidia.com/gpu-driver-upgrade-enabled"}),
+            "true");  // #36
+  EXPECT_EQ(running.requests("patch"), before + 1);
+}
+
+// #34, better: a node that cannot be patched is tried again by itself and holds up no other.
+TEST_F(NodeTest, OneNodeThatCannotBePatchedHoldsUpNoOther) {
+  const std::string name = "no-labels-" + name_space_;
+  Create(kAdmissionPolicies, {{"metadata", {{"name", name}}},
+                              {"spec",
+                               {{"failurePolicy", "Fail"},
+                                {"matchConstraints",
+                                 {{"resourceRules",
+                                   {{{"apiGroups", {""}},
+                                     {"apiVersions", {"v1"}},
+                                     {"operations", {"UPDATE"}},
+                                     {"resources", {"nodes"}}}}}}},
+                                {"validations",
+                                 {{{"expression",
+                                    "!('nvidia.com/gpu.present' in object.metadata.labels) || "
+                                    "object.metadata.name != 'gpu-1'"}}}}}}});
+  Create(kAdmissionBindings, {{"metadata", {{"name", name}}},
+                              {"spec", {{"policyName", name}, {"validationActions", {"Deny"}}}}});
+  CreateGpuNode("gpu-1");
+  // The server needs a moment until the rule holds.
+  ASSERT_TRUE(Eventually([&] {
+    return !client_->Patch(kube::kNodes, Cluster("gpu-1"), kube::PatchType::kMerge,
+                           {{"metadata", {{"labels", {{"nvidia.com/gpu.present", "true"}}}}}},
+                           {.dry_run = true});
+  }));
+  for (int i = 2; i <= 5; ++i) CreateGpuNode("gpu-" + std::to_string(i));
+  CreatePolicy("cluster-policy");
+  const RunningOperator running(name_space_);
+  for (int i = 2; i <= 5; ++i) {
+    EXPECT_TRUE(Eventually([&] { return Deploy("gpu-" + std::to_string(i), "driver") == "true"; }));
+  }
+  EXPECT_TRUE(Eventually([&] {
+    return running.Value("controller_runtime_reconcile_errors_total{controller=\"nodes\"}") > 0;
+  }));
+  EXPECT_EQ(Deploy("gpu-1", "driver"), "(none)");
+  EXPECT_TRUE(client_->Delete(kAdmissionBindings, Cluster(name)));
+  EXPECT_TRUE(client_->Delete(kAdmissionPolicies, Cluster(name)));
+  EXPECT_TRUE(Eventually([&] { return Deploy("gpu-1", "driver") == "true"; }));
+}
+
+}  // namespace
+}  // namespace pitcrew::gpu_operator::testing
