@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "api/labels.h"
+#include "base/strings.h"
 #include "kube/projection.h"
 
 namespace pitcrew::gpu_operator {
@@ -68,6 +69,9 @@ simdjson::error_code ReadMetadata(ondemand::value value, Node& node) {
     if (key == "name") {
       if (const auto error = field.value().get_string().get(text)) return error;
       node.name = std::string(text);
+    } else if (key == "resourceVersion") {
+      if (const auto error = field.value().get_string().get(text)) return error;
+      node.version = base::ParseUnsigned(text).value_or(0);
     } else if (key == "labels" || key == "annotations") {
       const bool labels = key == "labels";
       ondemand::object entries;
@@ -148,6 +152,8 @@ base::Result<Node> ReadNode(const codec::Json& object) {
   Node node;
   node.name = codec::FindString(object, {"metadata", "name"});
   if (node.name.empty()) return base::Fail(NodeWithoutName());
+  node.version =
+      base::ParseUnsigned(codec::FindString(object, {"metadata", "resourceVersion"})).value_or(0);
   SetRuntime(node, codec::FindString(object, {"status", "nodeInfo", "containerRuntimeVersion"}));
   if (const auto* labels = codec::Find(object, {"metadata", "labels"});
       labels != nullptr && labels->is_object()) {

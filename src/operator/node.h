@@ -48,6 +48,8 @@ struct Node {
   std::string_view upgrade_enabled;
   // status.nodeInfo.containerRuntimeVersion up to "://".
   std::string_view runtime;
+  // resourceVersion in which the rest of this was first seen.
+  std::uint64_t version = 0;
   // Any label of node feature discovery: the evidence that it has looked at this node.
   bool nfd_labels = false;
 
@@ -55,7 +57,12 @@ struct Node {
   [[nodiscard]] bool has_gpu_pci_label() const;
   [[nodiscard]] bool gpu_present() const;
 
-  bool operator==(const Node&) const = default;
+  // A new version alone, for example a heartbeat, is no change.
+  bool operator==(const Node& other) const {
+    return name == other.name && labels == other.labels &&
+           upgrade_enabled == other.upgrade_enabled && runtime == other.runtime &&
+           nfd_labels == other.nfd_labels;
+  }
 };
 
 // The runtime of a node with a GPU, labelled or not; none for other nodes and unknown runtimes.

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "operator/leaving.h"
+#include "operator/rollout.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -139,9 +140,24 @@ base::Status NodeController::Patch(const std::string& node, const NodeDecision& 
     if (patched.error().code == base::Code::kNotFound) return {};
     return base::Fail(patched.error().Within("label node " + node));
   }
+  if (const auto written = ReadNode(*patched)) {
+    const std::lock_guard lock(mutex_);
+    patched_[node] = {.version = written->version, .at = base::SteadyClock::now()};
+  }
   base::LogInfo("node labelled",
                 {{"node", node}, {"change", codec::ToJsonText(patch["metadata"])}});
   return {};
+}
+
+std::optional<std::chrono::nanoseconds> NodeController::EchoAwaited(const Node& node) {
+  const std::lock_guard lock(mutex_);
+  const auto patched = patched_.find(node.name);
+  if (patched == patched_.end()) return std::nullopt;
+  const auto age = base::SteadyClock::now() - patched->second.at;
+  // A patch that changed nothing has no echo.
+  if (node.version < patched->second.version && age < kEchoTimeout) return kEchoTimeout - age;
+  patched_.erase(patched);
+  return std::nullopt;
 }
 
 base::Result<kube::Action> NodeController::Reconcile(const kube::ObjectKey& key,
@@ -158,12 +174,18 @@ base::Result<kube::Action> NodeController::Reconcile(const kube::ObjectKey& key,
     losing_.erase(key.name);
     return kube::Action::Done();
   };
-  if (found.is_absent()) return forget();
+  if (found.is_absent()) {
+    const std::lock_guard lock(mutex_);
+    patched_.erase(key.name);
+    losing_.erase(key.name);
+    return kube::Action::Done();
+  }
   const Node& node = **found.value();
   if (policy == nullptr) {
     if (leaving() && HasTraces(node)) TRY(TakeLeaveOf(*world_.client, key.name, stop));
     return forget();
   }
+  if (const auto wait = EchoAwaited(node)) return kube::Action::RequeueAfter(*wait);
   const NodeDecision decision =
       DecideNode(node, NodePolicyOf(policy->policy, world_.NodeMainRuntime()));
   if (decision.empty()) return forget();

@@ -48,6 +48,8 @@ class NodeController {
   std::optional<kube::Action> WaitBeforeRemoval(const std::string& node, const PolicyView& policy);
   base::Status Patch(const std::string& node, const NodeDecision& decision,
                      const io::StopToken& stop);
+  // How long to wait for the watch to tell of our last patch; none when it has, or takes too long.
+  std::optional<std::chrono::nanoseconds> EchoAwaited(const Node& node);
 
   World& world_;
   std::chrono::milliseconds removal_grace_;
@@ -57,6 +59,11 @@ class NodeController {
   std::optional<Runtime> main_runtime_;
   // Nodes whose GPU is gone, and since when this process has seen that.
   std::map<std::string, base::SteadyClock::time_point> losing_;
+  struct Patched {
+    std::uint64_t version = 0;  // of the node after our patch
+    base::SteadyClock::time_point at;
+  };
+  std::map<std::string, Patched> patched_;  // nodes of which the watch has not told since
   kube::Controller controller_;
 };
 

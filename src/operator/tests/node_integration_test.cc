@@ -69,10 +69,13 @@ TEST_F(NodeTest, ANewNodeIsOnePatch) {
   CreatePolicy("cluster-policy", "{driver: {upgradePolicy: {autoUpgrade: true}}}");
   const RunningOperator running(name_space_);
   ASSERT_TRUE(ReachesReady("cluster-policy"));
+  // What the start has set off has come to its end.
   std::uint64_t before = 0;
+  int unchanged = 0;
   ASSERT_TRUE(Eventually([&] {
     const auto now = running.requests("patch");
-    return std::exchange(before, now) == now;
+    unchanged = std::exchange(before, now) == now ? unchanged + 1 : 0;
+    return unchanged == 25;
   }));
   CreateGpuNode("gpu-21");
   ASSERT_TRUE(Eventually([&] { return Deploy("gpu-21", "driver") == "true"; }));
