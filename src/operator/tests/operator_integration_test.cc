@@ -180,7 +180,8 @@ TEST_F(OperatorTest, ReferencedConfigMapIsWaitedFor) {
   }));
   EXPECT_THAT(Condition("cluster-policy", "DriverReady"),
               HasSubstr("spec.driver.repoConfig.configMapName"));
-  EXPECT_TRUE(Exists(kube::kDaemonSets, Own("nvidia-device-plugin-daemonset")));
+  EXPECT_TRUE(Eventually(
+      [&] { return Exists(kube::kDaemonSets, Own("nvidia-device-plugin-daemonset")); }));
   Create(kube::kConfigMaps, {{"metadata", {{"name", "repos"}, {"namespace", name_space_}}},
                              {"data", {{"cuda.list", "deb"}}}});
   ASSERT_TRUE(Eventually([&] { return Exists(kube::kDaemonSets, Own(kDaemonSets[0])); }));
