@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <mutex>
 
+#include "apiserver/scripted_server.h"
+#include "operator/live_facts.h"
 #include "support_operator.h"
 
 namespace pitcrew::gpu_operator::testing {
@@ -72,6 +75,46 @@ TEST_F(OperatorTest, ReferencedSecretIsWaitedFor) {
   EXPECT_TRUE(Exists(kube::kDaemonSets, driver));
   MergeSpec("cluster-policy", "{driver: {secretEnv: null}}");
   EXPECT_TRUE(ReachesReady("cluster-policy"));
+}
+
+// "Kubernetes versions are fixed for the process lifetime" (operator-behaviour.md section 21): here
+// the version is read again when a server answers anew, and what was read stands while it cannot
+// be.
+TEST(LiveFactsTest, ServersVersionIsReadAgainWhenAServerAnswersAnew) {
+  std::mutex mutex;
+  std::string version;  // "": the server is in trouble
+  auto server = pitcrew::testing::ScriptedServer::Start(
+      [&](const auto& request, auto& reply, const io::StopToken&) {
+        const std::lock_guard lock(mutex);
+        if (request.path != "/version" || version.empty()) {
+          reply.Send(500, "{}");
+        } else {
+          reply.Send(200, Json{{"major", "1"}, {"minor", "35"}, {"gitVersion", version}}.dump());
+        }
+      });
+  ASSERT_TRUE(server);
+  const auto client = kube::Client::Create({.server = (*server)->url()});
+  ASSERT_TRUE(client);
+  World world(*client, "gpu-operator",
+              {.kubernetes_version = "v1.34.0", .openshift_version = "", .kinds = {}});
+  LiveFacts facts(world, [] {});
+  const auto gathered = [&] {
+    const auto result = facts.Gather({}, {});
+    return result ? result->kubernetes_version : result.error().message;
+  };
+  const auto set = [&](const std::string& now) {
+    const std::lock_guard lock(mutex);
+    version = now;
+  };
+  EXPECT_EQ(gathered(), "v1.34.0");
+  EXPECT_EQ((*server)->requests().size(), 0U);
+  facts.ServerMayHaveChanged();
+  EXPECT_EQ(gathered(), "v1.34.0");
+  set("v1.35.4");
+  EXPECT_EQ(gathered(), "v1.35.4");
+  const std::size_t asked = (*server)->requests().size();
+  EXPECT_EQ(gathered(), "v1.35.4");
+  EXPECT_EQ((*server)->requests().size(), asked);
 }
 
 // OpenShift's objects, as operator-behaviour.md section 13.1 reads them, but when they change
