@@ -131,8 +131,9 @@ std::vector<std::unique_ptr<Watch>> MakeWatches(const std::shared_ptr<kube::Clie
       first.name_space, "");
   add.operator()<fleet::Pod>(Kind::kOperandPods, kube::kPods, fleet::ReadPod, PutPod,
                              first.name_space, "");
-  for (const char* phase : {"status.phase=Pending", "status.phase=Failed"}) {
-    add.operator()<fleet::Pod>(Kind::kUserPods, kube::kPods, fleet::ReadPod, PutPod, "", phase);
+  for (const char* phase : {"Pending", "Failed"}) {
+    add.operator()<fleet::Pod>(Kind::kUserPods, kube::kPods, fleet::ReadPod, PutPod, "",
+                               WaitingPods(phase, first.name_space));
   }
   add.operator()<fleet::Event>(
       Kind::kEvents, kube::kEvents, fleet::ReadEvent,

@@ -139,13 +139,17 @@ base::Status ReadPods(Reading& reading, Cluster& cluster) {
     if (!pod.requests.empty()) cluster.pods.insert_or_assign(pod.key, std::move(pod));
   };
   for (const char* phase : {"Pending", "Failed"}) {
-    TRY(reading.Read(Kind::kUserPods, kube::kPods, "", fmt::format("status.phase={}", phase),
+    TRY(reading.Read(Kind::kUserPods, kube::kPods, "", WaitingPods(phase, cluster.name_space),
                      take_user));
   }
   return {};
 }
 
 }  // namespace
+
+std::string WaitingPods(std::string_view phase, std::string_view name_space) {
+  return fmt::format("status.phase={},metadata.namespace!={}", phase, name_space);
+}
 
 void Take(const Json& object, Cluster& cluster) {
   const std::string kind = codec::FindString(object, {"kind"});

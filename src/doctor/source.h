@@ -20,6 +20,9 @@ inline constexpr kube::ResourceKind kNodeFeatures{"nfd.k8s-sigs.io", "v1alpha1",
                                                   "NodeFeature"};
 inline constexpr std::string_view kPolicyDefinition = "clusterpolicies.nvidia.com";
 
+// The field selector of pods of one phase outside the operator's namespace, where all are read.
+std::string WaitingPods(std::string_view phase, std::string_view name_space);
+
 // Takes one object into `cluster`, by its kind; kinds of no use are ignored.
 void Take(const codec::Json& object, fleet::Cluster& cluster);
 // What is not in the snapshot does not exist. `now` is the newest moment that any object names, so
