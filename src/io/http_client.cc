@@ -235,6 +235,7 @@ class CurlClient final : public HttpClient {
   }
 
   // By value: the map's own pointer goes away in here.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param)
   void Finish(ExchangePointer exchange, std::optional<base::Error> error) {
     curl_multi_remove_handle(multi_, exchange->handle);
     curl_easy_cleanup(std::exchange(exchange->handle, nullptr));
