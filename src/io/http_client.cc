@@ -17,6 +17,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using ExchangePointer = std::shared_ptr<Exchange>;
 
+// A call that has got nothing for so long is looked at again by hand (CurlClient::Nudge).
+constexpr std::chrono::milliseconds kNudgeAfter{500};
 // A connection on which nothing has come for so long, while an answer was due, is taken for dead.
 constexpr std::chrono::seconds kLongestSilence{30};
 
@@ -118,6 +120,7 @@ class CurlClient final : public HttpClient {
       curl_multi_perform(multi_, &running);
       FinishCompleted();
       FinishStoppedAndIdle();
+      Nudge();
       WaitForSomething();
     }
     while (!active_.empty()) Finish(active_.begin()->second, Stopped());
@@ -212,11 +215,29 @@ class CurlClient final : public HttpClient {
     sockets_.Shut(port);
   }
 
+  // With several streams on one connection libcurl 7.88 now and then leaves what it has read for
+  // one of them lying, with nothing to wake it up, until the request times out (seen about once in
+  // a thousand lists). Ending a pause makes it look again. Calls only: a watch whose event lies is
+  // woken by whatever comes next on the connection.
+  void Nudge() {
+    const auto now = Clock::now();
+    for (const auto& [key, exchange] : active_) {
+      if (exchange->streaming || exchange->local_port == 0 ||
+          now - std::max(exchange->last_byte, exchange->nudged) < kNudgeAfter) {
+        continue;
+      }
+      exchange->nudged = now;
+      curl_easy_pause(exchange->handle, CURLPAUSE_SEND);
+      curl_easy_pause(exchange->handle, CURLPAUSE_CONT);
+    }
+  }
+
   void WaitForSomething() {
     const auto now = Clock::now();
     std::chrono::milliseconds wait{60000};  // curl shortens it to its own next timer
     std::vector<curl_waitfd> stops;
     for (const auto& [key, exchange] : active_) {
+      if (!exchange->streaming) wait = std::min(wait, kNudgeAfter);
       if (const auto idle = exchange->request.idle_timeout; idle.count() > 0) {
         const auto left =
             std::chrono::ceil<std::chrono::milliseconds>(exchange->last_byte + idle - now);

@@ -41,6 +41,7 @@ struct Exchange {
   char message[CURL_ERROR_SIZE] = {};
   std::chrono::steady_clock::time_point started;
   std::chrono::steady_clock::time_point last_byte;
+  std::chrono::steady_clock::time_point nudged;
   int local_port = 0;  // of the connection that it is on; 0: none yet
   bool too_slow = false;
   HttpResponse incoming;
