@@ -1,6 +1,7 @@
 // NVML's wait cannot be interrupted, so a thread of its own waits and hands events over a pipe of
-// eventfd and queue; whoever waits here also watches the stop descriptor. The thread ends by itself
-// after at most one of NVML's timeouts once the set is gone; until then it keeps the library open.
+// eventfd and queue; whoever waits here also watches the stop descriptor. The end of the set waits
+// for the thread, at most one of NVML's timeouts: a thread that is still in the library when the
+// process ends, or that is the one to unload it, brings the process down.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -20,8 +21,9 @@
 namespace pitcrew::nvml {
 namespace {
 
-// One of NVML's waits, as upstream's health check uses (device-plugin.md section 14).
-constexpr unsigned kWaitMilliseconds = 5000;
+// One of NVML's waits; upstream's health check uses 5 s (device-plugin.md section 14), for which
+// nobody wants to wait at the end.
+constexpr unsigned kWaitMilliseconds = 500;
 
 struct Shared {
   std::shared_ptr<LoadedLibrary> library;
@@ -95,7 +97,10 @@ void WaitLoop(const std::shared_ptr<Shared>& shared) {
 class NvmlEventSet final : public EventSet {
  public:
   explicit NvmlEventSet(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
-  ~NvmlEventSet() override { shared_->stop.store(true); }
+  ~NvmlEventSet() override {
+    shared_->stop.store(true);
+    if (thread_.joinable()) thread_.join();
+  }
   NvmlEventSet(const NvmlEventSet&) = delete;
   NvmlEventSet& operator=(const NvmlEventSet&) = delete;
 
@@ -113,10 +118,7 @@ class NvmlEventSet final : public EventSet {
   }
 
   base::Result<Event> Wait(int stop_fd, std::optional<std::chrono::milliseconds> timeout) override {
-    if (!started_) {
-      std::thread(WaitLoop, shared_).detach();
-      started_ = true;
-    }
+    if (!thread_.joinable()) thread_ = std::thread(WaitLoop, shared_);
     const auto deadline =
         timeout ? std::optional(base::SteadyClock::now() + *timeout) : std::nullopt;
     while (true) {
@@ -158,7 +160,7 @@ class NvmlEventSet final : public EventSet {
   }
 
   std::shared_ptr<Shared> shared_;
-  bool started_ = false;
+  std::thread thread_;  // from the first wait on
 };
 
 }  // namespace
