@@ -5,6 +5,7 @@ Test names carry the item of clusterpolicy-api.md's conformance checklist (secti
 """
 
 import subprocess
+import time
 import unittest
 
 import yaml
@@ -290,8 +291,7 @@ class Roles(ServerTest):
                     self.assertIn(body["kind"], kinds, path)
         for group, resource, namespaced in kinds.values():
             for verb in verbs:
-                self.assertTrue(self.allowed("gpu-operator", verb, group, resource, NAMESPACE if namespaced else ""),
-                                (verb, resource))
+                self.await_allowed("gpu-operator", verb, group, resource, NAMESPACE if namespaced else "")
 
     def test_hooks(self):
         """operator-behaviour.md section 17: what each hook's account has to do."""
@@ -301,9 +301,15 @@ class Roles(ServerTest):
                 ("gpu-operator-upgrade-crd-hook-sa", "patch", *crds),
                 ("gpu-operator", "delete", "nvidia.com", "clusterpolicies"), ("gpu-operator", "patch", *crds),
                 ("gpu-operator", "patch", "", "nodes"), ("gpu-operator", "patch", "", "namespaces")):
-            self.assertTrue(self.allowed(account, verb, group, resource), (account, verb, resource))
+            self.await_allowed(account, verb, group, resource)
         # Only with operator.cleanupCRD.
         self.assertFalse(self.allowed("gpu-operator", "delete", *crds))
+
+    def await_allowed(self, *what):
+        """The server's authorizer learns of new roles a moment after they are stored."""
+        deadline = time.monotonic() + 10
+        while not self.allowed(*what):
+            self.assertLess(time.monotonic(), deadline, f"not allowed: {what}")
 
     def allowed(self, account, verb, group, resource, namespace=""):
         resource, _, subresource = resource.partition("/")
