@@ -1,21 +1,14 @@
-# Writes OUTPUT, a C++ file that holds every ROOT/*.yaml as text, sorted by name. One string literal
-# may hold 64 KiB portably, so a longer file becomes several adjacent ones.
+# Writes OUTPUT, a C++ file that holds every ROOT/*.yaml as text, sorted by name.
+include(${CMAKE_CURRENT_LIST_DIR}/../../cmake/EmbedText.cmake)
 file(GLOB files RELATIVE ${ROOT} ${ROOT}/*.yaml)
 list(SORT files)
 set(code "// Made by embed_definitions.cmake; not to be edited.\n#include \"api/definition.h\"\n\n")
 string(APPEND code "namespace pitcrew::api {\nnamespace {\n\n")
 string(APPEND code "constexpr EmbeddedDefinition kDefinitions[] = {\n")
 foreach(file IN LISTS files)
-  file(READ ${ROOT}/${file} content)
+  pitcrew_embed_text(literals ${ROOT}/${file} definition)
   string(APPEND code "    {\"${file}\",\n")
-  string(LENGTH "${content}" length)
-  set(offset 0)
-  while(offset LESS length)
-    string(SUBSTRING "${content}" ${offset} 16000 piece)
-    string(APPEND code "R\"definition(${piece})definition\" ")
-    math(EXPR offset "${offset} + 16000")
-  endwhile()
-  string(APPEND code "},\n")
+  string(APPEND code "${literals}},\n")
 endforeach()
 string(APPEND code "};\n\n}  // namespace\n\n")
 string(APPEND code
