@@ -7,11 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 
 #include "base/clock.h"
@@ -28,7 +30,6 @@ constexpr unsigned kWaitMilliseconds = 500;
 struct Shared {
   std::shared_ptr<LoadedLibrary> library;
   abi::EventSet set = nullptr;
-  std::atomic<bool> stop{false};
   base::FileDescriptor signal{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::mutex mutex;
   std::deque<base::Result<Event>> queue;
@@ -77,32 +78,26 @@ Event Translate(Shared& shared, const abi::EventData& data) {
   return event;
 }
 
-void WaitLoop(const std::shared_ptr<Shared>& shared) {
-  const Symbols& nvml = shared->library->symbols();
-  while (!shared->stop.load()) {
+void WaitLoop(const std::stop_token& stop, Shared& shared) {
+  const Symbols& nvml = shared.library->symbols();
+  while (!stop.stop_requested()) {
     abi::EventData data{};
-    const abi::Return code = nvml.nvmlEventSetWait_v2(shared->set, &data, kWaitMilliseconds);
+    const abi::Return code = nvml.nvmlEventSetWait_v2(shared.set, &data, kWaitMilliseconds);
     if (code == abi::kTimeout) continue;
     if (code == abi::kSuccess) {
-      shared->Push(Translate(*shared, data));
+      shared.Push(Translate(shared, data));
       continue;
     }
     // The caller learns of it, and starts over with a new set: a wait that fails at once would
     // otherwise spin.
-    shared->Push(base::Fail(FromReturn(code, "wait for GPU events")));
+    shared.Push(base::Fail(FromReturn(code, "wait for GPU events")));
     return;
   }
 }
 
 class NvmlEventSet final : public EventSet {
  public:
-  explicit NvmlEventSet(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
-  ~NvmlEventSet() override {
-    shared_->stop.store(true);
-    if (thread_.joinable()) thread_.join();
-  }
-  NvmlEventSet(const NvmlEventSet&) = delete;
-  NvmlEventSet& operator=(const NvmlEventSet&) = delete;
+  explicit NvmlEventSet(std::unique_ptr<Shared> shared) : shared_(std::move(shared)) {}
 
   base::Status Register(std::string_view device_uuid, std::uint64_t mask) override {
     const Symbols& nvml = shared_->library->symbols();
@@ -118,7 +113,7 @@ class NvmlEventSet final : public EventSet {
   }
 
   base::Result<Event> Wait(int stop_fd, std::optional<std::chrono::milliseconds> timeout) override {
-    if (!thread_.joinable()) thread_ = std::thread(WaitLoop, shared_);
+    if (!thread_.joinable()) thread_ = std::jthread(WaitLoop, std::ref(*shared_));
     const auto deadline =
         timeout ? std::optional(base::SteadyClock::now() + *timeout) : std::nullopt;
     while (true) {
@@ -159,8 +154,8 @@ class NvmlEventSet final : public EventSet {
     return {};
   }
 
-  std::shared_ptr<Shared> shared_;
-  std::thread thread_;  // from the first wait on
+  std::unique_ptr<Shared> shared_;
+  std::jthread thread_;  // from the first wait on; last: uses what is above
 };
 
 }  // namespace
@@ -171,7 +166,7 @@ base::Result<std::unique_ptr<EventSet>> LoadedLibrary::CreateEventSet() {
   }
   abi::EventSet set = nullptr;
   TRY(NVML_CALL(symbols_, nvmlEventSetCreate, "make an event set", &set));
-  auto shared = std::make_shared<Shared>();
+  auto shared = std::make_unique<Shared>();
   shared->library = shared_from_this();
   shared->set = set;
   return std::make_unique<NvmlEventSet>(std::move(shared));
