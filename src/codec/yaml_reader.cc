@@ -135,16 +135,16 @@ class Reader {
       message +=
           fmt::format(" {} that begins in line {}", parser_.context, parser_.context_mark.line + 1);
     }
-    return Wrong(parser_.problem_mark, message);
+    return base::Fail(Wrong(parser_.problem_mark, message));
   }
 
-  base::Status Wrong(const yaml_mark_t& mark, std::string_view what) const {
-    return base::Fail(base::Invalid(
-        "InvalidYaml", fmt::format("{}:{}:{}: {}", source_, mark.line + 1, mark.column + 1, what)));
+  [[nodiscard]] base::Error Wrong(const yaml_mark_t& mark, std::string_view what) const {
+    return base::Invalid(
+        "InvalidYaml", fmt::format("{}:{}:{}: {}", source_, mark.line + 1, mark.column + 1, what));
   }
 
   base::Result<Json> Value(const Event& event, const std::string& pointer, int depth) {
-    if (depth > kDeepest) return base::Fail(Wrong(event.start(), "nested too deeply").error());
+    if (depth > kDeepest) return base::Fail(Wrong(event.start(), "nested too deeply"));
     if (marks_ != nullptr) {
       const auto& mark = event.start();
       (*marks_)[pointer] = {static_cast<int>(mark.line) + 1, static_cast<int>(mark.column) + 1};
@@ -167,11 +167,11 @@ class Reader {
     const auto found = anchors_.find(event.anchor());
     if (found == anchors_.end()) {
       return base::Fail(
-          Wrong(event.start(), fmt::format("there is no anchor \"{}\"", event.anchor())).error());
+          Wrong(event.start(), fmt::format("there is no anchor \"{}\"", event.anchor())));
     }
     aliased_values_ += CountValues(found->second);
     if (aliased_values_ > kMostAliasedValues) {
-      return base::Fail(Wrong(event.start(), "aliases make too many values").error());
+      return base::Fail(Wrong(event.start(), "aliases make too many values"));
     }
     return found->second;
   }
@@ -194,12 +194,11 @@ class Reader {
       TRY(Next(key));
       if (key.type() == YAML_MAPPING_END_EVENT) return object;
       if (key.type() != YAML_SCALAR_EVENT) {
-        return base::Fail(Wrong(key.start(), "a key must be plain text").error());
+        return base::Fail(Wrong(key.start(), "a key must be plain text"));
       }
       std::string name = key.text();
       if (object.contains(name)) {
-        return base::Fail(
-            Wrong(key.start(), fmt::format("key \"{}\" stands here twice", name)).error());
+        return base::Fail(Wrong(key.start(), fmt::format("key \"{}\" stands here twice", name)));
       }
       Event event;
       TRY(Next(event));
