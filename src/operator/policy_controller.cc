@@ -172,8 +172,10 @@ PolicyOutcome PolicyController::Pass(const PolicyView& view, const io::StopToken
                         .facts = *facts,
                         .images = options_.images,
                         .operator_namespace = world_.operator_namespace};
-  for (const RenderedOperand& rendered : Render(context)) {
-    outcome.operands.push_back(rollout_->Run(rendered, stop));
+  const std::vector<RenderedOperand> rendered = Render(context);
+  rollout_->DecideRemovals(rendered, stop);
+  for (const RenderedOperand& operand : rendered) {
+    outcome.operands.push_back(rollout_->Run(operand, stop));
   }
   MeasureOperands(outcome);
   std::set<std::string> behind;
@@ -183,7 +185,7 @@ PolicyOutcome PolicyController::Pass(const PolicyView& view, const io::StopToken
     }
   }
   lagging_pods_.Keep(behind);
-  if (const auto removed = rollout_->RemoveUnknownStates(stop); !removed) {
+  if (const auto removed = rollout_->RemoveFormerOperands(stop); !removed) {
     outcome.failures.push_back(removed.error().message);
   }
   return outcome;

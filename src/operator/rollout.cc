@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <iterator>
 
 #include "api/labels.h"
 #include "base/log.h"
@@ -167,67 +167,76 @@ base::Status Rollout::ApplyIfNeeded(const Object& object, const io::StopToken& s
   return {};
 }
 
-base::Status Rollout::DeleteObject(const kube::ResourceKind& kind, const kube::ObjectKey& key,
-                                   const std::string& uid, std::string_view state,
-                                   kube::Propagation propagation, const io::StopToken& stop) {
-  const base::Status deleted =
-      client_->Delete(kind, key, {.uid = uid, .propagation = propagation}, stop);
-  if (!deleted && deleted.error().code != base::Code::kNotFound &&
-      deleted.error().code != base::Code::kConflict) {
-    return base::Fail(deleted.error().Within("delete " + IdentityText(kind, key)));
-  }
-  base::LogInfo("deleted", {{"kind", kind.kind}, {"name", key.ToString()}, {"state", state}});
-  return {};
+void Rollout::BeginPass() {
+  pending_ = false;
+  removals_.clear();
+  standing_known_ = {};
 }
 
-base::Status Rollout::Prune(
-    std::string_view state, kube::Propagation propagation,
-    const std::function<bool(const kube::ResourceKind&, const kube::ObjectKey&)>& keep,
-    const io::StopToken& stop) {
-  base::Status result;
-  const auto note = [&](const base::Status& status) {
-    if (!status && result) result = status;
-    return status.has_value();
-  };
+std::vector<StandingObject> Rollout::Standing(const io::StopToken& stop) {
+  std::vector<StandingObject> standing;
   for (const Inventory::Kind& entry : inventory_.kinds()) {
     const kube::ResourceKind& kind = *entry.kind;
     const auto& store = entry.informer->store();
     if (!store.synced()) continue;
     for (const auto& [key, object] : store.Snapshot()) {
-      if (object == nullptr || object->state != state || object->owner_uid != policy_uid_ ||
-          object->deleting || keep(kind, key)) {
-        continue;
-      }
-      note(DeleteObject(kind, key, object->uid, state, propagation, stop));
+      // What has no label is known from the predecessor, by its name.
+      if (object == nullptr || object->state.empty()) continue;
+      standing.push_back({.kind = &kind,
+                          .key = key,
+                          .uid = object->uid,
+                          .owner_uid = object->owner_uid,
+                          .state = object->state,
+                          .deleting = object->deleting});
     }
-    if (!note(predecessor_.Look(kind, stop))) continue;
-    for (const Predecessor::Leftover& leftover : predecessor_.Leftovers(kind, state)) {
-      if (keep(kind, leftover.key)) continue;
-      if (note(DeleteObject(kind, leftover.key, leftover.uid, state, propagation, stop))) {
-        predecessor_.Forget(kind, leftover.key);
-      }
+    if (const base::Status looked = predecessor_.Look(kind, stop); !looked) {
+      if (standing_known_) standing_known_ = looked;
+      continue;
     }
+    std::ranges::move(predecessor_.Leftovers(kind), std::back_inserter(standing));
+  }
+  return standing;
+}
+
+void Rollout::DecideRemovals(std::span<const RenderedOperand> rendered, const io::StopToken& stop) {
+  removals_ = gpu_operator::DecideRemovals(rendered, Standing(stop), policy_uid_);
+}
+
+base::Status Rollout::Remove(const Removal& removal, const io::StopToken& stop) {
+  const kube::ResourceKind& kind = *removal.object.kind;
+  const kube::ObjectKey& key = removal.object.key;
+  const base::Status deleted = client_->Delete(
+      kind, key, {.uid = removal.object.uid, .propagation = removal.propagation}, stop);
+  if (!deleted && deleted.error().code != base::Code::kNotFound &&
+      deleted.error().code != base::Code::kConflict) {
+    return base::Fail(deleted.error().Within("delete " + IdentityText(kind, key)));
+  }
+  base::LogInfo("deleted", {{"kind", kind.kind},
+                            {"name", key.ToString()},
+                            {"state", removal.object.state},
+                            {"reason", ToString(removal.reason)}});
+  predecessor_.Forget(kind, key);
+  return {};
+}
+
+base::Status Rollout::RemoveFrom(std::string_view state, const io::StopToken& stop) {
+  base::Status result = standing_known_;
+  for (const Removal& removal : removals_) {
+    if (removal.object.state != state) continue;
+    const base::Status removed = Remove(removal, stop);
+    if (!removed && result) result = removed;
   }
   return result;
 }
 
-base::Status Rollout::RemoveUnknownStates(const io::StopToken& stop) {
-  std::set<std::string> unknown;
-  for (const Inventory::Kind& entry : inventory_.kinds()) {
-    const auto& store = entry.informer->store();
-    if (!store.synced()) continue;
-    for (const auto& [key, object] : store.Snapshot()) {
-      if (object == nullptr || object->state.empty() || object->owner_uid != policy_uid_) continue;
-      const auto has_state = [&](const Operand& operand) { return operand.state == object->state; };
-      if (std::ranges::none_of(Operands(), has_state)) unknown.insert(object->state);
-    }
+base::Status Rollout::RemoveFormerOperands(const io::StopToken& stop) {
+  base::Status result;
+  for (const Removal& removal : removals_) {
+    if (removal.reason != RemovalReason::kNoSuchOperand) continue;
+    const base::Status removed = Remove(removal, stop);
+    if (!removed && result) result = removed;
   }
-  for (const std::string& state : unknown) {
-    TRY(Prune(
-        state, kube::Propagation::kBackground, [](const auto&, const auto&) { return false; },
-        stop));
-  }
-  return {};
+  return result;
 }
 
 std::pair<DaemonSetProgress, std::string> Rollout::Look(const Object& daemonset,
@@ -292,13 +301,7 @@ OperandReport Rollout::Run(const RenderedOperand& rendered, const io::StopToken&
   };
   if (rendered.mode != Mode::kEnabled) {
     const bool delegated = rendered.mode == Mode::kDelegated;
-    // Running driver pods outlive their DaemonSet and are replaced by the upgrade.
-    const auto removed = Prune(
-        operand.state, delegated ? kube::Propagation::kOrphan : kube::Propagation::kBackground,
-        [&](const kube::ResourceKind& kind, const kube::ObjectKey&) {
-          return delegated && kind != kube::kDaemonSets;
-        },
-        stop);
+    const base::Status removed = RemoveFrom(operand.state, stop);
     if (!removed) return finish(FailedReport(operand, removed.error()));
     return finish(MakeReport(
         operand, Verdict::kDisabled, delegated ? "Delegated" : "Disabled",
@@ -307,29 +310,14 @@ OperandReport Rollout::Run(const RenderedOperand& rendered, const io::StopToken&
   }
   if (!rendered.objects) return finish(FailedReport(operand, rendered.objects.error()));
 
-  std::set<Identity> wanted;
   base::Status applied;
   for (const Object& object : *rendered.objects) {
-    if (const kube::ResourceKind* kind = KindOf(object)) {
-      wanted.insert({std::string(kind->plural), kube::KeyOf(object)});
-    }
     const base::Status status = ApplyIfNeeded(object, stop);
     if (!status && applied) applied = status;
   }
   if (!applied) return finish(FailedReport(operand, applied.error()));
-  for (const Object& object : rendered.left_alone) {
-    if (const kube::ResourceKind* kind = KindOf(object)) {
-      wanted.insert({std::string(kind->plural), kube::KeyOf(object)});
-    }
-  }
-  const auto pruned = Prune(
-      operand.state, kube::Propagation::kBackground,
-      [&](const kube::ResourceKind& kind, const kube::ObjectKey& key) {
-        return wanted.contains({std::string(kind.plural), key}) ||
-               (rendered.daemonsets_withheld && kind == kube::kDaemonSets);
-      },
-      stop);
-  if (!pruned) return finish(FailedReport(operand, pruned.error()));
+  const base::Status removed = RemoveFrom(operand.state, stop);
+  if (!removed) return finish(FailedReport(operand, removed.error()));
   return finish(Readiness(rendered, stop));
 }
 

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +17,7 @@
 #include "kube/client.h"
 #include "operator/lagging_pods.h"
 #include "operator/owned.h"
+#include "operator/removal.h"
 #include "operator/render.h"
 #include "operator/take_over.h"
 
@@ -85,17 +86,20 @@ class Rollout {
   Rollout(std::shared_ptr<kube::Client> client, const Inventory& inventory,
           std::string operator_namespace, std::string policy_uid);
 
+  // Forgets the pass before.
+  void BeginPass();
+  // Decides what the operands no longer want of what stands. Before Run; `rendered` is all of them.
+  void DecideRemovals(std::span<const RenderedOperand> rendered, const io::StopToken& stop);
   // Brings one operand to what was rendered and says how it is. Sends nothing when nothing differs.
   OperandReport Run(const RenderedOperand& operand, const io::StopToken& stop);
-  // Deletes what carries the label of a state that no operand has any more.
-  base::Status RemoveUnknownStates(const io::StopToken& stop);
+  // Deletes what is left of operands that this version does not have any more.
+  base::Status RemoveFormerOperands(const io::StopToken& stop);
   // An object was deleted: what was written before says nothing about it.
   void Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key);
   // Where to look for the pods that are behind; null: nowhere. Must outlive this object.
   void set_lagging_pods(LaggingPods* pods) { lagging_pods_ = pods; }
   // Something was written and not seen again yet.
   [[nodiscard]] bool pending() const { return pending_; }
-  void BeginPass() { pending_ = false; }
 
  private:
   using Identity = std::pair<std::string, kube::ObjectKey>;  // plural and key
@@ -104,14 +108,12 @@ class Rollout {
   base::Status Apply(const kube::ResourceKind& kind, const Object& object, const Identity& identity,
                      const io::StopToken& stop);
   void Remember(const Identity& identity, const Object& desired, const Object& live);
-  // Deletes the policy's objects of `state` for which `keep` is false.
-  base::Status Prune(
-      std::string_view state, kube::Propagation propagation,
-      const std::function<bool(const kube::ResourceKind&, const kube::ObjectKey&)>& keep,
-      const io::StopToken& stop);
-  base::Status DeleteObject(const kube::ResourceKind& kind, const kube::ObjectKey& key,
-                            const std::string& uid, std::string_view state,
-                            kube::Propagation propagation, const io::StopToken& stop);
+  // What is known to stand of the operands' objects. A kind that has not been listed yet is left
+  // out; one that cannot be read is too, and is an error of the pass.
+  std::vector<StandingObject> Standing(const io::StopToken& stop);
+  // Carries out the removals from operand `state`.
+  base::Status RemoveFrom(std::string_view state, const io::StopToken& stop);
+  base::Status Remove(const Removal& removal, const io::StopToken& stop);
   OperandReport Readiness(const RenderedOperand& operand, const io::StopToken& stop) const;
   // The DaemonSet as it stands and, when it is behind, why.
   std::pair<DaemonSetProgress, std::string> Look(const Object& daemonset,
@@ -123,6 +125,9 @@ class Rollout {
   Predecessor predecessor_;
   LaggingPods* lagging_pods_ = nullptr;
   bool pending_ = false;
+  // Of this pass.
+  std::vector<Removal> removals_;
+  base::Status standing_known_;
   std::mutex mutex_;
   std::map<Identity, Written> written_;
 };

@@ -134,8 +134,7 @@ base::Status Predecessor::Look(const kube::ResourceKind& kind, const io::StopTok
     if (!MayBeUpstreams(item, policy_uid_)) continue;
     Json object = item;  // objects of a list may lack their kind
     object["kind"] = kind.kind;
-    Found found{.uid = codec::FindString(object, {"metadata", "uid"}), .state = ""};
-    if (kube::IsControlledBy(object, policy_uid_)) found.state = StateOfName(object);
+    StandingObject found = StandingOf(kind, object);
     base::LogInfo(
         "found an object of another operator",
         {{"kind", kind.kind}, {"name", kube::KeyOf(object).ToString()}, {"state", found.state}});
@@ -175,12 +174,12 @@ base::Status Predecessor::TakeOver(const kube::ResourceKind& kind, const kube::O
   return status;
 }
 
-std::vector<Predecessor::Leftover> Predecessor::Leftovers(const kube::ResourceKind& kind,
-                                                          std::string_view state) const {
-  std::vector<Leftover> leftovers;
+std::vector<StandingObject> Predecessor::Leftovers(const kube::ResourceKind& kind) const {
+  std::vector<StandingObject> leftovers;
   for (const auto& [identity, found] : found_) {
-    if (identity.first != kind.plural || found.state != state) continue;
-    leftovers.push_back({.key = identity.second, .uid = found.uid});
+    if (identity.first != kind.plural || found.owner_uid != policy_uid_) continue;
+    leftovers.push_back(found);
+    leftovers.back().kind = &kind;
   }
   return leftovers;
 }

@@ -17,6 +17,7 @@
 #include "io/stop.h"
 #include "kube/client.h"
 #include "kube/resource.h"
+#include "operator/removal.h"
 
 namespace pitcrew::gpu_operator {
 
@@ -49,28 +50,20 @@ class Predecessor {
   base::Status TakeOver(const kube::ResourceKind& kind, const kube::ObjectKey& key,
                         const io::StopToken& stop);
 
-  // Objects of the policy that stand without inventory label, by the names of `state`.
-  struct Leftover {
-    kube::ObjectKey key;
-    std::string uid;
-  };
-  [[nodiscard]] std::vector<Leftover> Leftovers(const kube::ResourceKind& kind,
-                                                std::string_view state) const;
+  // Objects of the policy that Look found, as they stood then: without inventory label, so that
+  // their names tell the state. `kind` must outlive the result.
+  [[nodiscard]] std::vector<StandingObject> Leftovers(const kube::ResourceKind& kind) const;
   // It is ours now, or gone.
   void Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key);
 
  private:
-  struct Found {
-    std::string uid;
-    std::string_view state;  // only of the policy's own
-  };
   using Identity = std::pair<std::string, kube::ObjectKey>;  // plural and key
 
   std::shared_ptr<kube::Client> client_;
   std::string operator_namespace_;
   std::string policy_uid_;
   std::set<std::string> looked_;  // plurals
-  std::map<Identity, Found> found_;
+  std::map<Identity, StandingObject> found_;
 };
 
 }  // namespace pitcrew::gpu_operator

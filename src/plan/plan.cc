@@ -6,12 +6,14 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "api/labels.h"
 #include "api/schema.h"
 #include "kube/ownership.h"
 #include "operator/owned.h"
+#include "operator/removal.h"
 #include "operator/render.h"
 #include "operator/take_over.h"
 #include "plan/cluster.h"
@@ -25,12 +27,6 @@ using gpu_operator::Mode;
 using gpu_operator::Operand;
 using gpu_operator::RenderedOperand;
 using snapshot::Snapshot;
-
-using Identity = std::pair<snapshot::KindName, kube::ObjectKey>;
-
-Identity IdentityOf(const Json& object) {
-  return {snapshot::KindNameOf(object), kube::KeyOf(object)};
-}
 
 const std::string& HashPath() {
   static const std::string kPath = PathOfMember("metadata.annotations", api::kLastAppliedHash);
@@ -54,7 +50,8 @@ class Planner {
       : snapshot_(snapshot), policy_(policy), reasons_(std::move(reasons)) {}
 
   void PlanOperand(const RenderedOperand& rendered);
-  void PlanUnknownStates();
+  void PlanRemovals(std::span<const RenderedOperand> rendered,
+                    const std::string& operator_namespace);
   void PlanNode(const PlannedNode& node);
   void PlanNamespace(const std::string& name, const gpu_operator::Facts& facts);
   // Once per kind that could not be read.
@@ -68,9 +65,6 @@ class Planner {
  private:
   void PlanObject(const Json& desired, const RenderedOperand& rendered);
   void PlanChange(Item& item, const Json& live);
-  // Deletes the policy's objects of `state` for which `keep` is false.
-  void PlanRemovals(std::string_view state, const std::string& reason,
-                    const std::function<bool(const Json& object)>& keep);
 
   const Snapshot& snapshot_;
   const gpu_operator::PolicyView& policy_;
@@ -121,64 +115,34 @@ void Planner::PlanObject(const Json& desired, const RenderedOperand& rendered) {
   plan_.items.push_back(std::move(item));
 }
 
-void Planner::PlanRemovals(std::string_view state, const std::string& reason,
-                           const std::function<bool(const Json& object)>& keep) {
-  if (policy_.policy.uid.empty()) return;
+void Planner::PlanRemovals(std::span<const RenderedOperand> rendered,
+                           const std::string& operator_namespace) {
+  std::vector<gpu_operator::StandingObject> standing;
   for (const kube::ResourceKind& kind : gpu_operator::OwnedKinds()) {
     for (const auto& [key, object] : snapshot_.All(kind)) {
-      const auto owner = kube::ControllerOf(object);
-      if (!owner || owner->uid != policy_.policy.uid) continue;
-      if (codec::Find(object, {"metadata", "deletionTimestamp"}) != nullptr) continue;
-      if (StateOf(object) != state || keep(object)) continue;
-      plan_.items.push_back({.action = Action::kDelete,
-                             .object = object,
-                             .operand = std::string(state),
-                             .reason = reason,
-                             .changes = {}});
+      // The operator looks nowhere else.
+      if (kind.namespaced && key.namespace_name != operator_namespace) continue;
+      standing.push_back(gpu_operator::StandingOf(kind, object));
     }
+  }
+  for (const gpu_operator::Removal& removal :
+       gpu_operator::DecideRemovals(rendered, standing, policy_.policy.uid)) {
+    plan_.items.push_back(
+        {.action = Action::kDelete,
+         .object = *snapshot_.FindPresent(*removal.object.kind, removal.object.key),
+         .operand = removal.object.state,
+         .reason = reasons_.OfRemoval(removal),
+         .changes = {}});
   }
 }
 
 void Planner::PlanOperand(const RenderedOperand& rendered) {
-  const Operand& operand = *rendered.operand;
-  if (rendered.mode != Mode::kEnabled) {
-    const bool delegated = rendered.mode == Mode::kDelegated;
-    PlanRemovals(operand.state, reasons_.OfRemoval(operand, rendered.mode),
-                 [&](const Json& object) {
-                   return delegated && codec::FindString(object, {"kind"}) != "DaemonSet";
-                 });
-    return;
-  }
+  if (rendered.mode != Mode::kEnabled) return;
   if (!rendered.objects) {
-    failures_.emplace_back(operand.state, rendered.objects.error());
+    failures_.emplace_back(rendered.operand->state, rendered.objects.error());
     return;
   }
-  std::set<Identity> wanted;
-  for (const Json& object : *rendered.objects) {
-    wanted.insert(IdentityOf(object));
-    PlanObject(object, rendered);
-  }
-  for (const Json& object : rendered.left_alone) wanted.insert(IdentityOf(object));
-  PlanRemovals(operand.state, reasons_.OfRemoval(operand, rendered.mode), [&](const Json& object) {
-    return wanted.contains(IdentityOf(object)) ||
-           (rendered.daemonsets_withheld && codec::FindString(object, {"kind"}) == "DaemonSet");
-  });
-}
-
-void Planner::PlanUnknownStates() {
-  std::set<std::string> states;
-  for (const kube::ResourceKind& kind : gpu_operator::OwnedKinds()) {
-    for (const auto& [key, object] : snapshot_.All(kind)) {
-      const std::string state = StateOf(object);
-      const auto has_state = [&](const Operand& operand) { return operand.state == state; };
-      if (!state.empty() && std::ranges::none_of(gpu_operator::Operands(), has_state)) {
-        states.insert(state);
-      }
-    }
-  }
-  for (const std::string& state : states) {
-    PlanRemovals(state, "no operand has this state any more", [](const Json&) { return false; });
-  }
+  for (const Json& object : *rendered.objects) PlanObject(object, rendered);
 }
 
 void Planner::PlanNode(const PlannedNode& node) {
@@ -347,11 +311,10 @@ base::Result<Plan> MakePlan(const Snapshot& snapshot, const Json& policy, const 
                                       .facts = cluster.facts,
                                       .images = options.images,
                                       .operator_namespace = options.operator_namespace};
-  for (const RenderedOperand& rendered : gpu_operator::Render(context)) {
-    planner.PlanOperand(rendered);
-  }
+  const std::vector<RenderedOperand> rendered = gpu_operator::Render(context);
+  for (const RenderedOperand& operand : rendered) planner.PlanOperand(operand);
   planner.ReportFailures();
-  planner.PlanUnknownStates();
+  planner.PlanRemovals(rendered, options.operator_namespace);
   for (const PlannedNode& node : cluster.nodes) planner.PlanNode(node);
   planner.PlanNamespace(options.operator_namespace, cluster.facts);
   plan.notes = NotesOf(snapshot, view.policy, cluster);
@@ -384,7 +347,7 @@ base::Result<Plan> MakeUninstallPlan(const Snapshot& snapshot) {
       plan.items.push_back(
           {.action = Action::kDelete,
            .object = object,
-           .operand = StateOf(object),
+           .operand = gpu_operator::StateOfObject(object),
            .reason = fmt::format("owned by ClusterPolicy {}", policies[owner->uid]),
            .changes = {}});
     }

@@ -7,14 +7,13 @@
 #include "api/labels.h"
 #include "base/strings.h"
 #include "operator/leaving.h"
-#include "operator/take_over.h"
 
 namespace pitcrew::plan {
 namespace {
 
 using codec::Json;
-using gpu_operator::Mode;
 using gpu_operator::Operand;
+using gpu_operator::RemovalReason;
 
 // Fields that every operand's objects may depend on.
 constexpr std::string_view kCommonBlocks[] = {"spec.operator", "spec.daemonsets", "spec.hostPaths",
@@ -67,11 +66,6 @@ std::string Switch(const Operand& operand, const Json& policy) {
 
 }  // namespace
 
-std::string StateOf(const Json& object) {
-  std::string state = codec::FindString(object, {"metadata", "labels", api::kStateLabel});
-  return state.empty() ? std::string(gpu_operator::StateOfName(object)) : state;
-}
-
 Reasons::Reasons(const Json& policy, const Json* stored) : policy_(policy) {
   if (stored == nullptr) return;
   static const Json kNone = Json::object();
@@ -119,17 +113,20 @@ std::string Reasons::OfChange(std::string_view state, const gpu_operator::OwnedO
   return "the nodes, the cluster or the operator's version have changed";
 }
 
-std::string Reasons::OfRemoval(const Operand& operand, Mode mode) const {
-  if (mode == Mode::kDelegated) {
+std::string Reasons::OfRemoval(const gpu_operator::Removal& removal) const {
+  const auto operand =
+      std::ranges::find(gpu_operator::Operands(), removal.object.state, &Operand::state);
+  if (operand == gpu_operator::Operands().end()) return std::string(ToString(removal.reason));
+  if (removal.reason == RemovalReason::kDelegated) {
     return "spec.driver.useNvidiaDriverCRD: left to NVIDIADriver objects; its pods go on running";
   }
-  if (mode == Mode::kEnabled) {
-    const std::string fields = ChangedFieldsOf(operand);
-    return fields.empty() ? fmt::format("{}: no longer part of it", operand.title) : fields;
+  if (removal.reason == RemovalReason::kNoLongerPart) {
+    const std::string fields = ChangedFieldsOf(*operand);
+    return fields.empty() ? fmt::format("{}: no longer part of it", operand->title) : fields;
   }
-  const std::string by = Switch(operand, policy_);
+  const std::string by = Switch(*operand, policy_);
   // Some are off for another reason: spec.sandboxWorkloads, spec.cdi.
-  return by.ends_with("false") ? by : fmt::format("{}: switched off", operand.title);
+  return by.ends_with("false") ? by : fmt::format("{}: switched off", operand->title);
 }
 
 std::string ReasonOfNode(const PlannedNode& node, const gpu_operator::PolicyView& policy) {

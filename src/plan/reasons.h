@@ -8,6 +8,7 @@
 #include "codec/json.h"
 #include "operator/operand.h"
 #include "operator/owned.h"
+#include "operator/removal.h"
 #include "plan/cluster.h"
 #include "plan/plan.h"
 
@@ -16,10 +17,6 @@ namespace pitcrew::plan {
 // Item::operand of nodes and of the operator's namespace.
 inline constexpr std::string_view kNodeLabels = "node labels";
 inline constexpr std::string_view kNamespaceLabels = "namespace labels";
-
-// The state that an object belongs to: its inventory label, or what its name says when upstream's
-// operator made it. "" when it belongs to none.
-std::string StateOf(const codec::Json& object);
 
 // Knows which fields of a policy are changed, and which operand reads them.
 class Reasons {
@@ -31,8 +28,7 @@ class Reasons {
   // `same_hash`: what stands was applied from the very same desired state.
   [[nodiscard]] std::string OfChange(std::string_view state, const gpu_operator::OwnedObject& live,
                                      bool same_hash) const;
-  [[nodiscard]] std::string OfRemoval(const gpu_operator::Operand& operand,
-                                      gpu_operator::Mode mode) const;
+  [[nodiscard]] std::string OfRemoval(const gpu_operator::Removal& removal) const;
 
  private:
   // "spec.driver.version" of the changed fields that the operand reads; "" when there is none.

@@ -1,0 +1,57 @@
+// Which of the objects that stand are removed: one pure function for the operator, which removes
+// them, and for `pitcrew plan`, which tells of them (reference operator-behaviour.md sections 6.1
+// and 14).
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codec/json.h"
+#include "kube/client.h"
+#include "kube/resource.h"
+#include "operator/render.h"
+
+namespace pitcrew::gpu_operator {
+
+// An object of the cluster, as far as its removal depends on it.
+struct StandingObject {
+  const kube::ResourceKind* kind = nullptr;  // never null; borrowed
+  kube::ObjectKey key;
+  std::string uid;
+  std::string owner_uid;  // of its controller
+  std::string state;      // StateOfObject
+  bool deleting = false;
+};
+// `kind` must outlive the result.
+StandingObject StandingOf(const kube::ResourceKind& kind, const codec::Json& object);
+
+// The state that an object belongs to: its inventory label, or what its name says when upstream's
+// operator made it. "" when it belongs to none.
+std::string StateOfObject(const codec::Json& object);
+
+enum class RemovalReason {
+  kSwitchedOff,    // the policy does not want the operand
+  kDelegated,      // NVIDIADriver objects take the operand's DaemonSets over
+  kNoLongerPart,   // the operand is wanted, and this object is no part of it any more
+  kNoSuchOperand,  // an earlier version had this operand
+};
+std::string_view ToString(RemovalReason reason);
+
+struct Removal {
+  StandingObject object;
+  RemovalReason reason = RemovalReason::kSwitchedOff;
+  // Running driver pods outlive a DaemonSet that is handed over.
+  kube::Propagation propagation = kube::Propagation::kBackground;
+};
+
+// Of what stands, the policy's own objects that nothing wants any more, in the order of `standing`.
+// What could not be read is not to be in `standing`, and so is never removed. An operand that could
+// not be rendered, or that is not in `rendered`, keeps all it has; so does everything without a
+// policy (an empty `policy_uid`).
+std::vector<Removal> DecideRemovals(std::span<const RenderedOperand> rendered,
+                                    std::span<const StandingObject> standing,
+                                    std::string_view policy_uid);
+
+}  // namespace pitcrew::gpu_operator

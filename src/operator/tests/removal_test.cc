@@ -1,0 +1,190 @@
+// Which objects are removed: the one function behind the operator and `pitcrew plan`.
+#include "operator/removal.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "api/labels.h"
+#include "operator/owned.h"
+#include "support_render.h"
+
+namespace pitcrew::gpu_operator {
+namespace {
+
+using codec::Json;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr std::string_view kUid = "uid-of-the-policy";
+
+const Operand& OperandOf(std::string_view state) {
+  return *std::ranges::find(Operands(), state, &Operand::state);
+}
+
+Json MakeObject(const std::string& version, const std::string& kind, const std::string& name) {
+  return {{"apiVersion", version}, {"kind", kind}, {"metadata", {{"name", name}}}};
+}
+
+StandingObject Standing(const Json& object, std::string state) {
+  return {.kind = KindOf(object),
+          .key = kube::KeyOf(object),
+          .uid = "uid-of-" + kube::KeyOf(object).name,
+          .owner_uid = std::string(kUid),
+          .state = std::move(state)};
+}
+
+const Json kExporter = MakeObject("apps/v1", "DaemonSet", "exporter");
+const Json kExporterService = MakeObject("v1", "Service", "exporter");
+const Json kExporterRole = MakeObject("rbac.authorization.k8s.io/v1", "ClusterRole", "exporter");
+constexpr std::string_view kExporterState = "state-dcgm-exporter";
+
+std::vector<StandingObject> WholeExporter() {
+  std::vector<StandingObject> standing;
+  for (const Json& object : {kExporter, kExporterService, kExporterRole}) {
+    standing.push_back(Standing(object, std::string(kExporterState)));
+  }
+  return standing;
+}
+
+RenderedOperand Rendered(std::string_view state, Mode mode, std::vector<Json> objects = {}) {
+  return {.operand = &OperandOf(state), .mode = mode, .objects = std::move(objects)};
+}
+
+// "DaemonSet exporter: why", in order.
+std::vector<std::string> Told(const std::vector<RenderedOperand>& rendered,
+                              const std::vector<StandingObject>& standing,
+                              std::string_view uid = kUid) {
+  std::vector<std::string> told;
+  for (const Removal& removal : DecideRemovals(rendered, standing, uid)) {
+    told.push_back(std::string(removal.object.kind->kind) + " " + removal.object.key.name + ": " +
+                   std::string(ToString(removal.reason)));
+  }
+  return told;
+}
+
+// operator-behaviour.md #26: a disabled operand's objects are all deleted.
+TEST(Removal, OfADisabledOperandEverythingGoes) {
+  EXPECT_THAT(Told({Rendered(kExporterState, Mode::kDisabled)}, WholeExporter()),
+              ElementsAre("DaemonSet exporter: the operand is switched off",
+                          "Service exporter: the operand is switched off",
+                          "ClusterRole exporter: the operand is switched off"));
+}
+
+TEST(Removal, OfAnEnabledOperandWhatItNoLongerMakesGoes) {
+  EXPECT_THAT(
+      Told({Rendered(kExporterState, Mode::kEnabled, {kExporter, kExporterRole})}, WholeExporter()),
+      ElementsAre("Service exporter: no longer part of the operand"));
+}
+
+// What the user brings instead of a manifest's object is neither made nor removed.
+TEST(Removal, WhatIsLeftAloneStays) {
+  RenderedOperand rendered = Rendered(kExporterState, Mode::kEnabled, {kExporter, kExporterRole});
+  rendered.left_alone = {kExporterService};
+  EXPECT_THAT(Told({rendered}, WholeExporter()), IsEmpty());
+}
+
+// operator-behaviour.md #27, section 6.1: without GPU nodes no DaemonSet is made, and none is lost.
+TEST(Removal, WithheldDaemonSetsStay) {
+  RenderedOperand rendered = Rendered(kExporterState, Mode::kEnabled, {kExporterRole});
+  rendered.daemonsets_withheld = true;
+  EXPECT_THAT(Told({rendered}, WholeExporter()),
+              ElementsAre("Service exporter: no longer part of the operand"));
+}
+
+// Only the DaemonSets of a driver that NVIDIADriver objects take over go, and their pods stay.
+TEST(Removal, DelegatedDaemonSetsLeaveTheirPods) {
+  const std::vector<RenderedOperand> rendered = {Rendered(kExporterState, Mode::kDelegated)};
+  const auto removals = DecideRemovals(rendered, WholeExporter(), kUid);
+  ASSERT_EQ(removals.size(), 1u);
+  EXPECT_EQ(removals[0].object.key.name, "exporter");
+  EXPECT_EQ(*removals[0].object.kind, kube::kDaemonSets);
+  EXPECT_EQ(removals[0].reason, RemovalReason::kDelegated);
+  EXPECT_EQ(removals[0].propagation, kube::Propagation::kOrphan);
+}
+
+TEST(Removal, WhatAnEarlierVersionMadeGoes) {
+  const auto rendered = Rendered(kExporterState, Mode::kEnabled, {kExporter});
+  EXPECT_THAT(Told({rendered}, {Standing(kExporterService, "state-of-old")}),
+              ElementsAre("Service exporter: no operand has this state any more"));
+  // Without a state it is nobody's.
+  EXPECT_THAT(Told({rendered}, {Standing(kExporterService, "")}), IsEmpty());
+}
+
+// An operand that could not be rendered, or was not: nobody knows what it wants.
+TEST(Removal, UnknownIsNotAbsent) {
+  RenderedOperand failed = Rendered(kExporterState, Mode::kEnabled);
+  failed.objects = base::Fail(base::Invalid("InvalidPolicy", "spec.dcgmExporter: wrong"));
+  EXPECT_THAT(Told({failed}, WholeExporter()), IsEmpty());
+  EXPECT_THAT(Told({}, WholeExporter()), IsEmpty());
+  EXPECT_THAT(Told({Rendered("state-driver", Mode::kDisabled)}, WholeExporter()), IsEmpty());
+}
+
+// Another policy's objects, people's, those without owner, those that go already; and nothing at
+// all for a policy that the server does not know.
+TEST(Removal, OnlyThePolicysOwn) {
+  const auto disabled = Rendered(kExporterState, Mode::kDisabled);
+  for (const char* owner : {"another", ""}) {
+    auto standing = WholeExporter();
+    for (StandingObject& object : standing) object.owner_uid = owner;
+    EXPECT_THAT(Told({disabled}, standing), IsEmpty()) << owner;
+    EXPECT_THAT(Told({disabled}, standing, ""), IsEmpty()) << owner;
+  }
+  auto standing = WholeExporter();
+  standing[0].deleting = true;
+  EXPECT_THAT(Told({disabled}, standing), Not(Contains(::testing::HasSubstr("DaemonSet"))));
+}
+
+// An object that has moved from one operand to another is changed by its new one, not deleted by
+// its old one.
+TEST(Removal, WhatAnotherOperandWantsStays) {
+  EXPECT_THAT(Told({Rendered(kExporterState, Mode::kDisabled),
+                    Rendered("state-dcgm", Mode::kEnabled, {kExporterService})},
+                   WholeExporter()),
+              ElementsAre("DaemonSet exporter: the operand is switched off",
+                          "ClusterRole exporter: the operand is switched off"));
+}
+
+// A name is only the same object's in the same namespace and kind.
+TEST(Removal, NamespacesAndKindsTellObjectsApart) {
+  Json elsewhere = kExporterService;
+  elsewhere["metadata"]["namespace"] = "gpu-operator";
+  EXPECT_THAT(Told({Rendered(kExporterState, Mode::kEnabled, {elsewhere})},
+                   {Standing(kExporterService, std::string(kExporterState)),
+                    Standing(elsewhere, std::string(kExporterState))}),
+              ElementsAre("Service exporter: no longer part of the operand"));
+}
+
+// What the plain policy makes, read back as it would stand: nothing of it is ever removed by the
+// policy that made it, and all of it by one that wants nothing.
+TEST(Removal, TheWholeInventoryComesAndGoes) {
+  const auto policy = api::ReadClusterPolicy(testing::MinimalPolicy(Json::object()));
+  ASSERT_TRUE(policy);
+  const Facts facts = testing::ReadCluster(testing::PlainCluster());
+  const DefaultImages images = testing::TestImages();
+  const Context context{
+      .policy = *policy, .facts = facts, .images = images, .operator_namespace = "gpu-operator"};
+  std::vector<RenderedOperand> rendered = Render(context);
+  std::vector<StandingObject> standing;
+  for (const RenderedOperand& operand : rendered) {
+    ASSERT_TRUE(operand.objects) << operand.operand->state;
+    for (const Json& object : *operand.objects) {
+      standing.push_back(StandingOf(*KindOf(object), object));
+      EXPECT_EQ(standing.back().state, operand.operand->state);
+    }
+  }
+  ASSERT_GT(standing.size(), 50u);
+  EXPECT_THAT(DecideRemovals(rendered, standing, policy->uid), IsEmpty());
+  for (RenderedOperand& operand : rendered) {
+    operand.mode = Mode::kDisabled;
+    operand.objects = std::vector<Object>{};
+    operand.left_alone.clear();
+  }
+  EXPECT_EQ(DecideRemovals(rendered, standing, policy->uid).size(), standing.size());
+}
+
+}  // namespace
+}  // namespace pitcrew::gpu_operator
