@@ -5,23 +5,12 @@
 
 #include "base/file_descriptor.h"
 #include "device_plugin_v1beta1.grpc.pb.h"
+#include "rpc/channel.h"
 #include "rpc/device_plugin.h"
 #include "rpc/grpc_log.h"
 
 namespace pitcrew::rpc {
 namespace {
-
-std::shared_ptr<grpc::Channel> Dial(const std::filesystem::path& socket) {
-  grpc::ChannelArguments arguments;
-  // A restarted kubelet listens an instant after its socket appears: try again quickly, and do not
-  // inherit the back-off of an earlier channel.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(fmt::format("unix:{}", socket.string()),
-                                   grpc::InsecureChannelCredentials(), arguments);
-}
 
 base::Status ToResult(const grpc::Status& status, const std::filesystem::path& socket) {
   if (status.ok()) return {};

@@ -19,6 +19,7 @@
 #include "base/strings.h"
 #include "io/file_watcher.h"
 #include "node/toolkit/program.h"
+#include "rpc/container_runtime.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -30,6 +31,25 @@ constexpr auto kDumpTime = 30s;
 constexpr std::string_view kHttp2Greeting("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
 constexpr std::size_t kFrameHeader = 9;
 constexpr char kSettingsFrame = 4;
+
+base::Error DidNotComeBack(const base::Error& why) {
+  return {base::Code::kTimeout, "EngineDidNotComeBack",
+          "the container engine does not answer: " + why.message};
+}
+
+// A sandbox that the kubelet asks for between containerd's greeting and this moment fails.
+base::Status WaitUntilItTakesPods(const std::filesystem::path& socket, const io::StopToken& stop,
+                                  base::SteadyClock::time_point deadline) {
+  const auto status = rpc::WaitForContainerRuntime(socket, stop, deadline);
+  if (status) return {};
+  if (status.error().code == base::Code::kTimeout) {
+    return base::Fail(DidNotComeBack(status.error()));
+  }
+  if (status.error().code == base::Code::kCancelled) return base::Fail(status.error());
+  base::LogInfo("The container engine does not tell whether it takes pods",
+                {{"why", status.error().message}});
+  return {};
+}
 
 base::Error NoEngine(int error_number, const std::filesystem::path& socket) {
   return base::FromErrno(error_number, "connect to the container engine at " + socket.string());
@@ -240,10 +260,11 @@ base::Status WaitForEngine(EngineKind kind, const std::filesystem::path& socket,
       },
       stop, deadline);
   if (!waited && waited.error().code == base::Code::kTimeout) {
-    return base::Fail(base::Error{base::Code::kTimeout, "EngineDidNotComeBack",
-                                  "the container engine does not answer: " + last.message});
+    return base::Fail(DidNotComeBack(last));
   }
-  return waited;
+  TRY(waited);
+  return kind == EngineKind::kContainerd ? WaitUntilItTakesPods(socket, stop, deadline)
+                                         : base::Status();
 }
 
 base::Status RestartEngine(const EngineOptions& options, const io::StopToken& stop,

@@ -30,7 +30,8 @@ base::Result<EngineProcess> FindEngine(const std::filesystem::path& socket);
 base::Status ProbeEngine(EngineKind kind, const std::filesystem::path& socket,
                          base::SteadyClock::time_point deadline);
 
-// Waits by events of the socket's folder until ProbeEngine succeeds.
+// Waits by events of the socket's folder until ProbeEngine succeeds, and for containerd until it
+// takes the kubelet's calls too: it greets before it has recovered its state.
 base::Status WaitForEngine(EngineKind kind, const std::filesystem::path& socket,
                            const io::StopToken& stop, base::SteadyClock::time_point deadline);
 

@@ -2,6 +2,7 @@
 // init.
 #include <dirent.h>
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -21,12 +22,15 @@
 #include "node/toolkit/engine.h"
 #include "node/toolkit/engine_process.h"
 #include "node/toolkit/program.h"
+#include "rpc/container_runtime.h"
+#include "rpc/testing/fake_container_runtime.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
+using ::testing::Contains;
 
 // containerd 2 from $PATH or from the cache that the local cluster builds its programs into.
 fs::path FindContainerd() {
@@ -170,6 +174,13 @@ class Containerd : public ::testing::Test {
     TRY_ASSIGN(const auto source, ReadEngineConfig(options_));
     return ConfigureEngine(options_, source, "/opt/t/toolkit", folder_, {});
   }
+  // What the running containerd tells the kubelet.
+  [[nodiscard]] std::vector<std::string> Handlers() const {
+    const auto status =
+        rpc::WaitForContainerRuntime(options_.socket, {}, base::SteadyClock::now() + 60s);
+    EXPECT_TRUE(status) << status.error().message;
+    return status ? status->handlers : std::vector<std::string>();
+  }
   [[nodiscard]] pid_t Pid() const {
     const auto engine = FindEngine(options_.socket);
     return engine ? engine->pid : -1;
@@ -189,6 +200,7 @@ TEST_F(Containerd, IsConfiguredRestartedOnceAndPutBack) {
   ASSERT_TRUE(configured) << configured.error().message;
   EXPECT_EQ(supervisor_->starts(), 2);
   EXPECT_NE(Pid(), first);
+  EXPECT_THAT(Handlers(), Contains("nvidia"));
   const auto runtimes = Runtimes();
   EXPECT_EQ(codec::FindString(runtimes, {"nvidia", "options", "BinaryName"}),
             "/opt/t/toolkit/nvidia-container-runtime");
@@ -244,6 +256,23 @@ TEST_F(Containerd, ARefusedConfigurationCausesNoRestart) {
   EXPECT_EQ(Pid(), before);
   EXPECT_FALSE(fs::exists(options_.drop_in));
   EXPECT_EQ(*base::ReadFile(options_.config), Config());
+}
+
+// A restarted containerd greets before it takes pods. Who goes on then makes the kubelet fail, and
+// the kubelet comes back only 10 seconds later.
+TEST(WaitForEngine, GoesOnWhenContainerdTakesPods) {
+  const auto folder =
+      fs::path(::testing::TempDir()) / ("pitcrew-cri-" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  const auto socket = folder / "containerd.sock";
+  const auto runtime = rpc::testing::FakeContainerRuntime::Start(socket, 3, {"nvidia"});
+  ASSERT_TRUE(runtime);
+  const auto up =
+      WaitForEngine(EngineKind::kContainerd, socket, {}, base::SteadyClock::now() + 60s);
+  EXPECT_TRUE(up) << up.error().message;
+  EXPECT_EQ(runtime->refused(), 3);
+  EXPECT_EQ(runtime->answered(), 1);
+  fs::remove_all(folder);
 }
 
 }  // namespace
