@@ -8,15 +8,17 @@
 #include "node/toolkit/configure_engine.h"
 #include "node/toolkit/engine.h"
 #include "node/toolkit/installation.h"
+#include "node/toolkit/node_pods.h"
 #include "node/toolkit/options.h"
 #include "node/toolkit/pid_file.h"
-#include "node/toolkit/waiting_pods.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
 
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
+// Of the 30 seconds that a pod has for its end; the engine's restart needs some of them.
+constexpr std::chrono::seconds kLeavingTime{8};
 
 std::vector<std::string> RuntimeList(const Options& options, const codec::Json& engine_config) {
   if (options.runtime.low_level_runtimes) return *options.runtime.low_level_runtimes;
@@ -37,6 +39,40 @@ base::Status InstallAll(const Options& options, const codec::Json& engine_config
   return written;
 }
 
+// Only logs when it cannot be done: the kubelet tries again by itself.
+void RetryWaitingPods(const io::StopToken& stop) {
+  base::Result<std::size_t> count = 0;
+  const auto pods = NodePods::InCluster(stop);
+  if (pods) count = pods->RetryWaiting(kRetryPauses, stop);
+  if (!pods || !count) {
+    const auto& why = pods ? count.error() : pods.error();
+    if (why.code == base::Code::kCancelled) return;
+    base::LogInfo("Pods that wait for the runtime are left to the kubelet's next try",
+                  {{"why", why.message}});
+  } else if (*count > 0) {
+    base::LogInfo("Told the kubelet to try waiting pods again", {{"pods", std::to_string(*count)}});
+  }
+}
+
+// The engine goes back to what it was before, in a restart. Operands often leave together with the
+// toolkit, and a pod whose end the restart breaks stays for 10 seconds and more: so they go first.
+base::Status Leave(const Options& options) {
+  const auto pods = NodePods::InCluster({});
+  base::Status told;
+  if (pods) told = pods->AwaitLeaving({}, base::SteadyClock::now() + kLeavingTime);
+  if (!pods || !told) {
+    base::LogInfo("Other pods may still be about to end",
+                  {{"why", pods ? told.error().message : pods.error().message}});
+  }
+  TRY(RestoreEngine(options.engine, options.toolkit_folder(), options.pid_file.parent_path()));
+  if (!pods) return {};
+  const auto count = pods->RetryLeaving(kRetryPauses, {});
+  if (count && *count > 0) {
+    base::LogInfo("Told the kubelet to end pods now", {{"pods", std::to_string(*count)}});
+  }
+  return {};
+}
+
 base::Status Run(const Options& options, const io::StopToken& stop) {
   TRY_ASSIGN(const PidFile pid_file, PidFile::Lock(options.pid_file));
   const auto state_folder = options.pid_file.parent_path();
@@ -53,14 +89,13 @@ base::Status Run(const Options& options, const io::StopToken& stop) {
   const bool cancelled = !configured && configured.error().code == base::Code::kCancelled;
   if (!configured && !cancelled) return configured;
   if (options.no_daemon && !cancelled) return {};
-  if (!options.no_runtime_config && !stop.stopped()) RetryWaitingPods(stop);
   if (!stop.stopped()) {
     base::LogInfo("The node is ready for GPU containers; waiting to be told to stop");
+    if (!options.no_runtime_config) RetryWaitingPods(stop);
     stop.Wait();
   }
   base::LogInfo("Stopping");
-  if (options.no_runtime_config) return {};
-  return RestoreEngine(options.engine, options.toolkit_folder(), state_folder);
+  return options.no_runtime_config ? base::Status() : Leave(options);
 }
 
 }  // namespace

@@ -1,0 +1,131 @@
+#include "node/toolkit/node_pods.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "kube/await.h"
+#include "kube/config.h"
+#include "kube/projection.h"
+
+namespace pitcrew::node::toolkit {
+namespace {
+
+using codec::Json;
+
+// The kubelet would have tried again by then.
+constexpr std::chrono::seconds kTimeout{5};
+// Set by the kubelet when a pod's sandbox is there.
+constexpr std::string_view kSandboxReady = "PodReadyToStartContainers";
+
+std::string Hostname() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+bool HasSandbox(const Json& pod) {
+  const auto* conditions = codec::Find(pod, {"status", "conditions"});
+  return conditions != nullptr &&
+         std::any_of(conditions->begin(), conditions->end(), [](auto& one) {
+           return codec::FindString(one, {"type"}) == kSandboxReady &&
+                  codec::FindString(one, {"status"}) == "True";
+         });
+}
+
+}  // namespace
+
+base::Result<NodePods> NodePods::Find(std::shared_ptr<kube::Client> client,
+                                      const std::string& namespace_name, const std::string& own_pod,
+                                      const io::StopToken& stop) {
+  TRY_ASSIGN(const Json own,
+             client->Get(kube::kPods, {.namespace_name = namespace_name, .name = own_pod}, stop));
+  return NodePods(std::move(client), namespace_name, own_pod,
+                  codec::FindString(own, {"spec", "nodeName"}));
+}
+
+base::Result<NodePods> NodePods::InCluster(const io::StopToken& stop) {
+  TRY_ASSIGN(auto config, kube::LoadInCluster());
+  const std::string namespace_name = config.default_namespace;
+  TRY_ASSIGN(auto client,
+             kube::Client::Create(std::move(config), {.user_agent = "nvidia-container-toolkit",
+                                                      .limits = {.timeout = kTimeout}}));
+  return Find(std::move(client), namespace_name, Hostname(), stop);
+}
+
+bool NodePods::IsIn(State state, const Json& pod) const {
+  if (codec::FindString(pod, {"spec", "runtimeClassName"}).empty()) return false;
+  if (codec::FindString(pod, {"metadata", "name"}) == own_pod_) return false;
+  const bool leaving = codec::Find(pod, {"metadata", "deletionTimestamp"}) != nullptr;
+  if (state == State::kLeaving) return leaving;
+  return !leaving && codec::FindString(pod, {"status", "phase"}) == "Pending" && !HasSandbox(pod);
+}
+
+base::Status NodePods::AwaitNone(State state, const io::StopToken& stop,
+                                 base::SteadyClock::time_point deadline) const {
+  kube::InformerOptions selection;
+  selection.namespace_name = namespace_;
+  selection.field_selector = "spec.nodeName=" + node_;
+  return kube::Await<bool>(
+      client_, kube::kPods, kube::ProjectJson<bool>([&](const Json& pod) -> base::Result<bool> {
+        return IsIn(state, pod);
+      }),
+      selection,
+      [](const kube::Store<bool>& store) -> base::Result<bool> {
+        const auto pods = store.Snapshot();
+        return std::none_of(pods.begin(), pods.end(), [](auto& pod) { return *pod.second; });
+      },
+      stop, deadline);
+}
+
+base::Status NodePods::AwaitLeaving(const io::StopToken& stop,
+                                    base::SteadyClock::time_point deadline) const {
+  return AwaitNone(State::kLeaving, stop, deadline);
+}
+
+base::Result<std::size_t> NodePods::RetryWaiting(
+    const std::vector<std::chrono::milliseconds>& pauses, const io::StopToken& stop) const {
+  return Retry(State::kWaiting, pauses, stop);
+}
+
+base::Result<std::size_t> NodePods::RetryLeaving(
+    const std::vector<std::chrono::milliseconds>& pauses, const io::StopToken& stop) const {
+  return Retry(State::kLeaving, pauses, stop);
+}
+
+base::Result<std::size_t> NodePods::Retry(State state,
+                                          const std::vector<std::chrono::milliseconds>& pauses,
+                                          const io::StopToken& stop) const {
+  std::set<std::string> changed;
+  for (const auto pause : pauses) {
+    TRY_ASSIGN(const auto pods, client_->List(kube::kPods, namespace_,
+                                              {.field_selector = "spec.nodeName=" + node_}, stop));
+    bool any = false;
+    for (const Json& pod : pods.items) {
+      if (!IsIn(state, pod)) continue;
+      any = true;
+      TRY(Change(kube::KeyOf(pod), stop));
+      changed.insert(kube::KeyOf(pod).name);
+    }
+    if (!any) break;
+    const auto none = AwaitNone(state, stop, base::SteadyClock::now() + pause);
+    if (none) break;
+    if (none.error().code != base::Code::kTimeout) return base::Fail(none.error());
+  }
+  return changed.size();
+}
+
+base::Status NodePods::Change(const kube::ObjectKey& pod, const io::StopToken& stop) const {
+  // Finer than a second: a second try must be another value.
+  const std::string now = base::FormatRfc3339(base::WallClock::now(), 6);
+  const auto patched =
+      client_->Patch(kube::kPods, pod, kube::PatchType::kMerge,
+                     {{"metadata", {{"annotations", {{kRuntimeConfigured, now}}}}}}, {}, stop);
+  // It may have gone meanwhile.
+  if (patched || patched.error().code == base::Code::kNotFound) return {};
+  return base::Fail(patched.error());
+}
+
+}  // namespace pitcrew::node::toolkit

@@ -1,0 +1,74 @@
+// The operator's pods on this toolkit's node, and what a restart of the container engine does to
+// them: a call of the kubelet that it breaks is repeated only 10 to 15 seconds later, unless the
+// pod changes; then the kubelet tries at once.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "io/stop.h"
+#include "kube/client.h"
+
+namespace pitcrew::node::toolkit {
+
+// Annotation that is set on a pod to make the kubelet try it again; its value is the time.
+inline constexpr std::string_view kRuntimeConfigured = "nvidia.com/gpu-operator.runtime-configured";
+
+// How long the kubelet has after each change, until the pod is changed again. Its own connection to
+// a restarted engine can be broken for about two seconds more, and a try in that time fails. What
+// still fails after all of them has another cause and is left to the kubelet.
+inline const std::vector<std::chrono::milliseconds> kRetryPauses = {
+    std::chrono::seconds(1), std::chrono::seconds(2), std::chrono::seconds(4)};
+
+class NodePods {
+ public:
+  // Pods of `namespace_name` that are on the node of the pod `own_pod`, without that one. kNotFound
+  // when there is no such pod.
+  static base::Result<NodePods> Find(std::shared_ptr<kube::Client> client,
+                                     const std::string& namespace_name, const std::string& own_pod,
+                                     const io::StopToken& stop);
+  // The same with this pod's service account and name.
+  static base::Result<NodePods> InCluster(const io::StopToken& stop);
+
+  // Changes the pods that have a runtime class but no sandbox, until all have one, with the pauses
+  // in between. Returns how many there were; kCancelled on stop.
+  [[nodiscard]] base::Result<std::size_t> RetryWaiting(
+      const std::vector<std::chrono::milliseconds>& pauses, const io::StopToken& stop) const;
+  // Changes the pods that have a runtime class and are being deleted, until they are gone.
+  [[nodiscard]] base::Result<std::size_t> RetryLeaving(
+      const std::vector<std::chrono::milliseconds>& pauses, const io::StopToken& stop) const;
+  // Waits until no pod with a runtime class is being deleted; kTimeout at the deadline.
+  [[nodiscard]] base::Status AwaitLeaving(const io::StopToken& stop,
+                                          base::SteadyClock::time_point deadline) const;
+
+ private:
+  enum class State { kWaiting, kLeaving };
+
+  NodePods(std::shared_ptr<kube::Client> client, std::string namespace_name, std::string own_pod,
+           std::string node)
+      : client_(std::move(client)),
+        namespace_(std::move(namespace_name)),
+        own_pod_(std::move(own_pod)),
+        node_(std::move(node)) {}
+  [[nodiscard]] bool IsIn(State state, const codec::Json& pod) const;
+  [[nodiscard]] base::Status AwaitNone(State state, const io::StopToken& stop,
+                                       base::SteadyClock::time_point deadline) const;
+  [[nodiscard]] base::Result<std::size_t> Retry(
+      State state, const std::vector<std::chrono::milliseconds>& pauses,
+      const io::StopToken& stop) const;
+  // One that has gone is no error.
+  [[nodiscard]] base::Status Change(const kube::ObjectKey& pod, const io::StopToken& stop) const;
+
+  std::shared_ptr<kube::Client> client_;
+  std::string namespace_;
+  std::string own_pod_;
+  std::string node_;
+};
+
+}  // namespace pitcrew::node::toolkit
