@@ -84,6 +84,17 @@ std::string DescribeContainer(const codec::Json& status) {
   return fmt::format("{}: {}{}{}", name, waiting, message.empty() ? "" : ": ", message);
 }
 
+// Whether every container of the list in the specification has a status that tells its good end.
+bool AllEndedWell(const codec::Json& pod, std::string_view containers, std::string_view list) {
+  const auto* wanted = codec::Find(pod, {"spec", containers});
+  const auto* statuses = codec::Find(pod, {"status", list});
+  if (wanted == nullptr || statuses == nullptr || wanted->size() != statuses->size()) return false;
+  return std::all_of(statuses->begin(), statuses->end(), [](const codec::Json& status) {
+    const auto* end = codec::Find(status, {"state", "terminated"});
+    return end != nullptr && end->is_object() && end->value("exitCode", -1) == 0;
+  });
+}
+
 base::Status DeleteEarlierPods(Workload workload, const Options& options, kube::Client& client,
                                const io::StopToken& stop) {
   kube::ListOptions selection;
@@ -126,7 +137,7 @@ base::Status AwaitPod(const std::shared_ptr<kube::Client>& client, const kube::O
       return base::Fail(base::Unavailable(
           "WorkloadPodFailed", fmt::format("pod {} failed: {}", key.ToString(), progress.detail)));
     }
-    return progress.phase == "Succeeded";
+    return progress.succeeded;
   };
   const base::Status done = kube::Await<PodProgress>(
       client, kube::kPods,
@@ -202,7 +213,10 @@ std::string ChooseGpuResource(const Resources& resources) {
 
 PodProgress ProgressOf(const codec::Json& pod) {
   PodProgress progress{codec::FindString(pod, {"metadata", "name"}),
-                       codec::FindString(pod, {"status", "phase"}), ""};
+                       codec::FindString(pod, {"status", "phase"}), "", false};
+  progress.succeeded = progress.phase == "Succeeded" ||
+                       (AllEndedWell(pod, "initContainers", "initContainerStatuses") &&
+                        AllEndedWell(pod, "containers", "containerStatuses"));
   std::vector<std::string> details;
   const auto message = codec::FindString(pod, {"status", "message"});
   if (!message.empty()) details.push_back(message);

@@ -36,6 +36,9 @@ struct PodProgress {
   std::string name;
   std::string phase;
   std::string detail;  // what holds it up, in words; "" when nothing does
+  // The phase says so, or every container has ended well: the kubelet takes a second or two from
+  // there to the phase.
+  bool succeeded = false;
   bool operator==(const PodProgress&) const = default;
 };
 PodProgress ProgressOf(const codec::Json& pod);

@@ -1,4 +1,5 @@
 // The validator's pure parts, and its components over trees below a temporary folder.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -344,6 +345,27 @@ status:
     lastState: {terminated: {exitCode: 4}}
 )"));
   EXPECT_EQ(crashed.detail, "cuda-validation: ended with exit status 4");
+  EXPECT_FALSE(crashed.succeeded);
+}
+
+// validator.md section 5: the wait is for the phase Succeeded, which the kubelet tells a second or
+// two after the last container's end.
+TEST(Workload, HasSucceededWhenAllItsContainersHaveEndedWell) {
+  const auto pod = [](std::string_view main_state) {
+    return *codec::ParseYaml(fmt::format(R"(
+spec: {{initContainers: [{{name: cuda-validation}}], containers: [{{name: nvidia-cuda-validator}}]}}
+status:
+  phase: Running
+  initContainerStatuses: [{{name: cuda-validation, state: {{terminated: {{exitCode: 0}}}}}}]
+  containerStatuses: [{{name: nvidia-cuda-validator, state: {}}}]
+)",
+                                         main_state));
+  };
+  EXPECT_TRUE(ProgressOf(pod("{terminated: {exitCode: 0}}")).succeeded);
+  EXPECT_FALSE(ProgressOf(pod("{terminated: {exitCode: 1}}")).succeeded);
+  EXPECT_FALSE(ProgressOf(pod("{running: {}}")).succeeded);
+  EXPECT_FALSE(ProgressOf(pod("{waiting: {reason: PodInitializing}}")).succeeded);
+  EXPECT_TRUE(ProgressOf(*codec::ParseYaml("status: {phase: Succeeded}")).succeeded);
 }
 
 }  // namespace
