@@ -8,6 +8,7 @@ Exit status: 0 when every test passed and at least one ran, 1 otherwise, 2 for a
 
 import argparse
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,8 +29,16 @@ def parse_suite(text):
     return preset, chosen
 
 
+def why_it_failed(output):
+    """The lines of a test's output from the first one that tells of a failure on, at most 40."""
+    lines = (output or "").splitlines()
+    signs = re.compile(r"Failure$|FAILED|FAIL:|ERROR:|Error:|error:|Traceback|Assertion")
+    first = next((number for number, line in enumerate(lines) if signs.search(line)), max(0, len(lines) - 40))
+    return lines[first:first + 40]
+
+
 def run_kind(preset, kind, only, jobs):
-    """Runs one label of one preset; returns (passed, failed names, skipped)."""
+    """Runs one label of one preset; returns (passed, failed names with their reasons, skipped)."""
     build = ROOT / "build" / preset
     if not (build / "CTestTestfile.cmake").exists():
         sys.exit(f"{build} is not built; run: make build PRESET={preset}")
@@ -42,8 +51,8 @@ def run_kind(preset, kind, only, jobs):
             command += ["-R", only]
         subprocess.run(command, check=False)
         if not report.exists():
-            return 0, [f"{preset}: ctest left no report for {kind}"], 0
-        passed, failed, skipped = 0, [], 0
+            return 0, {f"{preset}: ctest left no report for {kind}": []}, 0
+        passed, failed, skipped = 0, {}, 0
         for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
             status = case.get("status")
             if status == "run":
@@ -52,7 +61,7 @@ def run_kind(preset, kind, only, jobs):
                     and "SKIP" in (case.find("skipped").get("message") or "").upper():
                 skipped += 1
             else:
-                failed.append(f"{preset}: {case.get('name')}")
+                failed[f"{preset}: {case.get('name')}"] = why_it_failed(case.findtext("system-out"))
         return passed, failed, skipped
 
 
@@ -62,7 +71,7 @@ def main():
     parser.add_argument("--only", help="a regular expression over test names")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
-    rows, failures = [], []
+    rows, failures = [], {}
     total_passed = total_skipped = 0
     for preset, kinds in arguments.suite:
         for kind in kinds:
@@ -70,14 +79,16 @@ def main():
             print(f"\n== {kind} tests, {preset} build", flush=True)
             passed, failed, skipped = run_kind(preset, kind, arguments.only, arguments.jobs)
             rows.append((preset, kind, passed, len(failed), skipped, time.monotonic() - started))
-            failures += failed
+            failures |= failed
             total_passed += passed
             total_skipped += skipped
     print(f"\n{'build':<10}{'kind':<14}{'passed':>7}{'failed':>8}{'skipped':>9}{'seconds':>9}")
     for preset, kind, passed, failed, skipped, seconds in rows:
         print(f"{preset:<10}{kind:<14}{passed:>7}{failed:>8}{skipped:>9}{seconds:>9.1f}")
-    for name in failures:
-        print(f"failed: {name}")
+    for name, reasons in failures.items():
+        print(f"\nfailed: {name}")
+        for line in reasons:
+            print(f"    {line}")
     print(f"{total_passed} passed, {len(failures)} failed, {total_skipped} skipped")
     return 0 if total_passed and not failures else 1
 

@@ -1,5 +1,6 @@
-// An HTTP client: HTTP/2 over TLS with all requests on one connection, HTTP/1.1 over plain TCP.
-// One thread does the I/O; callers block.
+// An HTTP client: HTTP/2 over TLS with all requests to a server on one connection; HTTP/1.1 where
+// there is no TLS, a proxy stands between, or the server does not speak HTTP/2. Threads of its own
+// do the I/O; callers block.
 #pragma once
 
 #include <chrono>
@@ -49,7 +50,17 @@ struct HttpResponse {
   [[nodiscard]] std::optional<std::string_view> header(std::string_view name) const;
 };
 
-// A body that is read while it arrives. Destroying it ends the exchange. For one thread.
+struct HttpClientOptions {
+  // An HTTP/2 server that was silent for so long is asked for a sign of life, and its connection
+  // given up when it does not answer (the values of Kubernetes' Go client).
+  std::chrono::milliseconds ask_after{30000};
+  std::chrono::milliseconds answer_within{15000};
+  // An HTTP/2 connection that nobody has used for so long is closed.
+  std::chrono::milliseconds unused_after{90000};
+};
+
+// A body that is read while it arrives; a slow reader holds the server back, on this stream only.
+// Destroying it ends the exchange. For one thread.
 class HttpStream {
  public:
   virtual ~HttpStream() = default;
@@ -65,7 +76,7 @@ class HttpStream {
 // request may have had its effect); kDenied "TlsFailed"; kInvalid "InvalidUrl".
 class HttpClient {
  public:
-  static base::Result<std::unique_ptr<HttpClient>> Create();
+  static base::Result<std::unique_ptr<HttpClient>> Create(HttpClientOptions options = {});
   // Every exchange must have ended; open streams are destroyed before their client.
   virtual ~HttpClient() = default;
 

@@ -1,71 +1,105 @@
-// One request on its way: what curl is told about it and what has come back. Of http_client.cc.
+// One request on its way: between the thread that asked and the I/O thread of an engine. Of
+// http_client.cc and its two engines.
 #pragma once
 
-#include <curl/curl.h>
-
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "base/error.h"
+#include "base/result.h"
 #include "io/http_client.h"
 #include "io/stop.h"
 
 namespace pitcrew::io {
 
-// The sockets of a client's connections. Of its I/O thread.
-class Sockets {
- public:
-  void Add(curl_socket_t socket) { open_.insert(socket); }
-  void Close(curl_socket_t socket);
-  // Ends the connection with this port at our end; curl then sees its end.
-  void Shut(int local_port);
+using Clock = std::chrono::steady_clock;
 
- private:
-  std::set<curl_socket_t> open_;
+// A connection has to be there after this time.
+constexpr std::chrono::seconds kConnectTimeout{10};
+// What TCP has sent is acknowledged after this time, or the connection is dead.
+constexpr std::chrono::seconds kUnacknowledgedTimeout{30};
+// Bytes of a stream that may wait for its reader; the server is held back beyond them.
+constexpr std::size_t kStreamWindow = 4U << 20U;
+
+// An absolute http or https URL in its parts.
+struct UrlParts {
+  std::string scheme{};
+  std::string host{};  // an IPv6 address without its brackets
+  std::string port{};
+  std::string target{};  // path and query
+
+  [[nodiscard]] std::string authority() const;  // host and port, as the Host header has them
 };
+std::optional<UrlParts> SplitUrl(const std::string& url);
+bool IsLoopback(std::string_view host);
+// Whether the request says how long its body is, be it empty.
+bool HasBody(const HttpRequest& request);
 
-struct Exchange {
-  HttpRequest request;
-  StopToken stop;
-  bool streaming = false;
+class Exchange {
+ public:
+  Exchange(HttpRequest request_in, UrlParts url_in, StopToken stop_in, bool streaming_in)
+      : request(std::move(request_in)),
+        url(std::move(url_in)),
+        stop(std::move(stop_in)),
+        streaming(streaming_in) {}
+
+  const HttpRequest request;
+  const UrlParts url;
+  const StopToken stop;
+  const bool streaming;
 
   // Of the I/O thread.
-  CURL* handle = nullptr;
-  curl_slist* headers = nullptr;
-  curl_slist* connect_to = nullptr;
-  char message[CURL_ERROR_SIZE] = {};
-  std::chrono::steady_clock::time_point started;
-  std::chrono::steady_clock::time_point last_byte;
-  std::chrono::steady_clock::time_point nudged;
-  int local_port = 0;  // of the connection that it is on; 0: none yet
-  bool too_slow = false;
-  HttpResponse incoming;
+  Clock::time_point started = Clock::now();
+  Clock::time_point last_byte = started;
+  int attempts = 0;  // connections on which it was begun
 
-  // Shared with the caller.
-  std::mutex mutex;
-  std::condition_variable changed;
-  HttpResponse response;
-  std::string chunk;  // arrived, not yet taken
-  bool head_ready = false;
-  bool done = false;
-  std::optional<base::Error> error;
+  // The I/O thread's side.
+  void PublishHead(int status, std::vector<HttpHeader> headers);
+  void Append(std::string_view bytes);
+  // The end; nothing follows. An exchange that ends well without a head has lost its connection.
+  void Complete(std::optional<base::Error> error);
+  // Whether nobody waits for the answer any more.
+  [[nodiscard]] bool unwanted() const { return abandoned_ || stop.stopped(); }
+  // Bytes that the reader has taken since the last call.
+  [[nodiscard]] std::size_t TakeCredit();
+  // Bytes that wait for the reader.
+  [[nodiscard]] std::size_t backlog() const;
+  // Why it has to end now: its deadline, the silence of the server. Nothing: it may go on.
+  [[nodiscard]] std::optional<base::Error> Overdue(Clock::time_point now) const;
+  // The moment at which Overdue has to be asked again.
+  [[nodiscard]] std::optional<Clock::time_point> deadline() const;
+  // An error that names the request.
+  [[nodiscard]] base::Error Failure(base::Code code, std::string reason,
+                                    std::string_view detail) const;
 
-  ~Exchange() {
-    curl_slist_free_all(headers);
-    curl_slist_free_all(connect_to);
-    if (handle != nullptr) curl_easy_cleanup(handle);
-  }
+  // The caller's side. WaitForHead's response has no body.
+  [[nodiscard]] base::Result<HttpResponse> WaitForHead();
+  [[nodiscard]] base::Result<HttpResponse> WaitForEnd();
+  // As HttpStream::Next. `credit_due` is set when the I/O thread should be told to look at what
+  // the reader has taken.
+  [[nodiscard]] base::Result<std::optional<std::string>> TakeChunk(bool& credit_due);
+  void Abandon() { abandoned_ = true; }
+
+ private:
+  std::atomic<bool> abandoned_{false};
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  HttpResponse response_;
+  std::string chunk_;       // of a stream: arrived, not yet taken
+  std::size_t credit_ = 0;  // of a stream: taken, not yet told to the server
+  bool head_ready_ = false;
+  bool done_ = false;
+  std::optional<base::Error> error_;
 };
 
-// Makes the exchange's curl handle; false when the URL cannot be understood.
-bool ConfigureExchange(Exchange& exchange, Sockets& sockets);
+using ExchangePointer = std::shared_ptr<Exchange>;
 
-// What curl's result means for a caller.
-base::Error ErrorFromCurl(CURLcode code, const Exchange& exchange);
+base::Error Stopped();
 
 }  // namespace pitcrew::io

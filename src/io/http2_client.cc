@@ -1,0 +1,348 @@
+#include "io/http2_client.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <list>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "io/http2_session.h"
+#include "io/tls_connection.h"
+
+namespace pitcrew::io {
+namespace {
+
+// Connections on which one exchange may be begun when servers turn it away unread.
+constexpr int kMostAttempts = 4;
+// A connection on which nothing has come for so long, while an answer was due, is taken for dead.
+constexpr std::chrono::seconds kLongestSilence{30};
+
+// Writing to a connection that the server has closed must not end the process; signals are for
+// the threads that wait for them.
+void BlockSignals() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+}
+
+class Bell {
+ public:
+  void Ring() const {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(event_.get(), &one, sizeof one);
+  }
+  void Silence() const {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto read = ::read(event_.get(), &count, sizeof count);
+  }
+  [[nodiscard]] int fd() const { return event_.get(); }
+
+ private:
+  base::FileDescriptor event_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+};
+
+// A connection in the making, on a thread of its own because resolving a name blocks.
+class Dial {
+ public:
+  Dial(TlsTarget target, const StopToken& stop, const Bell& bell)
+      : thread_([this, target = std::move(target), stop, &bell] {
+          auto connected = TlsConnection::Connect(target, Clock::now() + kConnectTimeout, stop);
+          const std::scoped_lock lock(mutex_);
+          result_ = std::move(connected);
+          bell.Ring();
+        }) {}
+
+  std::optional<base::Result<TlsConnection>> Take() {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(result_, std::nullopt);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<base::Result<TlsConnection>> result_;
+  std::jthread thread_;  // last: uses everything above
+};
+
+struct Origin {
+  TlsTarget target;
+  bool http1 = false;  // the server does not speak HTTP/2
+  std::unique_ptr<Dial> dial{};
+  std::vector<ExchangePointer> waiting{};                 // for a connection
+  std::vector<std::unique_ptr<Http2Session>> sessions{};  // at most one accepts exchanges
+
+  [[nodiscard]] bool unused() const {
+    return !http1 && dial == nullptr && waiting.empty() && sessions.empty();
+  }
+};
+
+}  // namespace
+
+class Http2Client::Loop {
+ public:
+  Loop(HttpClientOptions options, Fallback fallback)
+      : options_(options), fallback_(std::move(fallback)), thread_([this] { Run(); }) {}
+
+  ~Loop() {
+    {
+      const std::scoped_lock lock(mutex_);
+      quit_ = true;
+    }
+    quitting_.Stop();
+    bell_.Ring();
+    thread_.join();
+  }
+
+  void Submit(ExchangePointer exchange) {
+    {
+      const std::scoped_lock lock(mutex_);
+      submitted_.push_back(std::move(exchange));
+    }
+    bell_.Ring();
+  }
+
+  void Wake() const { bell_.Ring(); }
+
+ private:
+  struct Active {
+    ExchangePointer exchange;
+    Origin* origin = nullptr;
+  };
+
+  void Run() {
+    BlockSignals();
+    while (TakeOrders()) {
+      EndUnwantedAndOverdue();
+      again_ = false;
+      for (auto& origin : origins_) {
+        TakeDialled(origin);
+        Dispatch(origin);
+        WorkOn(origin);
+      }
+      origins_.remove_if([](const Origin& origin) { return origin.unused(); });
+      Wait();
+    }
+    while (!active_.empty()) {
+      const Active ended = active_.begin()->second;
+      Detach(ended);
+      Complete(ended.exchange, Stopped());
+    }
+  }
+
+  // False when the client is being destroyed.
+  bool TakeOrders() {
+    std::vector<ExchangePointer> submitted;
+    bool quit = false;
+    {
+      const std::scoped_lock lock(mutex_);
+      submitted.swap(submitted_);
+      quit = quit_;
+    }
+    for (auto& exchange : submitted) {
+      Origin& origin = OriginOf(*exchange);
+      active_.emplace(exchange.get(), Active{.exchange = exchange, .origin = &origin});
+      origin.waiting.push_back(std::move(exchange));
+    }
+    return !quit;
+  }
+
+  Origin& OriginOf(const Exchange& exchange) {
+    TlsTarget target{.host = exchange.url.host,
+                     .port = exchange.url.port,
+                     .server_name = exchange.request.tls_server_name,
+                     .tls = exchange.request.tls};
+    for (auto& origin : origins_) {
+      if (origin.target.SameAs(target)) return origin;
+    }
+    return origins_.emplace_back(Origin{.target = std::move(target)});
+  }
+
+  // By value: the table's own pointer goes away in here.
+  // NOLINTNEXTLINE(performance-unnecessary-value-param)
+  void Complete(ExchangePointer exchange, std::optional<base::Error> error) {
+    active_.erase(exchange.get());
+    exchange->Complete(std::move(error));
+  }
+
+  // Takes it from where it waits; the session that it was on, if it was on one.
+  static Http2Session* Detach(const Active& active) {
+    std::erase(active.origin->waiting, active.exchange);
+    for (auto& session : active.origin->sessions) {
+      if (session->Cancel(active.exchange)) return session.get();
+    }
+    return nullptr;
+  }
+
+  void EndUnwantedAndOverdue() {
+    const auto now = Clock::now();
+    std::vector<std::pair<Active, base::Error>> ended;
+    for (const auto& [key, active] : active_) {
+      if (active.exchange->unwanted()) {
+        ended.emplace_back(active, Stopped());
+      } else if (auto overdue = active.exchange->Overdue(now)) {
+        ended.emplace_back(active, *std::move(overdue));
+      }
+    }
+    for (auto& [active, error] : ended) {
+      if (!active_.contains(active.exchange.get())) continue;  // went with its connection
+      Http2Session* session = Detach(active);
+      const auto since = std::max(active.exchange->started, now - kLongestSilence);
+      const bool silent =
+          error.code == base::Code::kTimeout && session != nullptr && session->last_read() < since;
+      Complete(active.exchange, std::move(error));
+      // What else waits on this connection would wait in vain.
+      if (silent) {
+        End(*active.origin, session,
+            base::Unavailable("ConnectionLost", "the server does not answer on this connection"));
+      }
+    }
+  }
+
+  void TakeDialled(Origin& origin) {
+    if (origin.dial == nullptr) return;
+    auto dialled = origin.dial->Take();
+    if (!dialled) return;
+    origin.dial.reset();
+    if (*dialled && !(*dialled)->http2()) {
+      origin.http1 = true;
+      return;
+    }
+    if (*dialled) {
+      auto session = Http2Session::Create(
+          *std::move(*dialled), options_,
+          [this, &origin](const ExchangePointer& exchange, Http2Session::Outcome outcome,
+                          std::optional<base::Error> error) {
+            OnEnd(origin, exchange, outcome, std::move(error));
+          });
+      if (session) {
+        origin.sessions.push_back(*std::move(session));
+        return;
+      }
+      *dialled = base::Fail(session.error());
+    }
+    const base::Error& error = dialled->error();
+    for (const auto& exchange : std::exchange(origin.waiting, {})) {
+      Complete(exchange, exchange->Failure(error.code, error.reason, error.message));
+    }
+  }
+
+  void OnEnd(Origin& origin, const ExchangePointer& exchange, Http2Session::Outcome outcome,
+             std::optional<base::Error> error) {
+    if (outcome == Http2Session::Outcome::kDone) {
+      Complete(exchange, std::move(error));
+    } else if (outcome == Http2Session::Outcome::kNeedsHttp1) {
+      origin.http1 = true;
+      origin.waiting.push_back(exchange);
+      again_ = true;
+    } else if (exchange->attempts < kMostAttempts) {
+      origin.waiting.push_back(exchange);
+      again_ = true;
+    } else {
+      Complete(exchange, exchange->Failure(base::Code::kUnavailable, "ConnectionRefused",
+                                           "the server turned the request away unread, again and "
+                                           "again"));
+    }
+  }
+
+  // Sends what waits on its way.
+  void Dispatch(Origin& origin) {
+    if (origin.waiting.empty()) return;
+    if (origin.http1) {
+      for (auto& exchange : std::exchange(origin.waiting, {})) {
+        active_.erase(exchange.get());
+        fallback_(std::move(exchange));
+      }
+      return;
+    }
+    const auto accepting = std::find_if(origin.sessions.begin(), origin.sessions.end(),
+                                        [](const auto& session) { return session->accepts(); });
+    if (accepting != origin.sessions.end()) {
+      for (const auto& exchange : std::exchange(origin.waiting, {})) {
+        ++exchange->attempts;
+        (*accepting)->Begin(exchange);
+      }
+    } else if (origin.dial == nullptr) {
+      origin.dial = std::make_unique<Dial>(origin.target, quitting_.token(), bell_);
+    }
+  }
+
+  void WorkOn(Origin& origin) {
+    const auto now = Clock::now();
+    std::vector<std::pair<Http2Session*, base::Error>> ended;
+    for (auto& session : origin.sessions) {
+      const auto goes_on = session->Work(now);
+      if (!goes_on) {
+        ended.emplace_back(session.get(), goes_on.error());
+      } else if (!*goes_on) {
+        ended.emplace_back(session.get(),
+                           base::Unavailable("ConnectionLost", "the connection was closed"));
+      }
+    }
+    for (auto& [session, error] : ended) End(origin, session, error);
+  }
+
+  static void End(Origin& origin, Http2Session* session, const base::Error& error) {
+    const auto found = std::find_if(origin.sessions.begin(), origin.sessions.end(),
+                                    [&](const auto& known) { return known.get() == session; });
+    if (found == origin.sessions.end()) return;
+    (*found)->Close(error);
+    origin.sessions.erase(found);
+  }
+
+  void Wait() {
+    std::vector<pollfd> entries{{.fd = bell_.fd(), .events = POLLIN, .revents = 0}};
+    auto until = Clock::time_point::max();
+    for (const auto& [key, active] : active_) {
+      if (const auto deadline = active.exchange->deadline()) until = std::min(until, *deadline);
+      const int fd = active.exchange->stop.fd();
+      if (fd >= 0 && std::none_of(entries.begin(), entries.end(),
+                                  [&](const pollfd& known) { return known.fd == fd; })) {
+        entries.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+      }
+    }
+    for (const auto& origin : origins_) {
+      for (const auto& session : origin.sessions) {
+        entries.push_back({.fd = session->fd(), .events = session->events(), .revents = 0});
+        if (const auto deadline = session->deadline()) until = std::min(until, *deadline);
+      }
+    }
+    if (again_) until = Clock::time_point::min();
+    ::poll(entries.data(), entries.size(), Milliseconds(until));
+    bell_.Silence();
+  }
+
+  // From now, as poll takes it.
+  static int Milliseconds(Clock::time_point until) {
+    if (until == Clock::time_point::max()) return -1;
+    const auto now = Clock::now();
+    if (until <= now) return 0;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now);
+    return static_cast<int>(std::min<std::int64_t>(left.count(), 3'600'000));
+  }
+
+  const HttpClientOptions options_;
+  const Fallback fallback_;
+  Bell bell_;
+  StopSource quitting_;
+  std::mutex mutex_;
+  std::vector<ExchangePointer> submitted_;
+  bool quit_ = false;
+  // Of the I/O thread.
+  std::unordered_map<Exchange*, Active> active_;
+  std::list<Origin> origins_;  // sessions refer to theirs
+  bool again_ = false;         // something waits for another round
+  std::thread thread_;         // last: uses everything above
+};
+
+Http2Client::Http2Client(HttpClientOptions options, Fallback fallback)
+    : loop_(std::make_unique<Loop>(options, std::move(fallback))) {}
+Http2Client::~Http2Client() = default;
+
+void Http2Client::Submit(ExchangePointer exchange) { loop_->Submit(std::move(exchange)); }
+void Http2Client::Wake() { loop_->Wake(); }
+
+}  // namespace pitcrew::io

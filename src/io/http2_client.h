@@ -1,0 +1,31 @@
+// Exchanges over HTTP/2, one connection for each server, on a thread of its own. Of http_client.cc.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "io/http_exchange.h"
+
+namespace pitcrew::io {
+
+class Http2Client {
+ public:
+  // Gets the exchanges with servers that do not speak HTTP/2; called from the I/O thread.
+  using Fallback = std::function<void(ExchangePointer)>;
+
+  Http2Client(HttpClientOptions options, Fallback fallback);
+  ~Http2Client();
+  Http2Client(const Http2Client&) = delete;
+  Http2Client& operator=(const Http2Client&) = delete;
+
+  // Thread-safe, both.
+  void Submit(ExchangePointer exchange);
+  // Makes the I/O thread look at abandoned exchanges and at what readers have taken.
+  void Wake();
+
+ private:
+  class Loop;
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace pitcrew::io
