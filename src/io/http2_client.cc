@@ -19,8 +19,6 @@ namespace {
 
 // Connections on which one exchange may be begun when servers turn it away unread.
 constexpr int kMostAttempts = 4;
-// A connection on which nothing has come for so long, while an answer was due, is taken for dead.
-constexpr std::chrono::seconds kLongestSilence{30};
 
 // Writing to a connection that the server has closed must not end the process; signals are for
 // the threads that wait for them.
@@ -188,17 +186,9 @@ class Http2Client::Loop {
       }
     }
     for (auto& [active, error] : ended) {
-      if (!active_.contains(active.exchange.get())) continue;  // went with its connection
       Http2Session* session = Detach(active);
-      const auto since = std::max(active.exchange->started, now - kLongestSilence);
-      const bool silent =
-          error.code == base::Code::kTimeout && session != nullptr && session->last_read() < since;
+      if (error.code == base::Code::kTimeout && session != nullptr) session->Doubt(now);
       Complete(active.exchange, std::move(error));
-      // What else waits on this connection would wait in vain.
-      if (silent) {
-        End(*active.origin, session,
-            base::Unavailable("ConnectionLost", "the server does not answer on this connection"));
-      }
     }
   }
 

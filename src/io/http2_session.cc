@@ -149,11 +149,15 @@ short Http2Session::events() const {
 
 std::optional<Clock::time_point> Http2Session::deadline() const {
   if (more_to_read_) return Clock::time_point::min();
-  if (streams_.empty()) return last_used_ + options_.unused_after;
-  return asked_ ? *asked_ + options_.answer_within : quiet_since() + options_.ask_after;
+  if (streams_.empty() && !asked_) return last_used_ + options_.unused_after;
+  return next_check();
 }
 
-Clock::time_point Http2Session::quiet_since() const { return std::max(last_read_, last_used_); }
+// While an answer to a PING is due, anything that comes is a sign of life, and gives more time.
+Clock::time_point Http2Session::next_check() const {
+  if (asked_) return std::max(last_read_, *asked_) + answer_within_;
+  return std::max(last_read_, last_used_) + options_.ask_after;
+}
 
 base::Result<bool> Http2Session::Work(Clock::time_point now) {
   GiveCredit();
@@ -174,7 +178,6 @@ base::Status Http2Session::Read() {
     TRY_ASSIGN(const auto count, connection_.Read(buffer));
     if (!count) return {};
     last_read_ = Clock::now();
-    asked_.reset();
     const auto used = nghttp2_session_mem_recv(
         session_.get(), reinterpret_cast<const std::uint8_t*>(buffer.data()), *count);
     if (used < 0) return base::Fail(ProtocolError(static_cast<int>(used)));
@@ -210,15 +213,23 @@ base::Status Http2Session::Write() {
 // Something between us and the server may have forgotten the connection and go on to acknowledge
 // what we send, so that TCP sees nothing wrong.
 base::Status Http2Session::CheckAlive(Clock::time_point now) {
-  if (streams_.empty()) return {};
+  if (streams_.empty() && !asked_) return {};
+  if (now < next_check()) return {};
   if (asked_) {
-    if (now - *asked_ < options_.answer_within) return {};
     return base::Fail(base::Unavailable("ConnectionLost", "the server does not answer a PING"));
   }
-  if (now - quiet_since() < options_.ask_after) return {};
+  Ask(now, options_.answer_within);
+  return {};
+}
+
+void Http2Session::Doubt(Clock::time_point now) {
+  if (!asked_) Ask(now, options_.answer_doubt_within);
+}
+
+void Http2Session::Ask(Clock::time_point now, std::chrono::milliseconds answer_within) {
   nghttp2_submit_ping(session_.get(), NGHTTP2_FLAG_NONE, nullptr);
   asked_ = now;
-  return {};
+  answer_within_ = answer_within;
 }
 
 void Http2Session::Close(const base::Error& error) {
@@ -288,6 +299,9 @@ int Http2Session::OnHeader(nghttp2_session* /*session*/, const nghttp2_frame* fr
 }
 
 int Http2Session::OnFrame(nghttp2_session* /*session*/, const nghttp2_frame* frame, void* context) {
+  if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) != 0) {
+    Self(context).asked_.reset();
+  }
   Stream* stream = Self(context).Find(frame->hd.stream_id);
   if (stream == nullptr) return 0;
   const bool frame_of_answer = frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA;

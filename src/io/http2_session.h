@@ -46,6 +46,8 @@ class Http2Session {
   void Begin(const ExchangePointer& exchange);
   // Tells the server that nobody wants the answer any more. False when it is not of this session.
   bool Cancel(const ExchangePointer& exchange);
+  // Somebody has waited in vain: the server has to give a sign of life, or the connection ends.
+  void Doubt(Clock::time_point now);
   // Tells the server what readers of streams have taken.
   void GiveCredit();
 
@@ -73,7 +75,8 @@ class Http2Session {
   base::Status Read();
   base::Status Write();
   base::Status CheckAlive(Clock::time_point now);
-  [[nodiscard]] Clock::time_point quiet_since() const;
+  void Ask(Clock::time_point now, std::chrono::milliseconds answer_within);
+  [[nodiscard]] Clock::time_point next_check() const;
   Stream* Find(std::int32_t stream_id);
   void End(std::int32_t stream_id, std::uint32_t error_code);
 
@@ -105,7 +108,9 @@ class Http2Session {
   bool more_to_read_ = false;
   Clock::time_point last_read_ = Clock::now();
   Clock::time_point last_used_ = last_read_;
-  std::optional<Clock::time_point> asked_;  // a PING without an answer yet
+  // A PING is under way, and how long the server may be silent before the connection is given up.
+  std::optional<Clock::time_point> asked_;
+  std::chrono::milliseconds answer_within_{};
 };
 
 }  // namespace pitcrew::io

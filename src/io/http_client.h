@@ -55,6 +55,8 @@ struct HttpClientOptions {
   // given up when it does not answer (the values of Kubernetes' Go client).
   std::chrono::milliseconds ask_after{30000};
   std::chrono::milliseconds answer_within{15000};
+  // The same after a call's deadline has passed on the connection.
+  std::chrono::milliseconds answer_doubt_within{5000};
   // An HTTP/2 connection that nobody has used for so long is closed.
   std::chrono::milliseconds unused_after{90000};
 };

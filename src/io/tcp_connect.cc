@@ -76,6 +76,7 @@ class Race {
   // Waits until `until`, a stop, or the end of some attempt; the winner, if there is one.
   FileDescriptor Wait(Clock::time_point until, const StopToken& stop) {
     std::vector<pollfd> entries;
+    entries.reserve(runners_.size() + 1);
     for (const auto& runner : runners_) {
       entries.push_back({.fd = runner.get(), .events = POLLOUT, .revents = 0});
     }

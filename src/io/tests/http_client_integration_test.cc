@@ -205,11 +205,13 @@ TEST(Http2, ASilentServerIsGivenUpAlsoByThoseWhoOnlyWait) {
 }
 
 TEST(Http2, AConnectionOnWhichADeadlinePassedInSilenceIsLeft) {
-  const Bench bench([](const Http2Request& request) {
-    return Http2Answer{.body = "line\n",
-                       .stays_open = request.path == "/watch",
-                       .silence = request.path == "/silence"};
-  });
+  const Bench bench(
+      [](const Http2Request& request) {
+        return Http2Answer{.body = "line\n",
+                           .stays_open = request.path == "/watch",
+                           .silence = request.path == "/silence"};
+      },
+      {}, {.answer_doubt_within = 100ms});
   auto watch = bench.client->Open(bench.To("/watch"), {});
   ASSERT_TRUE(watch);
   EXPECT_EQ(*(*watch)->Next(), "line\n");
@@ -218,6 +220,24 @@ TEST(Http2, AConnectionOnWhichADeadlinePassedInSilenceIsLeft) {
   EXPECT_EQ(bench.client->Send(request, {}).error().reason, "RequestTimeout");
   EXPECT_EQ((*watch)->Next().error().reason, "ConnectionLost");
   EXPECT_EQ(bench.Get("/again")->body, "line\n");
+}
+
+TEST(Http2, ASlowAnswerOnALivingConnectionCostsOnlyItself) {
+  const Bench bench(
+      [](const Http2Request& request) {
+        return Http2Answer{.body = request.path == "/slow" ? "" : "line\n",
+                           .stays_open = request.path != "/quick"};
+      },
+      {}, {.answer_doubt_within = 10s});
+  auto watch = bench.client->Open(bench.To("/watch"), {});
+  ASSERT_TRUE(watch);
+  HttpRequest request = bench.To("/slow");
+  request.timeout = 50ms;
+  EXPECT_EQ(bench.client->Send(request, {}).error().reason, "RequestTimeout");
+  EXPECT_TRUE(bench.server->WaitFor([](const auto& counts) { return counts.pings == 1; }));
+  EXPECT_TRUE(bench.Get("/quick"));
+  EXPECT_EQ(bench.server->counts().connections, 1);
+  EXPECT_EQ(*(*watch)->Next(), "line\n");
 }
 
 TEST(Http2, AQuietServerThatAnswersPingsKeepsItsConnection) {
