@@ -62,6 +62,13 @@ void PolicyController::WatchSources() {
   // One policy may become the active one because another went: every change concerns them all.
   controller_.Watch<PolicyView>(
       world_.policies, [this](const kube::Change<PolicyView>& change, const auto& enqueue) {
+        const bool gone =
+            change.before != nullptr && (change.now == nullptr || change.now->deleting ||
+                                         change.now->policy.uid != change.before->policy.uid);
+        if (gone) {
+          const std::lock_guard lock(rollout_mutex_);
+          if (rollout_uid_ == change.before->policy.uid) rollout_->End();
+        }
         enqueue(change.key);
         EnqueuePolicies();
       });
@@ -130,7 +137,7 @@ base::Result<kube::Action> PolicyController::ReconcileActive(const PolicyView& v
   }
   rollout_->BeginPass();
   const PolicyOutcome outcome = Pass(view, stop);
-  if (stop.stopped()) return kube::Action::Done();
+  if (stop.stopped() || rollout_->ended()) return kube::Action::Done();
   Measure(view, outcome);
   TRY(WriteStatus(
       view,

@@ -105,6 +105,11 @@ void Rollout::Remember(const Identity& identity, const Object& desired, const Ob
 
 base::Status Rollout::Apply(const kube::ResourceKind& kind, const Object& object,
                             const Identity& identity, const io::StopToken& stop) {
+  if (ended_) {
+    return base::Fail({.code = base::Code::kCancelled,
+                       .reason = "PolicyGone",
+                       .message = "the ClusterPolicy is gone; nothing is written for it any more"});
+  }
   if (const auto taken = predecessor_.TakeOver(kind, identity.second, stop); !taken) {
     return base::Fail(taken.error().Within("take over " + IdentityText(kind, identity.second)));
   }

@@ -1,6 +1,7 @@
 // Makes the cluster as rendered: applies what differs, deletes what is no longer wanted.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -80,7 +81,7 @@ Step Decide(std::string_view desired_hash, const OwnedObject* live, const Writte
 // After this time a write that the watch has not told of is not waited for any longer.
 inline constexpr std::chrono::seconds kEchoTimeout{10};
 
-// Used by one thread at a time, except for Forget.
+// Used by one thread at a time, except for Forget and End.
 class Rollout {
  public:
   Rollout(std::shared_ptr<kube::Client> client, const Inventory& inventory,
@@ -96,6 +97,10 @@ class Rollout {
   base::Status RemoveFormerOperands(const io::StopToken& stop);
   // An object was deleted: what was written before says nothing about it.
   void Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key);
+  // The policy is gone: from now on nothing is written for it, also by a pass that is under way.
+  // Whoever removes what it had would otherwise find it coming back.
+  void End() { ended_ = true; }
+  [[nodiscard]] bool ended() const { return ended_; }
   // Where to look for the pods that are behind; null: nowhere. Must outlive this object.
   void set_lagging_pods(LaggingPods* pods) { lagging_pods_ = pods; }
   // Something was written and not seen again yet.
@@ -119,6 +124,7 @@ class Rollout {
   std::pair<DaemonSetProgress, std::string> Look(const Object& daemonset,
                                                  const io::StopToken& stop) const;
 
+  std::atomic<bool> ended_{false};
   std::shared_ptr<kube::Client> client_;
   const Inventory& inventory_;
   std::string policy_uid_;

@@ -76,9 +76,9 @@ base::Status AwaitPoliciesGone(const Cleaning& cleaning, const Uids& uids) {
   return gone ? gone : base::Fail(gone.error().Within("wait until the ClusterPolicy is gone"));
 }
 
-// The garbage collector does the same in its own time.
-base::Status DeleteOwned(const Cleaning& cleaning, const kube::ResourceKind& kind,
-                         const Uids& owners) {
+// The garbage collector does the same in its own time. Whether there was anything.
+base::Result<bool> DeleteOwned(const Cleaning& cleaning, const kube::ResourceKind& kind,
+                               const Uids& owners) {
   kube::InformerOptions options;
   if (kind.namespaced) options.namespace_name = cleaning.options.operator_namespace;
   Uids asked;
@@ -99,8 +99,23 @@ base::Status DeleteOwned(const Cleaning& cleaning, const kube::ResourceKind& kin
       kube::ProjectJson<OwnedObject>(
           [](const Json& object) -> base::Result<OwnedObject> { return ReadOwned(object); }),
       options, done, cleaning.stop, cleaning.deadline);
-  if (deleted) return {};
+  if (deleted) return !asked.empty();
   return base::Fail(deleted.error().Within(fmt::format("delete objects of kind {}", kind.kind)));
+}
+
+// Until a whole round finds nothing: an operator that has not yet heard that its policy is gone
+// may write one more object behind us.
+base::Status DeleteAllOwned(const Cleaning& cleaning, const Uids& owners) {
+  TRY_ASSIGN(const ClusterIdentity identity, ReadClusterIdentity(*cleaning.client, cleaning.stop));
+  const Inventory inventory(cleaning.client, cleaning.options.operator_namespace, identity.kinds);
+  for (bool found = true; found;) {
+    found = false;
+    for (const Inventory::Kind& entry : inventory.kinds()) {
+      TRY_ASSIGN(const bool deleted, DeleteOwned(cleaning, *entry.kind, owners));
+      found = found || deleted;
+    }
+  }
+  return {};
 }
 
 base::Status LeaveNodes(const Cleaning& cleaning) {
@@ -160,13 +175,7 @@ base::Status Uninstall(const std::shared_ptr<kube::Client>& client, const Uninst
                           .stop = stop};
   TRY_ASSIGN(const Policies policies, DeletePolicies(cleaning));
   TRY(AwaitPoliciesGone(cleaning, policies.deleted));
-  if (!policies.deleted.empty()) {
-    TRY_ASSIGN(const ClusterIdentity identity, ReadClusterIdentity(*client, stop));
-    const Inventory inventory(client, options.operator_namespace, identity.kinds);
-    for (const Inventory::Kind& entry : inventory.kinds()) {
-      TRY(DeleteOwned(cleaning, *entry.kind, policies.deleted));
-    }
-  }
+  if (!policies.deleted.empty()) TRY(DeleteAllOwned(cleaning, policies.deleted));
   if (!policies.kept.empty()) {
     base::LogInfo("another ClusterPolicy stands; the nodes keep what they have",
                   {{"name", policies.kept.front()}});
