@@ -1,53 +1,9 @@
 #include "operator/facts.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <set>
-
-#include "api/labels.h"
 #include "base/strings.h"
 #include "operator/render.h"
 
 namespace pitcrew::gpu_operator {
-namespace {
-
-base::Result<OsRelease> OsOf(const Node& node) {
-  OsRelease os{std::string(node.labels.Get(api::kOsReleaseId)),
-               std::string(node.labels.Get(api::kOsReleaseVersionId))};
-  const auto missing = [&](std::string_view what, std::string_view label) {
-    return base::Fail(base::Invalid(
-        "OsLabelsMissing",
-        fmt::format("{} of GPU node {} is unknown: label {} is missing; is node feature discovery "
-                    "running there?",
-                    what, node.name, label)));
-  };
-  if (os.id.empty()) return missing("OS name", api::kOsReleaseId);
-  if (os.version_id.empty()) return missing("OS version", api::kOsReleaseVersionId);
-  return os;
-}
-
-base::Status AddKernel(std::map<std::string, OsRelease>& kernels, const Node& node) {
-  const std::string kernel(node.labels.Get(api::kKernelVersionFull));
-  if (kernel.empty()) {
-    return base::Fail(base::Invalid(
-        "KernelLabelMissing", fmt::format("kernel of GPU node {} is unknown: label {} is missing",
-                                          node.name, api::kKernelVersionFull)));
-  }
-  TRY_ASSIGN(const OsRelease os, OsOf(node));
-  const auto [place, added] = kernels.try_emplace(kernel, os);
-  if (!added && place->second != os) {
-    return base::Fail(base::Invalid(
-        "KernelWithTwoSystems",
-        fmt::format("kernel {} runs under both {} and {}: precompiled drivers need one operating "
-                    "system per kernel",
-                    kernel, place->second.full(), os.full())));
-  }
-  return {};
-}
-
-}  // namespace
-
 std::string OsRelease::tag() const {
   if (id == "ol" || id == "rocky" || id == "rhel") {
     return id + version_id.substr(0, version_id.find('.'));
@@ -66,44 +22,6 @@ std::vector<Runtime> Facts::toolkit_runtimes() const {
     if (runtime != all.front()) all.push_back(runtime);
   }
   return all;
-}
-
-Facts FactsOfNodes(Facts base, const std::vector<const Node*>& nodes) {
-  Facts facts = std::move(base);
-  facts.nfd_labels = false;
-  facts.gpu_nodes = 0;
-  facts.joining_gpu_nodes = 0;
-  facts.runtimes.clear();
-  facts.os.reset();
-  std::map<std::string, OsRelease> kernels;
-  base::Status kernel_status;
-  std::set<std::string> rhcos;
-  std::vector<const Node*> gpu_nodes;
-  for (const Node* node : nodes) {
-    facts.nfd_labels = facts.nfd_labels || node->nfd_labels;
-    if (node->gpu_present()) {
-      gpu_nodes.push_back(node);
-    } else if (node->has_gpu_pci_label()) {
-      ++facts.joining_gpu_nodes;
-    }
-    if (const auto runtime = GpuRuntimeOf(*node)) ++facts.runtimes[*runtime];
-  }
-  std::ranges::sort(gpu_nodes, {}, [](const Node* node) -> std::string_view { return node->name; });
-  facts.gpu_nodes = gpu_nodes.size();
-  for (const Node* node : gpu_nodes) {
-    if (!facts.os) facts.os = OsOf(*node);
-    if (const auto version = node->labels.Get(api::kOsTreeVersion); !version.empty()) {
-      rhcos.emplace(version);
-    }
-    if (kernel_status) kernel_status = AddKernel(kernels, *node);
-  }
-  facts.rhcos_versions.assign(rhcos.begin(), rhcos.end());
-  if (kernel_status) {
-    facts.kernels = std::move(kernels);
-  } else {
-    facts.kernels = base::Fail(std::move(kernel_status).error());
-  }
-  return facts;
 }
 
 base::Result<std::string> OpenShiftVersionOf(const codec::Json& cluster_version) {

@@ -16,7 +16,6 @@
 #include "api/cluster_policy.h"
 #include "base/observed.h"
 #include "base/result.h"
-#include "operator/node.h"
 #include "operator/runtime.h"
 
 namespace pitcrew::gpu_operator {
@@ -91,9 +90,6 @@ struct Facts {
   // All that the toolkit is deployed for, the main one first.
   [[nodiscard]] std::vector<Runtime> toolkit_runtimes() const;
 };
-
-// The part of the facts that nodes tell; the rest is left as in `base`.
-Facts FactsOfNodes(Facts base, const std::vector<const Node*>& nodes);
 
 // "4.18" from a ClusterVersion object: the first completed entry of its history.
 base::Result<std::string> OpenShiftVersionOf(const codec::Json& cluster_version);

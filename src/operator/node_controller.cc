@@ -32,7 +32,8 @@ NodeController::NodeController(World& world, std::chrono::milliseconds removal_g
                   }) {
   controller_.Watch<Node>(
       world.nodes, [this](const kube::Change<Node>& change, const auto& enqueue) {
-        const bool mass = IsMassRemoval(world_.fleet.gpu_nodes(), world_.fleet.losing());
+        const Fleet::Sizes sizes = world_.fleet.sizes();
+        const bool mass = IsMassRemoval(sizes.gpu_nodes, sizes.losing);
         // What was held back may go on.
         if (mass_removal_ && !mass) enqueue(kEveryNode);
         mass_removal_ = mass;
@@ -94,8 +95,7 @@ bool NodeController::leaving() const {
 void NodeController::EnqueueAll() { controller_.Enqueue(kEveryNode); }
 
 std::string NodeController::removals_held() const {
-  const std::size_t losing = world_.fleet.losing();
-  const std::size_t gpu_nodes = world_.fleet.gpu_nodes();
+  const auto [gpu_nodes, losing] = world_.fleet.sizes();
   const auto policy = world_.ActivePolicy();
   if (!IsMassRemoval(gpu_nodes, losing) || (policy != nullptr && policy->allow_mass_removal)) {
     return "";

@@ -74,8 +74,7 @@ void PolicyController::WatchSources() {
       });
   controller_.Watch<Node>(world_.nodes, [this](const kube::Change<Node>& change, const auto&) {
     if (change.before != nullptr && change.now != nullptr &&
-        SameForFacts(*change.before, *change.now) &&
-        LosesGpu(*change.before) == LosesGpu(*change.now)) {
+        ShareOf(*change.before) == ShareOf(*change.now)) {
       return;
     }
     EnqueuePoliciesSoon();
@@ -297,7 +296,7 @@ void PolicyController::MeasureDriverToolkit(const api::ClusterPolicy& policy, co
 void PolicyController::Measure(const PolicyView& view, const PolicyOutcome& outcome) {
   const PolicyState state = StateOf(outcome);
   const bool unworkable = outcome.operands.empty();
-  metrics_.Set("gpu_operator_gpu_nodes_total", static_cast<double>(world_.fleet.gpu_nodes()));
+  metrics_.Set("gpu_operator_gpu_nodes_total", static_cast<double>(world_.fleet.sizes().gpu_nodes));
   metrics_.Set("gpu_operator_reconciliation_has_nfd_labels", outcome.nfd_labels ? 1 : 0);
   metrics_.Set("gpu_operator_driver_auto_upgrade_enabled",
                NodePolicyOf(view.policy).driver_auto_upgrade ? 1 : 0);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <tuple>
 
-#include "api/labels.h"
 #include "base/strings.h"
 #include "kube/projection.h"
 #include "operator/collectors.h"
@@ -69,28 +68,25 @@ base::Result<ClusterIdentity> ReadClusterIdentity(kube::Client& client, const io
   return identity;
 }
 
-void Fleet::Add(const Node* node, int sign) {
-  if (node == nullptr) return;
-  if (const auto runtime = GpuRuntimeOf(*node)) {
-    runtimes_.at(static_cast<std::size_t>(*runtime)) += static_cast<std::size_t>(sign);
-  }
-  if (!node->gpu_present()) return;
-  gpu_nodes_ += static_cast<std::size_t>(sign);
-  if (LosesGpu(*node)) losing_ += static_cast<std::size_t>(sign);
+void Fleet::Count(const kube::Change<Node>& change) {
+  const std::lock_guard lock(mutex_);
+  if (change.before != nullptr) totals_.Remove(*change.before);
+  if (change.now != nullptr) totals_.Add(*change.now);
 }
 
-void Fleet::Count(const kube::Change<Node>& change) {
-  Add(change.now.get(), 1);
-  Add(change.before.get(), -1);
+Fleet::Sizes Fleet::sizes() const {
+  const std::lock_guard lock(mutex_);
+  return {.gpu_nodes = totals_.gpu_nodes(), .losing = totals_.losing()};
 }
 
 RuntimeCounts Fleet::runtimes() const {
-  RuntimeCounts counts;
-  for (const Runtime runtime : kRuntimes) {
-    const std::size_t count = runtimes_.at(static_cast<std::size_t>(runtime));
-    if (count > 0) counts[runtime] = count;
-  }
-  return counts;
+  const std::lock_guard lock(mutex_);
+  return totals_.runtimes();
+}
+
+void Fleet::Tell(Facts& facts) const {
+  const std::lock_guard lock(mutex_);
+  totals_.Tell(facts);
 }
 
 World::World(std::shared_ptr<kube::Client> api, std::string own_namespace, ClusterIdentity cluster)
@@ -159,29 +155,14 @@ std::optional<Runtime> World::NodeMainRuntime() const {
 }
 
 Facts World::NodeFacts() const {
-  Facts base;
-  base.toolkits = Toolkits();
-  base.kubernetes_version = identity.kubernetes_version;
-  base.openshift_version = identity.openshift_version;
-  base.service_monitors = identity.kinds.service_monitors;
-  base.prometheus_rules = identity.kinds.prometheus_rules;
-  const auto snapshot = nodes.store().Snapshot();
-  std::vector<const Node*> pointers;
-  pointers.reserve(snapshot.size());
-  for (const auto& [key, node] : snapshot) {
-    if (node != nullptr) pointers.push_back(node.get());
-  }
-  return FactsOfNodes(std::move(base), pointers);
-}
-
-bool SameForFacts(const Node& a, const Node& b) {
-  const auto facts = [](const Node& node) {
-    return std::tuple(node.gpu_present(), node.has_gpu_pci_label(), node.nfd_labels, node.runtime,
-                      node.labels.Get(api::kOsReleaseId), node.labels.Get(api::kOsReleaseVersionId),
-                      node.labels.Get(api::kKernelVersionFull),
-                      node.labels.Get(api::kOsTreeVersion));
-  };
-  return facts(a) == facts(b);
+  Facts facts;
+  facts.toolkits = Toolkits();
+  facts.kubernetes_version = identity.kubernetes_version;
+  facts.openshift_version = identity.openshift_version;
+  facts.service_monitors = identity.kinds.service_monitors;
+  facts.prometheus_rules = identity.kinds.prometheus_rules;
+  fleet.Tell(facts);
+  return facts;
 }
 
 }  // namespace pitcrew::gpu_operator

@@ -1,10 +1,9 @@
 // What the operator sees of the cluster: one watch per kind, shared by its controllers.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "api/cluster_policy.h"
@@ -15,6 +14,7 @@
 #include "operator/exposition.h"
 #include "operator/facts.h"
 #include "operator/node.h"
+#include "operator/node_totals.h"
 #include "operator/owned.h"
 
 namespace pitcrew::gpu_operator {
@@ -66,20 +66,24 @@ inline constexpr std::string_view kPrometheusRuleDefinition =
 // A CustomResourceDefinition that the server serves.
 bool IsEstablished(const codec::Json& definition);
 
-// How many nodes have a GPU, and how many are about to lose theirs. Kept up to date by the watch,
-// in O(1) per event.
+// What all nodes together tell, kept up to date by their watch: no reconcile looks at all of them.
+// Thread-safe.
 class Fleet {
  public:
   void Count(const kube::Change<Node>& change);
-  [[nodiscard]] std::size_t gpu_nodes() const { return gpu_nodes_; }
-  [[nodiscard]] std::size_t losing() const { return losing_; }
+
+  struct Sizes {
+    std::size_t gpu_nodes = 0;
+    std::size_t losing = 0;  // of those, the ones that are about to lose their GPU
+  };
+  [[nodiscard]] Sizes sizes() const;
   [[nodiscard]] RuntimeCounts runtimes() const;
+  // NodeTotals::Tell.
+  void Tell(Facts& facts) const;
 
  private:
-  void Add(const Node* node, int sign);
-  std::atomic<std::size_t> gpu_nodes_ = 0;
-  std::atomic<std::size_t> losing_ = 0;
-  std::array<std::atomic<std::size_t>, std::size(kRuntimes)> runtimes_{};
+  mutable std::mutex mutex_;
+  NodeTotals totals_;
 };
 
 class World {
@@ -104,13 +108,10 @@ class World {
   [[nodiscard]] std::shared_ptr<const PolicyView> ActivePolicy() const;
   // Of the container toolkit.
   [[nodiscard]] StandingToolkits Toolkits() const;
-  // Facts::runtime() in O(1); none on OpenShift (NodePolicyOf).
+  // Facts::runtime() without the other facts; none on OpenShift (NodePolicyOf).
   [[nodiscard]] std::optional<Runtime> NodeMainRuntime() const;
   // Facts as far as nodes and identity tell them.
   [[nodiscard]] Facts NodeFacts() const;
 };
-
-// Both nodes tell the same about the cluster.
-bool SameForFacts(const Node& a, const Node& b);
 
 }  // namespace pitcrew::gpu_operator

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "codec/yaml.h"
+#include "operator/node_totals.h"
 #include "operator/pod.h"
 
 namespace pitcrew::gpu_operator::testing {
