@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "codec/base64.h"
+#include "kube/projection.h"
 
 namespace pitcrew::kube {
 
@@ -68,7 +69,12 @@ base::Result<io::HttpRequest> Client::Implementation::Build(const Request& reque
   io::HttpRequest built;
   built.method = request.method;
   built.url = config.server + request.target();
-  built.headers = {{"Accept", "application/json"}, {"User-Agent", options.user_agent}};
+  // A server that cannot leave the rest out sends whole objects.
+  built.headers = {{"Accept", request.metadata_only
+                                  ? "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,"
+                                    "application/json"
+                                  : "application/json"},
+                   {"User-Agent", options.user_agent}};
   if (!request.content_type.empty()) {
     built.headers.push_back({"Content-Type", request.content_type});
   }
@@ -232,6 +238,19 @@ base::Result<Json> Client::Patch(const ResourceKind& kind, const ObjectKey& key,
                                  const io::StopToken& stop) {
   const Request request = PatchRequest(kind, key, type, patch, options);
   return ParseAnswer(Send(request, stop), request);
+}
+
+base::Result<std::string> Client::PatchVersion(const ResourceKind& kind, const ObjectKey& key,
+                                               PatchType type, const Json& patch,
+                                               const WriteOptions& options,
+                                               const io::StopToken& stop) {
+  Request request = PatchRequest(kind, key, type, patch, options);
+  request.metadata_only = true;
+  TRY_ASSIGN(std::string answer, Send(request, stop));
+  answer.reserve(answer.size() + kReadablePadding);
+  auto version = ReadResourceVersion(answer);
+  if (!version) return base::Fail(version.error().Within(Describe(request)));
+  return version;
 }
 
 base::Result<Json> Client::Apply(const ResourceKind& kind, const Json& object,

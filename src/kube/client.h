@@ -71,6 +71,12 @@ class Client {
   base::Result<codec::Json> Patch(const ResourceKind& kind, const ObjectKey& key, PatchType type,
                                   const codec::Json& patch, const WriteOptions& options = {},
                                   const io::StopToken& stop = {});
+  // Patch whose answer is only the object's new resourceVersion: for objects that are large and
+  // watched anyway.
+  base::Result<std::string> PatchVersion(const ResourceKind& kind, const ObjectKey& key,
+                                         PatchType type, const codec::Json& patch,
+                                         const WriteOptions& options = {},
+                                         const io::StopToken& stop = {});
   // Server-side apply; options.field_manager is required. apiVersion and kind are filled in from
   // `kind` when the object lacks them.
   base::Result<codec::Json> Apply(const ResourceKind& kind, const codec::Json& object,

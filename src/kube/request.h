@@ -55,6 +55,8 @@ struct Request {
   std::string query{};   // percent-encoded, without "?"
   std::string content_type{};
   std::string body{};
+  // Of an object in the answer, only type and metadata are wanted: of a Node a third.
+  bool metadata_only = false;
 
   // Sending it twice has the effect of sending it once. A JSON patch may append to a list.
   [[nodiscard]] bool idempotent() const {

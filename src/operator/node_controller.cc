@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
+#include "base/strings.h"
 #include "operator/leaving.h"
 #include "operator/rollout.h"
 
@@ -132,17 +133,17 @@ base::Status NodeController::Patch(const std::string& node, const NodeDecision& 
   if (!decision.annotations.empty()) {
     patch["metadata"]["annotations"] = ToJson(decision.annotations);
   }
-  const auto patched = world_.client->Patch(kube::kNodes, {.namespace_name = "", .name = node},
-                                            kube::PatchType::kMerge, patch,
-                                            {.field_manager = std::string(kFieldManager)}, stop);
+  const auto patched = world_.client->PatchVersion(
+      kube::kNodes, {.namespace_name = "", .name = node}, kube::PatchType::kMerge, patch,
+      {.field_manager = std::string(kFieldManager)}, stop);
   if (!patched) {
     // A node that is gone needs no labels.
     if (patched.error().code == base::Code::kNotFound) return {};
     return base::Fail(patched.error().Within("label node " + node));
   }
-  if (const auto written = ReadNode(*patched)) {
+  if (const auto version = base::ParseUnsigned(*patched)) {
     const std::lock_guard lock(mutex_);
-    patched_[node] = {.version = written->version, .at = base::SteadyClock::now()};
+    patched_[node] = {.version = *version, .at = base::SteadyClock::now()};
   }
   base::LogInfo("node labelled",
                 {{"node", node}, {"change", codec::ToJsonText(patch["metadata"])}});

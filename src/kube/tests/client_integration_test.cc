@@ -131,6 +131,28 @@ TEST_F(ClientTest, PatchesInEveryForm) {
   EXPECT_EQ(failed.error().code, Code::kInvalid);
 }
 
+TEST_F(ClientTest, APatchMayAnswerWithTheVersionAlone) {
+  const ObjectKey key = Key("one");
+  ASSERT_TRUE(client_->Create(kConfigMaps, ConfigMap("one")));
+  const auto version =
+      client_->PatchVersion(kConfigMaps, key, PatchType::kMerge, {{"data", {{"value", "2"}}}});
+  ASSERT_TRUE(version) << version.error().ToString();
+  const auto stored = client_->Get(kConfigMaps, key);
+  ASSERT_TRUE(stored);
+  EXPECT_EQ(*version, codec::FindString(*stored, {"metadata", "resourceVersion"}));
+  EXPECT_EQ(codec::FindString(*stored, {"data", "value"}), "2");
+  // The server left the rest out.
+  Request request =
+      PatchRequest(kConfigMaps, key, PatchType::kMerge, {{"data", {{"value", "3"}}}}, {});
+  request.metadata_only = true;
+  const auto answer = client_->Send(request, {});
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(codec::FindString(*codec::ParseJson(*answer), {"kind"}), "PartialObjectMetadata");
+  const auto missing = client_->PatchVersion(kConfigMaps, Key("missing"), PatchType::kMerge, {});
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, base::Code::kNotFound);
+}
+
 TEST_F(ClientTest, ApplyKeepsManagersApartAndForces) {
   const auto first = client_->Apply(kConfigMaps, ConfigMap("one"), {.field_manager = "a"});
   ASSERT_TRUE(first) << first.error().message;
