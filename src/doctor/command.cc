@@ -14,7 +14,6 @@
 #include "doctor/report_json.h"
 #include "doctor/source.h"
 #include "doctor/text.h"
-#include "snapshot/file.h"
 #include "snapshot/live.h"
 
 namespace pitcrew::doctor {
@@ -95,8 +94,7 @@ int Print(const fleet::Report& report, const Options& options, Command command) 
 }
 
 base::Result<int> RunOnFile(const Options& options, Command command) {
-  TRY_ASSIGN(const snapshot::Snapshot objects, snapshot::ReadFile(options.file));
-  fleet::Cluster cluster = FromSnapshot(objects, options.name_space);
+  TRY_ASSIGN(const fleet::Cluster cluster, FromFile(options.file, options.name_space));
   const fleet::Question question = QuestionOf(options, cluster, "default");
   TRY(CheckAsked(question, cluster));
   return Print(fleet::MakeReport(cluster, question), options, command);

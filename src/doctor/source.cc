@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "api/labels.h"
 #include "kube/request.h"
+#include "snapshot/file.h"
 
 namespace pitcrew::doctor {
 namespace {
@@ -38,16 +40,6 @@ void TakeLog(const Json& object, Cluster& cluster) {
   const Json* previous = codec::Find(object, {"previous"});
   cluster.logs[{fleet::ReadKey(object), codec::FindString(object, {"container"}),
                 previous != nullptr && *previous == true}] = codec::FindString(object, {"text"});
-}
-
-// The namespace of the operator's own pod.
-std::string NamespaceIn(const snapshot::Snapshot& snapshot) {
-  for (const auto& [key, pod] : snapshot.All(kube::kPods)) {
-    if (codec::FindString(pod, {"metadata", "labels", "app"}) == "gpu-operator") {
-      return key.namespace_name;
-    }
-  }
-  return "gpu-operator";
 }
 
 // Calls `take` for every object of a list, page by page.
@@ -180,20 +172,60 @@ void Take(const Json& object, Cluster& cluster) {
   }
 }
 
-Cluster FromSnapshot(const snapshot::Snapshot& snapshot, std::string name_space) {
-  Cluster cluster;
-  cluster.name_space = name_space.empty() ? NamespaceIn(snapshot) : std::move(name_space);
-  for (const auto& [kind, objects] : snapshot.kinds()) {
-    for (const auto& [key, object] : objects) {
-      Take(object, cluster);
-      TakeTimes(object, cluster);
+namespace {
+
+// Nodes and pods are many, and what is kept of them depends on nothing else: they are taken as they
+// come. The rest waits until the operator's namespace is known.
+class Gathering {
+ public:
+  explicit Gathering(const std::string& origin) : rest_(origin, /*complete=*/true) {}
+
+  base::Status Add(Json object) {
+    TRY(snapshot::CheckIdentity(object));
+    const snapshot::KindName kind = snapshot::KindNameOf(object);
+    const bool node = kind == snapshot::KindNameOf(kube::kNodes);
+    if (!node && kind != snapshot::KindNameOf(kube::kPods)) return rest_.Add(std::move(object));
+    const fleet::Key key = fleet::ReadKey(object);
+    if (node ? cluster_.nodes.contains(key.name) : cluster_.pods.contains(key)) {
+      return base::Fail(snapshot::StandsTwice(object));
     }
+    if (!node && codec::FindString(object, {"metadata", "labels", "app"}) == "gpu-operator") {
+      operators_.insert(key);
+    }
+    TakeWithTimes(object);
+    return {};
   }
-  // A file that has definitions, and not this one.
-  const auto& definitions = snapshot.All(kube::kCustomResourceDefinitions);
-  cluster.definition_absent = !definitions.empty() && !cluster.served_fields;
-  cluster.Index();
-  return cluster;
+
+  Cluster Finish(std::string name_space) {
+    if (name_space.empty() && !operators_.empty()) name_space = operators_.begin()->name_space;
+    if (!name_space.empty()) cluster_.name_space = std::move(name_space);
+    for (const auto& [kind, objects] : rest_.kinds()) {
+      for (const auto& [key, object] : objects) TakeWithTimes(object);
+    }
+    // A file that has definitions, and not this one.
+    const auto& definitions = rest_.All(kube::kCustomResourceDefinitions);
+    cluster_.definition_absent = !definitions.empty() && !cluster_.served_fields;
+    cluster_.Index();
+    return std::move(cluster_);
+  }
+
+ private:
+  void TakeWithTimes(const Json& object) {
+    Take(object, cluster_);
+    TakeTimes(object, cluster_);
+  }
+
+  Cluster cluster_;
+  std::set<fleet::Key> operators_;  // the operator's own pods
+  snapshot::Snapshot rest_;
+};
+
+}  // namespace
+
+base::Result<Cluster> FromFile(const std::string& path, std::string name_space) {
+  Gathering gathering(snapshot::NameOfInput(path));
+  TRY(snapshot::VisitFile(path, [&](Json object) { return gathering.Add(std::move(object)); }));
+  return gathering.Finish(std::move(name_space));
 }
 
 std::string FindNamespace(kube::Client& client, const std::string& asked,

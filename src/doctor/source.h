@@ -10,7 +10,6 @@
 #include "fleet/report.h"
 #include "io/stop.h"
 #include "kube/client.h"
-#include "snapshot/snapshot.h"
 
 namespace pitcrew::doctor {
 
@@ -25,10 +24,12 @@ std::string WaitingPods(std::string_view phase, std::string_view name_space);
 
 // Takes one object into `cluster`, by its kind; kinds of no use are ignored.
 void Take(const codec::Json& object, fleet::Cluster& cluster);
-// What is not in the snapshot does not exist. `now` is the newest moment that any object names, so
-// that a file tells the same at all times. `name_space` "": that of the pod of the operator.
-// Documents `kind: PodLog` (metadata of the pod, `container`, `previous`, `text`) stand for logs.
-fleet::Cluster FromSnapshot(const snapshot::Snapshot& snapshot, std::string name_space);
+// From a file, or from standard input for "-": what is not in it does not exist. `now` is the
+// newest moment that any object names, so that a file tells the same at all times. `name_space` "":
+// that of the pod of the operator. Documents `kind: PodLog` (metadata of the pod, `container`,
+// `previous`, `text`) stand for logs. Nodes and Pods are taken one by one: the objects of a large
+// fleet never stand in memory together.
+base::Result<fleet::Cluster> FromFile(const std::string& path, std::string name_space);
 
 // The operator's namespace: as asked for, else the policy's status, else gpu-operator.
 std::string FindNamespace(kube::Client& client, const std::string& asked,

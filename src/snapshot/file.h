@@ -1,6 +1,7 @@
 // Snapshots from text: what `kubectl get -o yaml` or `-o json` prints, or several of it together.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,13 @@ base::Result<Snapshot> ParseText(std::string_view text, std::string_view source)
 
 // The same from a file; "-" is standard input.
 base::Result<Snapshot> ReadFile(const std::string& path);
+
+// Takes one object, trimmed as above; its error, of which the place is told, ends the reading.
+using ObjectVisitor = std::function<base::Status(codec::Json object)>;
+// The objects of such a text one after another, in its order: of a large list only one is in memory
+// at a time. What was handed out before an error stands.
+base::Status VisitText(std::string_view text, std::string_view source, const ObjectVisitor& visit);
+base::Status VisitFile(const std::string& path, const ObjectVisitor& visit);
 
 // The text of a file, or of standard input for "-".
 base::Result<std::string> ReadInput(const std::string& path);

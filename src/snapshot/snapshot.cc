@@ -12,6 +12,23 @@ std::string GroupOf(std::string_view api_version) {
   return slash == std::string_view::npos ? "" : std::string(api_version.substr(0, slash));
 }
 
+}  // namespace
+
+std::string KindName::ToString() const {
+  // Kubernetes' own groups have no dot, or end with k8s.io.
+  const bool own = group.find('.') == std::string::npos || group.ends_with(".k8s.io");
+  return own ? kind : fmt::format("{}.{}", kind, group);
+}
+
+KindName KindNameOf(const kube::ResourceKind& kind) {
+  return {.group = std::string(kind.group), .kind = std::string(kind.kind)};
+}
+
+KindName KindNameOf(const Json& object) {
+  return {.group = GroupOf(codec::FindString(object, {"apiVersion"})),
+          .kind = codec::FindString(object, {"kind"})};
+}
+
 base::Status CheckIdentity(const Json& object) {
   if (!object.is_object()) {
     return base::Fail(base::Invalid("NotAnObject", "this is not a Kubernetes object"));
@@ -28,21 +45,10 @@ base::Status CheckIdentity(const Json& object) {
   return {};
 }
 
-}  // namespace
-
-std::string KindName::ToString() const {
-  // Kubernetes' own groups have no dot, or end with k8s.io.
-  const bool own = group.find('.') == std::string::npos || group.ends_with(".k8s.io");
-  return own ? kind : fmt::format("{}.{}", kind, group);
-}
-
-KindName KindNameOf(const kube::ResourceKind& kind) {
-  return {.group = std::string(kind.group), .kind = std::string(kind.kind)};
-}
-
-KindName KindNameOf(const Json& object) {
-  return {.group = GroupOf(codec::FindString(object, {"apiVersion"})),
-          .kind = codec::FindString(object, {"kind"})};
+base::Error StandsTwice(const Json& object) {
+  return {base::Code::kExists, "ObjectTwice",
+          fmt::format("{} {} stands here a second time", KindNameOf(object).ToString(),
+                      kube::KeyOf(object).ToString())};
 }
 
 const Snapshot::Reading* Snapshot::ReadingOf(const kube::ResourceKind& kind) const {
@@ -104,11 +110,7 @@ base::Status Snapshot::Add(Json object) {
   const KindName kind = KindNameOf(object);
   const kube::ObjectKey key = kube::KeyOf(object);
   Objects& objects = objects_[kind];
-  if (objects.contains(key)) {
-    return base::Fail(base::Error{
-        base::Code::kExists, "ObjectTwice",
-        fmt::format("{} {} stands here a second time", kind.ToString(), key.ToString())});
-  }
+  if (objects.contains(key)) return base::Fail(StandsTwice(object));
   objects.emplace(key, std::move(object));
   readings_[kind].coverage = Coverage::kRead;
   return {};

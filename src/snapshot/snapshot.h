@@ -27,6 +27,10 @@ struct KindName {
 };
 KindName KindNameOf(const kube::ResourceKind& kind);
 KindName KindNameOf(const codec::Json& object);
+// kInvalid when a value is no object of Kubernetes: it lacks apiVersion, kind or name.
+base::Status CheckIdentity(const codec::Json& object);
+// kExists: there is one of that identity already.
+base::Error StandsTwice(const codec::Json& object);
 
 // What is known about the objects of one kind.
 enum class Coverage {

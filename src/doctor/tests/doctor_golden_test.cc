@@ -21,7 +21,7 @@
 #include "doctor/source.h"
 #include "doctor/text.h"
 #include "fleet/rules.h"
-#include "snapshot/file.h"
+#include "support/temporary_folder.h"
 
 namespace pitcrew::doctor {
 namespace {
@@ -69,12 +69,15 @@ std::vector<Json> Objects(const std::string& name) {
 }
 
 fleet::Cluster ReadCase(const std::string& name) {
-  snapshot::Snapshot snapshot(name, true);
-  for (Json& object : Objects(name)) {
-    const auto added = snapshot.Add(std::move(object));
-    EXPECT_TRUE(added) << added.error().ToString();
+  const test_support::TemporaryFolder folder;
+  const Json list = {{"apiVersion", "v1"}, {"kind", "List"}, {"items", Objects(name)}};
+  const auto file = folder.Write("cluster.json", codec::ToJsonText(list));
+  auto cluster = FromFile(file.string(), "");
+  if (!cluster) {
+    ADD_FAILURE() << cluster.error().ToString();
+    std::exit(1);
   }
-  return FromSnapshot(snapshot, "");
+  return *std::move(cluster);
 }
 
 std::vector<std::string> Cases() {
