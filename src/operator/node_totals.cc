@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "api/labels.h"
 #include "operator/node_labels.h"
@@ -115,13 +116,6 @@ void NodeTotals::Tell(Facts& facts) const {
     }
   }
   facts.kernels = std::move(kernels);
-}
-
-Facts FactsOfNodes(Facts facts, const std::vector<const Node*>& nodes) {
-  NodeTotals totals;
-  for (const Node* node : nodes) totals.Add(*node);
-  totals.Tell(facts);
-  return facts;
 }
 
 }  // namespace pitcrew::gpu_operator

@@ -9,7 +9,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "operator/facts.h"
 #include "operator/node.h"
@@ -67,8 +66,5 @@ class NodeTotals {
   // an error is about, and whose operating system is the cluster's.
   std::map<NodeSystem, std::set<std::string>> systems_;
 };
-
-// `facts` with the part that nodes tell.
-Facts FactsOfNodes(Facts facts, const std::vector<const Node*>& nodes);
 
 }  // namespace pitcrew::gpu_operator

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/strings.h"
+#include "operator/node_totals.h"
 #include "operator/owned.h"
 #include "operator/render.h"
 
@@ -15,6 +16,7 @@ namespace {
 using codec::Json;
 using gpu_operator::Facts;
 using gpu_operator::Node;
+using gpu_operator::NodeTotals;
 using snapshot::Coverage;
 using snapshot::Snapshot;
 
@@ -123,19 +125,11 @@ void ApplyChanges(Json& target, const gpu_operator::Changes& changes) {
 
 // What the operator keeps of a node that is labelled as planned.
 base::Result<Node> Labelled(const PlannedNode& node) {
-  Json object = node.after;
+  Json object = NodeAfter(*node.live, node.decision.labels, node.decision.annotations);
   if (const Json* info = codec::Find(*node.live, {"status", "nodeInfo"})) {
     object["status"]["nodeInfo"] = *info;
   }
   return gpu_operator::ReadNode(object);
-}
-
-// Nodes as the operator keeps them, and the facts that follow.
-Facts FactsWith(const Facts& facts, const std::vector<Node>& nodes) {
-  std::vector<const Node*> pointers;
-  pointers.reserve(nodes.size());
-  for (const Node& node : nodes) pointers.push_back(&node);
-  return gpu_operator::FactsOfNodes(facts, pointers);
 }
 
 // DaemonSets of the container toolkit that the operator finds again.
@@ -152,26 +146,38 @@ gpu_operator::StandingToolkits ToolkitsOf(const Snapshot& snapshot,
 }
 
 // Decides every node, first alone, then with the guard over all.
-void DecideNodes(const std::vector<Node>& nodes, const gpu_operator::PolicyView& policy,
+void DecideNodes(const std::vector<Node>& nodes, const NodeTotals& totals,
+                 const gpu_operator::PolicyView& policy,
                  const gpu_operator::NodePolicy& node_policy, PlannedCluster& cluster) {
-  std::size_t gpu_nodes = 0;
-  std::size_t losing = 0;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    gpu_nodes += nodes[i].gpu_present() ? 1 : 0;
-    losing += gpu_operator::LosesGpu(nodes[i]) ? 1 : 0;
     cluster.nodes[i].decision = gpu_operator::DecideNode(nodes[i], node_policy);
   }
-  if (gpu_operator::IsMassRemoval(gpu_nodes, losing) && !policy.allow_mass_removal) {
+  if (gpu_operator::IsMassRemoval(totals.gpu_nodes(), totals.losing()) &&
+      !policy.allow_mass_removal) {
     cluster.removals_held = fmt::format(
         "{} of {} GPU nodes have lost the PCI labels of node feature discovery: they keep their "
         "labels until the annotation {}=true stands on the ClusterPolicy",
-        losing, gpu_nodes, gpu_operator::kAllowMassRemoval);
+        totals.losing(), totals.gpu_nodes(), gpu_operator::kAllowMassRemoval);
   }
   for (PlannedNode& node : cluster.nodes) {
     node.held = node.decision.removes_gpu && !cluster.removals_held.empty();
     if (node.held) node.decision = {};
-    node.after = NodeAfter(*node.live, node.decision.labels, node.decision.annotations);
   }
+}
+
+// The nodes as they will be labelled, all together.
+base::Result<NodeTotals> TotalsOfLabelled(const std::vector<Node>& nodes,
+                                          const std::vector<PlannedNode>& planned) {
+  NodeTotals totals;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (planned[i].decision.empty()) {
+      totals.Add(nodes[i]);
+    } else {
+      TRY_ASSIGN(const Node node, Labelled(planned[i]));
+      totals.Add(node);
+    }
+  }
+  return totals;
 }
 
 // Labels all nodes, and gives the facts that follow from the labelled ones. What the labels depend
@@ -179,25 +185,24 @@ void DecideNodes(const std::vector<Node>& nodes, const gpu_operator::PolicyView&
 base::Result<Facts> LabelNodes(const Snapshot& snapshot, const Facts& facts,
                                const gpu_operator::PolicyView& policy, PlannedCluster& cluster) {
   std::vector<Node> nodes;
+  NodeTotals totals;
   for (const auto& [key, object] : snapshot.All(kube::kNodes)) {
     TRY_ASSIGN(Node node, gpu_operator::ReadNode(object));
+    totals.Add(node);
     nodes.push_back(std::move(node));
-    cluster.nodes.push_back({.live = &object, .decision = {}, .held = false, .after = {}});
+    cluster.nodes.push_back({.live = &object, .decision = {}, .held = false});
   }
   constexpr int kRounds = 3;  // the second one changes nothing but in the oddest of clusters
-  Facts before = FactsWith(facts, nodes);
+  Facts before = facts;
+  totals.Tell(before);
   for (int round = 0;; ++round) {
     cluster.main_runtime = before.openshift() ? std::optional<gpu_operator::Runtime>()
                                               : std::optional(before.runtime());
-    DecideNodes(nodes, policy, gpu_operator::NodePolicyOf(policy.policy, cluster.main_runtime),
-                cluster);
-    std::vector<Node> labelled;
-    labelled.reserve(nodes.size());
-    for (const PlannedNode& planned : cluster.nodes) {
-      TRY_ASSIGN(Node node, Labelled(planned));
-      labelled.push_back(std::move(node));
-    }
-    Facts after = FactsWith(facts, labelled);
+    DecideNodes(nodes, totals, policy,
+                gpu_operator::NodePolicyOf(policy.policy, cluster.main_runtime), cluster);
+    TRY_ASSIGN(const NodeTotals labelled, TotalsOfLabelled(nodes, cluster.nodes));
+    Facts after = facts;
+    labelled.Tell(after);
     if (after.runtime() == before.runtime() || round == kRounds) return after;
     before = std::move(after);
   }

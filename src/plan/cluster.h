@@ -22,8 +22,6 @@ struct PlannedNode {
   gpu_operator::NodeDecision decision;
   // The node would lose its labels, and the guard against mass removal keeps them.
   bool held = false;
-  // apiVersion, kind, and metadata with name and all labels and annotations that it would carry.
-  codec::Json after;
 };
 
 struct PlannedCluster {
@@ -55,7 +53,8 @@ std::vector<snapshot::Query> QueriesOfCluster(const std::string& operator_namesp
 std::vector<snapshot::Query> QueriesOfPolicy(const api::ClusterPolicy& policy,
                                              const std::string& operator_namespace);
 
-// `object` with labels and annotations changed; metadata only (see PlannedNode::after).
+// `object` with labels and annotations changed: apiVersion, kind, and metadata with name, labels
+// and annotations only.
 codec::Json NodeAfter(const codec::Json& object, const gpu_operator::Changes& labels,
                       const gpu_operator::Changes& annotations);
 

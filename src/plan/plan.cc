@@ -147,14 +147,14 @@ void Planner::PlanOperand(const RenderedOperand& rendered) {
 
 void Planner::PlanNode(const PlannedNode& node) {
   Item item{.action = Action::kNone,
-            .object = node.after,
+            .object = NodeAfter(*node.live, node.decision.labels, node.decision.annotations),
             .operand = std::string(kNodeLabels),
             .reason = {},
             .changes = {}};
   if (!node.decision.empty()) {
     item.action = Action::kChange;
     item.reason = ReasonOfNode(node, policy_);
-    item.changes = MetadataChanges(*node.live, node.after);
+    item.changes = MetadataChanges(*node.live, item.object);
   }
   plan_.items.push_back(std::move(item));
 }

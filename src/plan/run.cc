@@ -51,13 +51,30 @@ base::Result<Json> ActivePolicyOf(const Snapshot& snapshot) {
       fmt::format("{}: there is no ClusterPolicy; give one with -f", snapshot.origin())));
 }
 
+// Leaves out what no plan looks at and a fleet has most of.
+base::Status AddIfOfUse(Json object, Snapshot& snapshot) {
+  TRY(snapshot::CheckIdentity(object));
+  const snapshot::KindName kind = snapshot::KindNameOf(object);
+  if (kind == snapshot::KindNameOf(kube::kPods) || kind == snapshot::KindNameOf(kube::kEvents)) {
+    return {};
+  }
+  return snapshot.Add(std::move(object));
+}
+
+base::Result<Snapshot> ReadClusterFile(const std::string& path) {
+  Snapshot snapshot(snapshot::NameOfInput(path), /*complete=*/true);
+  TRY(snapshot::VisitFile(path,
+                          [&](Json object) { return AddIfOfUse(std::move(object), snapshot); }));
+  return snapshot;
+}
+
 base::Result<Inputs> ReadInputs(const Arguments& arguments, const io::StopToken& stop) {
   Json policy;
   if (!arguments.policy_file.empty()) {
     TRY_ASSIGN(policy, ReadPolicyFile(arguments.policy_file));
   }
   if (!arguments.live) {
-    TRY_ASSIGN(Snapshot snapshot, snapshot::ReadFile(arguments.cluster_file));
+    TRY_ASSIGN(Snapshot snapshot, ReadClusterFile(arguments.cluster_file));
     if (policy.is_null() && !arguments.uninstall) {
       TRY_ASSIGN(policy, ActivePolicyOf(snapshot));
     }

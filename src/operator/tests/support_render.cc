@@ -61,17 +61,16 @@ Facts ReadCluster(const codec::Json& cluster) {
       AddStandingToolkit(facts.toolkits, name, *RuntimeNamed(runtime.get<std::string>()));
     }
   }
-  std::vector<Node> nodes;
+  NodeTotals totals;
   if (const Json* list = codec::Find(cluster, {"nodes"})) {
     for (const Json& object : *list) {
-      auto node = ReadNode(object);
+      const auto node = ReadNode(object);
       EXPECT_TRUE(node) << node.error().ToString();
-      nodes.push_back(*std::move(node));
+      totals.Add(*node);
     }
   }
-  std::vector<const Node*> pointers;
-  for (const Node& node : nodes) pointers.push_back(&node);
-  return FactsOfNodes(std::move(facts), pointers);
+  totals.Tell(facts);
+  return facts;
 }
 
 DefaultImages TestImages() {
