@@ -17,14 +17,14 @@ READY = "node Ready"
 PCI = "GPU found on the PCI bus (label)"
 PRESENT = "chosen as a GPU node (label)"
 ALLOCATABLE = "GPUs allocatable"
-_PODS = {
+OPERANDS = {
     "nvidia-driver-daemonset": "driver ready",
     "nvidia-container-toolkit-daemonset": "container toolkit ready",
     "nvidia-device-plugin-daemonset": "device plugin ready",
     "gpu-feature-discovery": "feature discovery ready",
     "nvidia-operator-validator": "validated",
 }
-STAGES = [JOINED, READY, PCI, PRESENT, *list(_PODS.values())[:2], "device plugin ready", ALLOCATABLE,
+STAGES = [JOINED, READY, PCI, PRESENT, *list(OPERANDS.values())[:2], "device plugin ready", ALLOCATABLE,
           "feature discovery ready", "validated"]
 
 
@@ -70,8 +70,13 @@ class Timeline:
     def _take_pod(self, pod: dict):
         app = pod["metadata"].get("labels", {}).get("app", "")
         node = pod.get("spec", {}).get("nodeName")
-        if app in _PODS and node and api.has_condition(pod, "Ready"):
-            self._reached(node, _PODS[app])
+        if app in OPERANDS and node and api.has_condition(pod, "Ready"):
+            self._reached(node, OPERANDS[app])
+
+    def since(self, node: str, moment: float) -> dict[str, float]:
+        """{stage: seconds between `moment` (time.time()) and the node's reaching it}, of those reached after it."""
+        with self._lock:
+            return {stage: reached - moment for stage, reached in self._seen.get(node, {}).items() if reached > moment}
 
     def since_joined(self) -> dict[str, dict[str, float]]:
         """{node: {stage: seconds since the node joined}}."""

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Measures Pitcrew on a local cluster of one node with eight simulated GPUs and its driver preinstalled.
 
-Prints: seconds from the agents' start to allocatable GPUs (all operands of the node, and the device plugin
-alone), the image's size, the memory of the operator, and the API writes of an idle period (aim: none).
+Prints: seconds from the agents' start to allocatable GPUs with their stages (on a fresh node; of all operands
+after they had left it; of the device plugin alone), the image's size, the memory of the operator, and the API
+writes of an idle period (aim: none).
 """
 
 import argparse
 import collections
+import json
 import os
 import pathlib
 import re
@@ -49,16 +51,51 @@ def label(client, value):
                    content_type="application/merge-patch+json")
 
 
+def is_operand(pod):
+    app = pod["metadata"].get("labels", {}).get("app", "")
+    return app in timeline.OPERANDS and pod["spec"].get("nodeName") == "gpu-a"
+
+
 def all_operands(client):
-    """Every operand leaves the node and comes back: toolkit, container runtime, plugin, validation."""
+    """Every operand leaves the node and comes back: toolkit, container runtime, plugin, validation. Returns the
+    seconds of their leaving, and those of each stage of their return."""
+    pods = f"/api/v1/namespaces/{chart.NAMESPACE}/pods"
+    began = time.time()
     label(client, "false")
     await_gpus(client, False)
-    while any(pod["metadata"].get("labels", {}).get("app") == "nvidia-device-plugin-daemonset" for pod in client.get(
-            f"/api/v1/namespaces/{chart.NAMESPACE}/pods")["items"]):
-        time.sleep(0.2)
-    began = time.monotonic()
+    while any(is_operand(pod) for pod in client.get(pods)["items"]):
+        time.sleep(0.1)
+    left = time.time() - began
+    stages = timeline.Timeline(client)
+    began = time.time()
     label(client, None)
-    return await_gpus(client, True) - began
+    await_gpus(client, True)
+    while timeline.STAGES[-1] not in stages.since("gpu-a", began):
+        time.sleep(0.1)
+    return left, stages.since("gpu-a", began)
+
+
+def print_stages(seconds):
+    for stage in timeline.STAGES:
+        if stage in seconds and stage in (timeline.ALLOCATABLE, *timeline.OPERANDS.values()):
+            print(f"    {stage:<28}{seconds[stage]:5.1f} s")
+
+
+def print_fresh_node(state):
+    """The stages of the cluster's own start, from the moment when the operator knew that the node has GPUs."""
+    seconds = json.loads((state / NAME / "record.json").read_text(encoding="utf-8"))["seconds"]["gpu-a"]
+    began = seconds.pop(timeline.PRESENT)
+    print(f"a fresh node, from its label to allocatable: {seconds[timeline.ALLOCATABLE] - began:.1f} s")
+    print_stages({stage: moment - began for stage, moment in seconds.items()})
+
+
+def print_operands(client, rounds):
+    measured = sorted((all_operands(client) for _ in range(rounds)), key=lambda one: one[1][timeline.ALLOCATABLE])
+    left, seconds = measured[len(measured) // 2]
+    allocatable = [one[timeline.ALLOCATABLE] for _, one in measured]
+    print(f"all operands of a node, from scratch, to allocatable: {seconds[timeline.ALLOCATABLE]:.1f} s (median of "
+          f"{rounds} rounds: {allocatable[0]:.1f} to {allocatable[-1]:.1f} s); they had left it in {left:.1f} s")
+    print_stages(seconds)
 
 
 def device_plugin(client):
@@ -104,6 +141,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
     parser.add_argument("--idle", type=float, default=300.0, help="seconds of the idle period (default: 300)")
+    parser.add_argument("--rounds", type=int, default=5, help="how often the operands leave (default: 5)")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # told to end, it still takes its cluster away
     with tempfile.TemporaryDirectory(prefix="pitcrew-bench-") as folder:
@@ -115,6 +153,7 @@ def main():
             if up.returncode != 0:
                 sys.exit(up.stdout)
             client = api.Api(state / NAME / "kubeconfig")
+            print_fresh_node(state)
             time.sleep(15)  # the start's own aftermath is not idle time
             before = writes(client)
             time.sleep(arguments.idle)
@@ -126,7 +165,7 @@ def main():
             print(f"operator memory, one node: {operator_memory(state):.1f} MiB")
             for _ in range(3):
                 print(f"device plugin's start to allocatable: {device_plugin(client):.1f} s")
-            print(f"all operands of a node, from scratch, to allocatable: {all_operands(client):.1f} s")
+            print_operands(client, arguments.rounds)
         finally:
             cluster(state, "down", NAME)
     size = (arguments.build / "images/pitcrew.tar").stat().st_size

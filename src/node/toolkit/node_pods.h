@@ -20,11 +20,13 @@ namespace pitcrew::node::toolkit {
 // Annotation that is set on a pod to make the kubelet try it again; its value is the time.
 inline constexpr std::string_view kRuntimeConfigured = "nvidia.com/gpu-operator.runtime-configured";
 
-// How long the kubelet has after each change, until the pod is changed again. Its own connection to
-// a restarted engine can be broken for about two seconds more, and a try in that time fails. What
-// still fails after all of them has another cause and is left to the kubelet.
+// How long the kubelet has after each change, until the pod is changed again. It connects again to
+// a restarted engine after 0.1 s, 0.26 s, 0.5 s, 0.9 s, 1.6 s (gRPC's back-off with the kubelet's
+// base of 100 ms), and every try before that fails at once. What still fails after all of them has
+// another cause and is left to the kubelet.
 inline const std::vector<std::chrono::milliseconds> kRetryPauses = {
-    std::chrono::seconds(1), std::chrono::seconds(2), std::chrono::seconds(4)};
+    std::chrono::milliseconds(400), std::chrono::milliseconds(600), std::chrono::milliseconds(1000),
+    std::chrono::milliseconds(2000), std::chrono::milliseconds(4000)};
 
 class NodePods {
  public:
