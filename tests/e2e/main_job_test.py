@@ -150,6 +150,22 @@ class MainJob(unittest.TestCase):
         self.assertIsNotNone(self.client.wait("/api/v1/nodes", "mixed", 60, lambda one: api.has_condition(
             one, "Ready") and int(one["status"]["allocatable"].get(RESOURCE, "0")) == GPUS["mixed"]))
 
+    def test_31_a_replaced_toolkit_leaves_containerd_alone(self):
+        """Upstream's restarts it when it ends and when it starts (container-toolkit.md 4.15, 4.16)."""
+        def is_toolkit(pod):
+            return (pod["metadata"].get("labels", {}).get("app") == "nvidia-container-toolkit-daemonset"
+                    and pod["spec"].get("nodeName") == "mixed")
+        before = self.on("mixed", "pgrep", "-xo", "containerd")
+        old = next(pod for pod in self.operator_pods().values() if is_toolkit(pod))
+        self.client.delete(f"{OPERATOR_PODS}/{old['metadata']['name']}")
+        for _, pod in self.client.watch(OPERATOR_PODS, 90):
+            if is_toolkit(pod) and pod["metadata"]["uid"] != old["metadata"]["uid"] and api.has_condition(pod, "Ready"):
+                break
+        else:
+            self.fail("no toolkit came after the one that was deleted")
+        self.assertEqual(self.on("mixed", "pgrep", "-xo", "containerd"), before)
+        self.assertNotEqual(self.on("mixed", "ls", "-A", "/etc/containerd/conf.d"), "")
+
     def test_90_uninstalling_takes_everything_off_the_nodes(self):
         programs = Programs()
         with progress.step("programs") as step:

@@ -54,10 +54,25 @@ void RetryWaitingPods(const io::StopToken& stop) {
   }
 }
 
-// The engine goes back to what it was before, in a restart. Operands often leave together with the
-// toolkit, and a pod whose end the restart breaks stays for 10 seconds and more: so they go first.
+bool StaysConfigured(const base::Result<NodePods>& pods) {
+  if (!pods) return false;
+  const auto successor = pods->HasSuccessor({});
+  if (!successor) {
+    base::LogInfo("It is not known whether another toolkit takes over",
+                  {{"why", successor.error().message}});
+  }
+  return successor.value_or(false);
+}
+
+// Unless another toolkit takes over, the engine goes back to what it was before, in a restart.
+// Operands often leave together with the toolkit, and a pod whose end the restart breaks stays for
+// 10 seconds and more: so they go first.
 base::Status Leave(const Options& options) {
   const auto pods = NodePods::InCluster({});
+  if (StaysConfigured(pods)) {
+    base::LogInfo("Another toolkit takes over: the container engine keeps its configuration");
+    return {};
+  }
   base::Status told;
   if (pods) told = pods->AwaitLeaving({}, base::SteadyClock::now() + kLeavingTime);
   if (!pods || !told) {

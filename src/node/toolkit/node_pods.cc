@@ -10,6 +10,7 @@
 #include "kube/await.h"
 #include "kube/config.h"
 #include "kube/projection.h"
+#include "node/toolkit/successor.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -93,6 +94,27 @@ base::Result<std::size_t> NodePods::RetryWaiting(
 base::Result<std::size_t> NodePods::RetryLeaving(
     const std::vector<std::chrono::milliseconds>& pauses, const io::StopToken& stop) const {
   return Retry(State::kLeaving, pauses, stop);
+}
+
+base::Result<bool> NodePods::HasSuccessor(const io::StopToken& stop) const {
+  Surroundings around;
+  TRY_ASSIGN(around.own_pod,
+             client_->Get(kube::kPods, {.namespace_name = namespace_, .name = own_pod_}, stop));
+  std::string name;
+  if (const auto* owners = codec::Find(around.own_pod, {"metadata", "ownerReferences"})) {
+    for (const Json& owner : *owners) {
+      if (codec::FindString(owner, {"kind"}) == "DaemonSet") name = owner.value("name", "");
+    }
+  }
+  if (name.empty()) return false;
+  // The toolkit may list DaemonSets, not get one.
+  TRY_ASSIGN(auto daemon_sets, client_->List(kube::kDaemonSets, namespace_,
+                                             {.field_selector = "metadata.name=" + name}, stop));
+  if (daemon_sets.items.empty()) return false;
+  around.daemon_set = std::move(daemon_sets.items.front());
+  TRY_ASSIGN(around.node, client_->Get(kube::kNodes, {.name = node_}, stop));
+  TRY_ASSIGN(around.name_space, client_->Get(kube::kNamespaces, {.name = namespace_}, stop));
+  return toolkit::HasSuccessor(around);
 }
 
 base::Result<std::size_t> NodePods::Retry(State state,

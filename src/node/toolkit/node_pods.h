@@ -48,6 +48,9 @@ class NodePods {
   // Waits until no pod with a runtime class is being deleted; kTimeout at the deadline.
   [[nodiscard]] base::Status AwaitLeaving(const io::StopToken& stop,
                                           base::SteadyClock::time_point deadline) const;
+  // Whether another pod of the same DaemonSet takes the place of `own_pod` (successor.h); an error
+  // when that cannot be known.
+  [[nodiscard]] base::Result<bool> HasSuccessor(const io::StopToken& stop) const;
 
  private:
   enum class State { kWaiting, kLeaving };
