@@ -157,7 +157,8 @@ class MainJob(unittest.TestCase):
                     and pod["spec"].get("nodeName") == "mixed")
         before = self.on("mixed", "pgrep", "-xo", "containerd")
         old = next(pod for pod in self.operator_pods().values() if is_toolkit(pod))
-        self.client.delete(f"{OPERATOR_PODS}/{old['metadata']['name']}")
+        # In grace, as a DaemonSet's controller does; the pod's token dies with the pod.
+        self.client.request("DELETE", f"{OPERATOR_PODS}/{old['metadata']['name']}")
         for _, pod in self.client.watch(OPERATOR_PODS, 90):
             if is_toolkit(pod) and pod["metadata"]["uid"] != old["metadata"]["uid"] and api.has_condition(pod, "Ready"):
                 break
