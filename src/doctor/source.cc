@@ -8,6 +8,7 @@
 #include "api/labels.h"
 #include "kube/request.h"
 #include "snapshot/file.h"
+#include "snapshot/snapshot.h"
 
 namespace pitcrew::doctor {
 namespace {

@@ -193,12 +193,6 @@ base::Status VisitText(std::string_view text, std::string_view source, const Obj
   return {};
 }
 
-base::Result<Snapshot> ParseText(std::string_view text, std::string_view source) {
-  Snapshot snapshot(std::string(source), /*complete=*/true);
-  TRY(VisitText(text, source, [&](Json object) { return snapshot.Add(std::move(object)); }));
-  return snapshot;
-}
-
 std::string NameOfInput(const std::string& path) { return path == "-" ? "standard input" : path; }
 
 base::Result<std::string> ReadInput(const std::string& path) {
@@ -213,11 +207,6 @@ base::Result<std::string> ReadInput(const std::string& path) {
 base::Status VisitFile(const std::string& path, const ObjectVisitor& visit) {
   TRY_ASSIGN(const std::string text, ReadInput(path));
   return VisitText(text, NameOfInput(path), visit);
-}
-
-base::Result<Snapshot> ReadFile(const std::string& path) {
-  TRY_ASSIGN(const std::string text, ReadInput(path));
-  return ParseText(text, NameOfInput(path));
 }
 
 }  // namespace pitcrew::snapshot

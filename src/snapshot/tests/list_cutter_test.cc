@@ -6,6 +6,7 @@
 
 #include "codec/yaml.h"
 #include "snapshot/file.h"
+#include "snapshot/snapshot.h"
 
 namespace pitcrew::snapshot {
 namespace {
@@ -142,10 +143,15 @@ TEST(ListCutter, WhatIsWrongIsToldAsEver) {
               ElementsAre(HasSubstr("error: cluster:1:")));
   EXPECT_THAT(Names(list + node + " " + node + "]}"), ElementsAre(HasSubstr("error: cluster:1:")));
   EXPECT_THAT(Names(list + node + "]} trailing"), ElementsAre(HasSubstr("error: cluster:1:")));
-  const auto twice = ParseText(list + node + "," + node + "]}", "cluster");
-  ASSERT_FALSE(twice);
-  EXPECT_EQ(twice.error().message, "cluster, item 2: Node a stands here a second time");
-  EXPECT_EQ(twice.error().code, base::Code::kInvalid);
+  // What the visitor does not want.
+  const auto refused = VisitText(list + node + "," + node + "]}", "cluster",
+                                 [names = 0](const Json& object) mutable -> base::Status {
+                                   if (++names < 2) return {};
+                                   return base::Fail(StandsTwice(object));
+                                 });
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "cluster, item 2: Node a stands here a second time");
+  EXPECT_EQ(refused.error().code, base::Code::kInvalid);
 }
 
 // Whatever bytes a file has, reading it ends, and gives what the whole would give.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "snapshot/file.h"
+#include "snapshot/snapshot.h"
 #include "support/temporary_folder.h"
 
 namespace pitcrew::snapshot {
@@ -15,6 +16,12 @@ constexpr kube::ResourceKind kProxies{"config.openshift.io", "v1", "proxies", "P
 
 kube::ObjectKey Key(const std::string& name_space, const std::string& name) {
   return {.namespace_name = name_space, .name = name};
+}
+
+base::Result<Snapshot> ParseText(std::string_view text, std::string_view source) {
+  Snapshot snapshot(std::string(source), /*complete=*/true);
+  TRY(VisitText(text, source, [&](codec::Json object) { return snapshot.Add(std::move(object)); }));
+  return snapshot;
 }
 
 TEST(SnapshotFile, StreamAndListsAreRead) {
@@ -96,10 +103,15 @@ TEST(SnapshotFile, ReadsFilesAndNamesMissingOnes) {
   const test_support::TemporaryFolder folder;
   const auto path =
       folder.Write("a.yaml", "{apiVersion: v1, kind: Namespace, metadata: {name: gpu-operator}}");
-  const auto snapshot = ReadFile(path.string());
-  ASSERT_TRUE(snapshot) << snapshot.error().ToString();
-  EXPECT_EQ(snapshot->origin(), path.string());
-  const auto missing = ReadFile((folder.path() / "b.yaml").string());
+  std::vector<std::string> names;
+  const auto visit = [&](const codec::Json& object) {
+    names.push_back(kube::KeyOf(object).name);
+    return base::Status();
+  };
+  const auto visited = VisitFile(path.string(), visit);
+  ASSERT_TRUE(visited) << visited.error().ToString();
+  EXPECT_THAT(names, ::testing::ElementsAre("gpu-operator"));
+  const auto missing = VisitFile((folder.path() / "b.yaml").string(), visit);
   ASSERT_FALSE(missing);
   EXPECT_THAT(missing.error().message, HasSubstr("b.yaml"));
 }
