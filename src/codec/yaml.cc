@@ -18,6 +18,14 @@ bool NeedsQuotes(const std::string& text) {
   return text == "=" || text == "<<";
 }
 
+// Characters that a YAML reader takes for the end of a line: NEL, LS and PS of Unicode.
+bool HasOtherLineBreaks(const std::string& text) {
+  for (const std::string_view line_break : {"\xC2\x85", "\xE2\x80\xA8", "\xE2\x80\xA9"}) {
+    if (text.find(line_break) != std::string::npos) return true;
+  }
+  return false;
+}
+
 void Emit(YAML::Emitter& out, const Json& value) {
   switch (value.type()) {
     case Json::value_t::object:
@@ -43,9 +51,11 @@ void Emit(YAML::Emitter& out, const Json& value) {
       return;
     case Json::value_t::string: {
       const auto& text = value.get_ref<const std::string&>();
-      if (text.find('\n') != std::string::npos && text.find_first_of("\t\r") == std::string::npos &&
-          text.back() == '\n' && !text.starts_with(' ') && !text.starts_with('\n') &&
-          !text.ends_with("\n\n")) {
+      if (HasOtherLineBreaks(text)) {
+        out << YAML::DoubleQuoted << YAML::EscapeNonAscii << text;
+      } else if (text.find('\n') != std::string::npos &&
+                 text.find_first_of("\t\r") == std::string::npos && text.back() == '\n' &&
+                 !text.starts_with(' ') && !text.starts_with('\n') && !text.ends_with("\n\n")) {
         out << YAML::Literal << text;
       } else if (text.find_first_of("\n\t\r") != std::string::npos || NeedsQuotes(text)) {
         out << YAML::DoubleQuoted << text;

@@ -81,6 +81,8 @@ TEST(Yaml, WrittenTextReadsBackEqual) {
                       {"colon", "a: b"},
                       {"dash", "- x"},
                       {"hash", "a #b"},
+                      {"line separator", "a\u2028b \u00e9\U0001F600"},
+                      {"next line, among lines", "a\u0085b\n\u2029c\n"},
                       {"nested", {{"x", {{"y", true}}}}}};
   const auto text = ToYamlText(value);
   const auto back = ParseYaml(text);
