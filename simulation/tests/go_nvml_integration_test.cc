@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The Go toolchain: on PATH, else in Pitcrew's cache.
+// The Go toolchain: on PATH, in Pitcrew's cache, or where Go's own installer puts it.
 std::string FindGo() {
   const char* path = std::getenv("PATH");
   std::string rest = path != nullptr ? path : "";
@@ -36,8 +36,10 @@ std::string FindGo() {
   } else if (const char* home = std::getenv("HOME")) {
     cache = fs::path(home) / ".cache/pitcrew";
   }
-  const auto candidate = cache / "go/bin/go";
-  return ::access(candidate.c_str(), X_OK) == 0 ? candidate.string() : "";
+  for (const fs::path& candidate : {cache / "go/go/bin/go", fs::path("/usr/local/go/bin/go")}) {
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return "";
 }
 
 class GoNvml : public ::testing::Test {
@@ -46,7 +48,7 @@ class GoNvml : public ::testing::Test {
     const std::string go = FindGo();
     ASSERT_FALSE(go.empty())
         << "this test needs a Go toolchain (1.25 or newer): none is on PATH and "
-           "none in $PITCREW_CACHE/go/bin; `make setup` installs one";
+           "none in $PITCREW_CACHE/go/go/bin; `make setup` installs one";
     const fs::path program = fs::path(PITCREW_BINARY_DIR) / "bin/go-nvml";
     // Built beside and renamed: another test may be running the program.
     const std::string fresh = program.string() + "." + std::to_string(::getpid());
