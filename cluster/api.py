@@ -76,9 +76,12 @@ class Api:
     def create(self, path: str, body: dict) -> dict:
         return json.loads(self.request("POST", path, body))
 
-    def delete(self, path: str):
+    def delete(self, path: str, own_grace: bool = False):
+        """At once, or with the time that each pod has for its end."""
+        options = {"propagationPolicy": "Background"} if own_grace else {
+            "propagationPolicy": "Background", "gracePeriodSeconds": 0}
         try:
-            self.request("DELETE", path, {"propagationPolicy": "Background", "gracePeriodSeconds": 0})
+            self.request("DELETE", path, options)
         except ApiError as error:
             if error.status != 404:
                 raise

@@ -61,9 +61,20 @@ def uninstall(state: State, programs: Programs):
         raise ClusterError("helm could not remove the release", str(state.log("helm")))
 
 
-def restart_pods(client: Api):
-    """Ends the operator's and its operands' pods; they come back from the image that the nodes now have."""
-    client.delete(f"/api/v1/namespaces/{NAMESPACE}/pods")
+def restart_pods(client: Api, seconds: float):
+    """Ends the operator's and its operands' pods and waits until as many are ready again, from the image that the
+    nodes now have. Until then the policy still says "ready" of before, and a node's GPUs count as allocatable that no
+    device plugin tells of."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    before = {pod["metadata"]["uid"]: api.has_condition(pod, "Ready") for pod in client.get(path)["items"]}
+    client.delete(path, own_grace=True)
+    for _ in client.watch(path, seconds):
+        now = client.get(path)["items"]
+        new = [pod for pod in now if pod["metadata"]["uid"] not in before]
+        if len(new) == len(now) and sum(api.has_condition(pod, "Ready") for pod in new) >= sum(before.values()):
+            return
+    raise ClusterError(f"not all pods are back within {seconds:.0f} s. What is behind:\n"
+                       + "\n".join(f"  {line}" for line in behind(client)))
 
 
 def _tell_conditions(step: Step, policy: dict, told: dict[str, str]):

@@ -29,7 +29,7 @@ def _install(state: State, programs: Programs, values: list[pathlib.Path], clien
             step.detail = f"release gpu-operator in namespace {chart.NAMESPACE}"
             record["chart"] = digest
         if record.pop("restart", False):
-            chart.restart_pods(client)
+            chart.restart_pods(client, _POLICY_READY)
             step.detail += "; pods restarted for the new images"
         state.write(record)
 
