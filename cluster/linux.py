@@ -54,9 +54,23 @@ def detach(target: str):
     _check(_libc.umount2(os.fsencode(target), _MNT_DETACH), f"unmount {target}")
 
 
+def _go_to_namespace_root():
+    """To the root of this process's mount namespace: in a chroot, another directory than its own root."""
+    namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY)
+    try:
+        _check(_libc.setns(ctypes.c_int(namespace), ctypes.c_int(CLONE_NEWNS)), "enter the own mount namespace")
+    finally:
+        os.close(namespace)
+    mount("none", "/", flags=MS_PRIVATE)
+
+
 def pivot_root(new_root: str):
-    """Makes `new_root` the root of this mount namespace and lets go of the old one, with all its mounts."""
-    os.chdir(new_root)
+    """Makes `new_root` the root of this mount namespace and lets go of the old one, with all its mounts. Also where
+    this was started in a chroot: whoever enters the namespace (kubectl exec, a probe) comes to its root, not to ours."""
+    directory = os.open(new_root, os.O_RDONLY | os.O_DIRECTORY)
+    _go_to_namespace_root()
+    os.fchdir(directory)
+    os.close(directory)
     number = _SYS_PIVOT_ROOT[os.uname().machine]
     _check(_libc.syscall(ctypes.c_long(number), b".", b"."), f"pivot_root to {new_root}")
     detach(".")
