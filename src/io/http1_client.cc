@@ -1,7 +1,6 @@
 #include "io/http1_client.h"
 
 #include <curl/curl.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <thread>
@@ -17,20 +16,14 @@ class Http1Client::Loop {
   explicit Loop(CURLM* multi) : multi_(multi), thread_([this] { Run(); }) {}
 
   ~Loop() {
-    {
-      const std::scoped_lock lock(mutex_);
-      quit_ = true;
-    }
+    inbox_.Close();
     Wake();
     thread_.join();
     curl_multi_cleanup(multi_);
   }
 
   void Submit(ExchangePointer exchange) {
-    {
-      const std::scoped_lock lock(mutex_);
-      submitted_.push_back(std::move(exchange));
-    }
+    inbox_.Add(std::move(exchange));
     Wake();
   }
 
@@ -38,37 +31,24 @@ class Http1Client::Loop {
 
  private:
   void Run() {
-    // curl writes to sockets that the server may have closed.
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, nullptr);
-    while (TakeOrders()) {
+    BlockSignals();
+    while (auto submitted = inbox_.TakeAll()) {
+      for (auto& exchange : *submitted) Begin(std::move(exchange));
       for (const auto& [handle, transfer] : transfers_) transfer->Continue();
       int running = 0;
       curl_multi_perform(multi_, &running);
       EndCompleted();
-      EndUnwantedAndOverdue();
+      EndWhatHasTo();
       Wait();
     }
     while (!transfers_.empty()) End(transfers_.begin()->first, Stopped());
   }
 
-  // False when the client is being destroyed.
-  bool TakeOrders() {
-    std::vector<ExchangePointer> submitted;
-    bool quit = false;
-    {
-      const std::scoped_lock lock(mutex_);
-      submitted.swap(submitted_);
-      quit = quit_;
-    }
-    for (auto& exchange : submitted) {
-      auto transfer = std::make_unique<Http1Transfer>(std::move(exchange));
-      CURL* handle = transfer->handle();
-      transfers_.emplace(handle, std::move(transfer));
-      curl_multi_add_handle(multi_, handle);
-    }
-    return !quit;
+  void Begin(ExchangePointer exchange) {
+    auto transfer = std::make_unique<Http1Transfer>(std::move(exchange));
+    CURL* handle = transfer->handle();
+    transfers_.emplace(handle, std::move(transfer));
+    curl_multi_add_handle(multi_, handle);
   }
 
   void EndCompleted() {
@@ -83,15 +63,11 @@ class Http1Client::Loop {
     }
   }
 
-  void EndUnwantedAndOverdue() {
+  void EndWhatHasTo() {
     const auto now = Clock::now();
     std::vector<std::pair<CURL*, base::Error>> ended;
     for (const auto& [handle, transfer] : transfers_) {
-      if (transfer->exchange()->unwanted()) {
-        ended.emplace_back(handle, Stopped());
-      } else if (auto overdue = transfer->exchange()->Overdue(now)) {
-        ended.emplace_back(handle, *std::move(overdue));
-      }
+      if (auto why = transfer->exchange()->WhyEnd(now)) ended.emplace_back(handle, *std::move(why));
     }
     for (auto& [handle, error] : ended) End(handle, std::move(error));
   }
@@ -124,9 +100,7 @@ class Http1Client::Loop {
   }
 
   CURLM* const multi_;
-  std::mutex mutex_;
-  std::vector<ExchangePointer> submitted_;
-  bool quit_ = false;
+  Inbox inbox_;
   std::unordered_map<CURL*, std::unique_ptr<Http1Transfer>> transfers_;  // of the I/O thread
   std::thread thread_;  // last: uses everything above
 };

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -19,14 +18,6 @@ namespace {
 
 // Connections on which one exchange may be begun when servers turn it away unread.
 constexpr int kMostAttempts = 4;
-
-// Writing to a connection that the server has closed must not end the process; signals are for
-// the threads that wait for them.
-void BlockSignals() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
-}
 
 class Bell {
  public:
@@ -86,20 +77,14 @@ class Http2Client::Loop {
       : options_(options), fallback_(std::move(fallback)), thread_([this] { Run(); }) {}
 
   ~Loop() {
-    {
-      const std::scoped_lock lock(mutex_);
-      quit_ = true;
-    }
+    inbox_.Close();
     quitting_.Stop();
     bell_.Ring();
     thread_.join();
   }
 
   void Submit(ExchangePointer exchange) {
-    {
-      const std::scoped_lock lock(mutex_);
-      submitted_.push_back(std::move(exchange));
-    }
+    inbox_.Add(std::move(exchange));
     bell_.Ring();
   }
 
@@ -113,8 +98,9 @@ class Http2Client::Loop {
 
   void Run() {
     BlockSignals();
-    while (TakeOrders()) {
-      EndUnwantedAndOverdue();
+    while (auto submitted = inbox_.TakeAll()) {
+      for (auto& exchange : *submitted) Take(std::move(exchange));
+      EndWhatHasTo();
       again_ = false;
       for (auto& origin : origins_) {
         TakeDialled(origin);
@@ -131,21 +117,10 @@ class Http2Client::Loop {
     }
   }
 
-  // False when the client is being destroyed.
-  bool TakeOrders() {
-    std::vector<ExchangePointer> submitted;
-    bool quit = false;
-    {
-      const std::scoped_lock lock(mutex_);
-      submitted.swap(submitted_);
-      quit = quit_;
-    }
-    for (auto& exchange : submitted) {
-      Origin& origin = OriginOf(*exchange);
-      active_.emplace(exchange.get(), Active{.exchange = exchange, .origin = &origin});
-      origin.waiting.push_back(std::move(exchange));
-    }
-    return !quit;
+  void Take(ExchangePointer exchange) {
+    Origin& origin = OriginOf(*exchange);
+    active_.emplace(exchange.get(), Active{.exchange = exchange, .origin = &origin});
+    origin.waiting.push_back(std::move(exchange));
   }
 
   Origin& OriginOf(const Exchange& exchange) {
@@ -175,15 +150,11 @@ class Http2Client::Loop {
     return nullptr;
   }
 
-  void EndUnwantedAndOverdue() {
+  void EndWhatHasTo() {
     const auto now = Clock::now();
     std::vector<std::pair<Active, base::Error>> ended;
     for (const auto& [key, active] : active_) {
-      if (active.exchange->unwanted()) {
-        ended.emplace_back(active, Stopped());
-      } else if (auto overdue = active.exchange->Overdue(now)) {
-        ended.emplace_back(active, *std::move(overdue));
-      }
+      if (auto why = active.exchange->WhyEnd(now)) ended.emplace_back(active, *std::move(why));
     }
     for (auto& [active, error] : ended) {
       Http2Session* session = Detach(active);
@@ -260,27 +231,15 @@ class Http2Client::Loop {
     }
   }
 
-  void WorkOn(Origin& origin) {
+  static void WorkOn(Origin& origin) {
     const auto now = Clock::now();
-    std::vector<std::pair<Http2Session*, base::Error>> ended;
-    for (auto& session : origin.sessions) {
+    std::erase_if(origin.sessions, [&](const auto& session) {
       const auto goes_on = session->Work(now);
-      if (!goes_on) {
-        ended.emplace_back(session.get(), goes_on.error());
-      } else if (!*goes_on) {
-        ended.emplace_back(session.get(),
-                           base::Unavailable("ConnectionLost", "the connection was closed"));
-      }
-    }
-    for (auto& [session, error] : ended) End(origin, session, error);
-  }
-
-  static void End(Origin& origin, Http2Session* session, const base::Error& error) {
-    const auto found = std::find_if(origin.sessions.begin(), origin.sessions.end(),
-                                    [&](const auto& known) { return known.get() == session; });
-    if (found == origin.sessions.end()) return;
-    (*found)->Close(error);
-    origin.sessions.erase(found);
+      if (goes_on && *goes_on) return false;
+      session->Close(goes_on ? base::Unavailable("ConnectionLost", "the connection was closed")
+                             : goes_on.error());
+      return true;
+    });
   }
 
   void Wait() {
@@ -297,7 +256,7 @@ class Http2Client::Loop {
     for (const auto& origin : origins_) {
       for (const auto& session : origin.sessions) {
         entries.push_back({.fd = session->fd(), .events = session->events(), .revents = 0});
-        if (const auto deadline = session->deadline()) until = std::min(until, *deadline);
+        until = std::min(until, session->deadline());
       }
     }
     if (again_) until = Clock::time_point::min();
@@ -318,9 +277,7 @@ class Http2Client::Loop {
   const Fallback fallback_;
   Bell bell_;
   StopSource quitting_;
-  std::mutex mutex_;
-  std::vector<ExchangePointer> submitted_;
-  bool quit_ = false;
+  Inbox inbox_;
   // Of the I/O thread.
   std::unordered_map<Exchange*, Active> active_;
   std::list<Origin> origins_;  // sessions refer to theirs

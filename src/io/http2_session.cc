@@ -147,7 +147,7 @@ short Http2Session::events() const {
   return static_cast<short>(POLLIN | (write ? POLLOUT : 0));
 }
 
-std::optional<Clock::time_point> Http2Session::deadline() const {
+Clock::time_point Http2Session::deadline() const {
   if (more_to_read_) return Clock::time_point::min();
   if (streams_.empty() && !asked_) return last_used_ + options_.unused_after;
   return next_check();

@@ -54,7 +54,7 @@ class Http2Session {
   // What to poll for, and until when.
   [[nodiscard]] int fd() const { return connection_.fd(); }
   [[nodiscard]] short events() const;
-  [[nodiscard]] std::optional<Clock::time_point> deadline() const;
+  [[nodiscard]] Clock::time_point deadline() const;
   // Reads and writes what can be without waiting, and asks a silent server whether it is there. An
   // error, or false when both sides are done with it, is the connection's end: Close follows.
   base::Result<bool> Work(Clock::time_point now);

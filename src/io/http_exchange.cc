@@ -2,6 +2,7 @@
 
 #include <curl/curl.h>
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <utility>
@@ -13,6 +14,28 @@ using base::Error;
 
 Error Stopped() {
   return {.code = Code::kCancelled, .reason = "Stopped", .message = "stopped while waiting"};
+}
+
+void BlockSignals() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+}
+
+void Inbox::Add(ExchangePointer exchange) {
+  const std::scoped_lock lock(mutex_);
+  exchanges_.push_back(std::move(exchange));
+}
+
+void Inbox::Close() {
+  const std::scoped_lock lock(mutex_);
+  closed_ = true;
+}
+
+std::optional<std::vector<ExchangePointer>> Inbox::TakeAll() {
+  const std::scoped_lock lock(mutex_);
+  if (closed_) return std::nullopt;
+  return std::exchange(exchanges_, {});
 }
 
 void Exchange::PublishHead(int status, std::vector<HttpHeader> headers) {
@@ -51,7 +74,8 @@ std::size_t Exchange::backlog() const {
   return chunk_.size();
 }
 
-std::optional<Error> Exchange::Overdue(Clock::time_point now) const {
+std::optional<Error> Exchange::WhyEnd(Clock::time_point now) const {
+  if (abandoned_ || stop.stopped()) return Stopped();
   if (request.timeout.count() > 0 && now - started >= request.timeout) {
     return Failure(Code::kTimeout, "RequestTimeout",
                    fmt::format("no whole answer within {} ms", request.timeout.count()));

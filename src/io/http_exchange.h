@@ -64,15 +64,14 @@ class Exchange {
   void Append(std::string_view bytes);
   // The end; nothing follows. An exchange that ends well without a head has lost its connection.
   void Complete(std::optional<base::Error> error);
-  // Whether nobody waits for the answer any more.
-  [[nodiscard]] bool unwanted() const { return abandoned_ || stop.stopped(); }
   // Bytes that the reader has taken since the last call.
   [[nodiscard]] std::size_t TakeCredit();
   // Bytes that wait for the reader.
   [[nodiscard]] std::size_t backlog() const;
-  // Why it has to end now: its deadline, the silence of the server. Nothing: it may go on.
-  [[nodiscard]] std::optional<base::Error> Overdue(Clock::time_point now) const;
-  // The moment at which Overdue has to be asked again.
+  // Why it has to end now: nobody waits for it any more, its deadline, the silence of the server.
+  // Nothing: it may go on.
+  [[nodiscard]] std::optional<base::Error> WhyEnd(Clock::time_point now) const;
+  // The moment at which WhyEnd has to be asked again.
   [[nodiscard]] std::optional<Clock::time_point> deadline() const;
   // An error that names the request.
   [[nodiscard]] base::Error Failure(base::Code code, std::string reason,
@@ -100,6 +99,25 @@ class Exchange {
 
 using ExchangePointer = std::shared_ptr<Exchange>;
 
+// What callers have submitted and an engine's I/O thread has not taken yet. Thread-safe.
+class Inbox {
+ public:
+  void Add(ExchangePointer exchange);
+  // The engine is being destroyed.
+  void Close();
+  // What was added since the last call; nothing once it is closed.
+  [[nodiscard]] std::optional<std::vector<ExchangePointer>> TakeAll();
+
+ private:
+  std::mutex mutex_;
+  std::vector<ExchangePointer> exchanges_;
+  bool closed_ = false;
+};
+
 base::Error Stopped();
+
+// For I/O threads: writing to a connection that the server has closed must not end the process;
+// signals are for the threads that wait for them.
+void BlockSignals();
 
 }  // namespace pitcrew::io

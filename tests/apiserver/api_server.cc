@@ -1,17 +1,15 @@
 #include "apiserver/api_server.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <openssl/rand.h>
 #include <sys/file.h>
-#include <sys/socket.h>
 
 #include <array>
 #include <cstdlib>
 
 #include "apiserver/certificate.h"
+#include "apiserver/loopback.h"
 #include "base/file.h"
 #include "codec/base64.h"
 #include "codec/json.h"
@@ -26,17 +24,8 @@ constexpr std::chrono::seconds kStartTimeout{90};
 constexpr std::chrono::milliseconds kAskAgain{50};
 
 base::Result<int> FreePort() {
-  const base::FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (!socket.valid() || ::bind(socket.get(), generic, length) != 0 ||
-      ::getsockname(socket.get(), generic, &length) != 0) {
-    return base::Fail(base::FromErrno(errno, "find a free port"));
-  }
-  return ntohs(address.sin_port);
+  TRY_ASSIGN(const LoopbackListener listener, ListenOnLoopback());
+  return listener.port;
 }
 
 std::string RandomToken() {

@@ -1,6 +1,5 @@
 #include "apiserver/http2_server.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -14,6 +13,8 @@
 #include <array>
 #include <cstring>
 #include <map>
+
+#include "apiserver/loopback.h"
 
 namespace pitcrew::testing {
 namespace {
@@ -250,17 +251,8 @@ base::Result<std::unique_ptr<Http2Server>> Http2Server::Start(Handler handler,
   TRY_ASSIGN(
       const KeyPair own,
       MakeCertificate({.common_name = "http2-server", .addresses = {"127.0.0.1"}}, &authority));
-  base::FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (!listener.valid() || ::bind(listener.get(), generic, length) != 0 ||
-      ::listen(listener.get(), 64) != 0 || ::getsockname(listener.get(), generic, &length) != 0) {
-    return base::Fail(base::FromErrno(errno, "listen on the loopback interface"));
-  }
-  return std::unique_ptr<Http2Server>(new Http2Server(std::move(listener), ntohs(address.sin_port),
+  TRY_ASSIGN(LoopbackListener listener, ListenOnLoopback());
+  return std::unique_ptr<Http2Server>(new Http2Server(std::move(listener.socket), listener.port,
                                                       std::move(authority), MakeContext(own),
                                                       std::move(handler), options));
 }

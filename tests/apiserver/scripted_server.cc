@@ -1,13 +1,12 @@
 #include "apiserver/scripted_server.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <optional>
 
+#include "apiserver/loopback.h"
 #include "base/strings.h"
 
 namespace pitcrew::testing {
@@ -97,18 +96,9 @@ void ScriptedReply::Abort() {
 }
 
 base::Result<std::unique_ptr<ScriptedServer>> ScriptedServer::Start(Handler handler) {
-  base::FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (!listener.valid() || ::bind(listener.get(), generic, length) != 0 ||
-      ::listen(listener.get(), 64) != 0 || ::getsockname(listener.get(), generic, &length) != 0) {
-    return base::Fail(base::FromErrno(errno, "listen on the loopback interface"));
-  }
+  TRY_ASSIGN(LoopbackListener listener, ListenOnLoopback());
   return std::unique_ptr<ScriptedServer>(
-      new ScriptedServer(std::move(listener), ntohs(address.sin_port), std::move(handler)));
+      new ScriptedServer(std::move(listener.socket), listener.port, std::move(handler)));
 }
 
 ScriptedServer::ScriptedServer(base::FileDescriptor listener, int port, Handler handler)

@@ -9,6 +9,8 @@
 #include <array>
 #include <vector>
 
+#include "apiserver/loopback.h"
+
 namespace pitcrew::testing {
 namespace {
 
@@ -40,16 +42,9 @@ bool SendAll(int socket, const char* data, std::size_t length) {
 }  // namespace
 
 base::Result<std::unique_ptr<TcpProxy>> TcpProxy::Start(int target_port) {
-  base::FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = Loopback(0);
-  socklen_t length = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (!listener.valid() || ::bind(listener.get(), generic, length) != 0 ||
-      ::listen(listener.get(), 64) != 0 || ::getsockname(listener.get(), generic, &length) != 0) {
-    return base::Fail(base::FromErrno(errno, "listen on the loopback interface"));
-  }
+  TRY_ASSIGN(LoopbackListener listener, ListenOnLoopback());
   return std::unique_ptr<TcpProxy>(
-      new TcpProxy(std::move(listener), ntohs(address.sin_port), target_port));
+      new TcpProxy(std::move(listener.socket), listener.port, target_port));
 }
 
 TcpProxy::TcpProxy(base::FileDescriptor listener, int port, int target_port)
