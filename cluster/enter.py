@@ -15,8 +15,7 @@ def _command(state: State, role: str, argv: list[str]) -> tuple[list[str], dict[
     if pid is None:
         raise ClusterError(f"cluster `{state.name}` has no running node `{role}`")
     spec = json.loads((state.folder / "specs" / f"{role}.json").read_text(encoding="utf-8"))
-    # --root: the namespace's own root is another directory where the cluster was started in a chroot.
-    return (["nsenter", f"--target={pid}", "--root", "--mount", "--uts", "--ipc", "--net", "--pid", "--", *argv],
+    return (["nsenter", f"--target={pid}", "--mount", "--uts", "--ipc", "--net", "--pid", "--", *argv],
             processes.environment(state.name, role, {"PATH": spec["path"]}))
 
 
