@@ -22,8 +22,6 @@ _TROUBLE = ("CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerEr
             "ErrImagePull", "ImagePullBackOff", "RunContainerError")
 _QUIET = ("Disabled", "NoGPUNodes")
 _RECONCILED = "Reconciled"  # the reason of a policy that is ready because GPU nodes are, not for want of them
-# A cluster without DNS, which this one is, says so for every pod.
-_EXPECTED_EVENTS = ("MissingClusterDNS",)
 _VALUES = pathlib.Path(__file__).parent / "values.yaml"
 
 
@@ -174,7 +172,7 @@ def behind(client: Api) -> list[str]:
         lines.append(f"pod {pod['metadata']['name']} on {pod['spec'].get('nodeName', 'no node')}: "
                      f"{status.get('phase')}; {'; '.join(reason for reason in reasons if reason)}"[:400])
     events = [event for event in client.get(f"/api/v1/namespaces/{NAMESPACE}/events")["items"]
-              if event.get("type") == "Warning" and event.get("reason") not in _EXPECTED_EVENTS]
+              if event.get("type") == "Warning"]
     events.sort(key=lambda event: event.get("lastTimestamp") or event["metadata"]["creationTimestamp"])
     lines += [f"event on {event['involvedObject'].get('name', '?')}: {event.get('reason')}: "
               f"{event.get('message', '')}"[:300] for event in events[-8:]]

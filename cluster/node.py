@@ -55,7 +55,9 @@ def _kubelet_configuration(node: Node, cluster: str, address: str) -> str:
         "address": address, "healthzPort": 0,
         "cgroupDriver": "cgroupfs", "cgroupRoot": cgroups.path(cluster, node.name), "failCgroupV1": False,
         "failSwapOn": False, "oomScoreAdj": 0, "makeIPTablesUtilChains": False,
-        "clusterDomain": "cluster.local", "resolvConf": "",
+        # There is no DNS, and a name fails at once in a pod. Without a server's address the kubelet would warn
+        # of that in the events of every pod, over and over.
+        "clusterDomain": "cluster.local", "resolvConf": "", "clusterDNS": ["127.0.0.1"],
         # A node on a tmpfs has little room by design; images are never collected from under a cluster.
         "evictionHard": {"memory.available": "50Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%",
                          "imagefs.available": "0%"},
