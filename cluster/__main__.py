@@ -53,7 +53,7 @@ def _up(arguments: argparse.Namespace) -> int:
 
 def _programs(_: argparse.Namespace) -> int:
     with progress.step("programs") as step:
-        Programs().locate(step)
+        Programs().locate(step, for_tests=True)
     return 0
 
 
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
                      help="a Helm values file for the operator's chart; may be given several times")
     one.add_argument("--bare", action="store_true", help="only the cluster: without the operator and the samples")
     one.set_defaults(run=_up)
-    one = commands.add_parser("programs", help="find the Kubernetes programs, or build them")
+    one = commands.add_parser("programs", help="find the programs of the cluster and of the tests, or build them")
     one.set_defaults(run=_programs)
     one = commands.add_parser("down", help="take a cluster down and leave nothing")
     one.add_argument("name", nargs="?", default="local", help="the cluster's name (default: %(default)s)")

@@ -33,11 +33,13 @@ class Component:
     link_flags: str = ""
     tags: str = ""
     duration: str = "about a minute"
+    only_for_tests: bool = False  # a cluster runs without it
 
 
 _KUBERNETES_VERSION = "v1.35.4"
 _CONTAINERD_VERSION = "v2.2.9"
 _HELM_VERSION = "v3.22.0"
+_PROMETHEUS_VERSION = "v3.14.0"  # its module calls it v0.314.0
 # Clients parse the version that the server tells; unstamped builds tell none that can be parsed.
 _KUBERNETES_STAMP = " ".join([
     f"-X k8s.io/component-base/version.gitVersion={_KUBERNETES_VERSION}",
@@ -58,6 +60,9 @@ COMPONENTS = [
     Component("helm", _HELM_VERSION, {"helm": "helm.sh/helm/v3/cmd/helm"}, fits=r"v3\.\d+\.\d+",
               version_arguments=("version", "--short"),
               link_flags=f"-X helm.sh/helm/v3/internal/version.version={_HELM_VERSION}"),
+    Component("prometheus", _PROMETHEUS_VERSION, {"promtool": "github.com/prometheus/prometheus/cmd/promtool"},
+              fits=r"[23]\.\d+\.\d+", tags="remove_all_sd", duration="about two minutes", only_for_tests=True,
+              link_flags=f"-X github.com/prometheus/common/version.Version={_PROMETHEUS_VERSION.removeprefix('v')}"),
 ]
 _RUNC = ("runc", r"version 1\.[1-9]", "Debian package runc")
 _CNI_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin")
@@ -128,8 +133,9 @@ class Programs:
             return True
         return False
 
-    def locate(self, step: Step):
-        for component in COMPONENTS:
+    def locate(self, step: Step, for_tests: bool = False):
+        wanted = [component for component in COMPONENTS if for_tests or not component.only_for_tests]
+        for component in wanted:
             if not self._find(component):
                 step.note(f"building {component.name} {component.version} from its Go module: "
                           f"{component.duration}, once")
@@ -139,7 +145,7 @@ class Programs:
         self.cni_folder()
         step.detail = ", ".join(f"{component.name} {component.version}" if
                                 self.origins[component.name] in ("cache", "built") else
-                                f"{component.name} from {self.origins[component.name]}" for component in COMPONENTS)
+                                f"{component.name} from {self.origins[component.name]}" for component in wanted)
 
 
 def _check_runc():

@@ -36,7 +36,7 @@ have_go() {
 # The programs that Go would build, when they are in the cache already or given in a folder.
 have_programs() {
   [ -n "${PITCREW_PROGRAMS:-}" ] && return 0
-  for component in kubernetes etcd containerd helm; do
+  for component in kubernetes etcd containerd helm prometheus; do
     ls -d "$cache/programs/$component-"* > /dev/null 2>&1 || return 1
   done
 }
