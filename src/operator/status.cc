@@ -72,13 +72,28 @@ void AddReady(Conditions& conditions, std::string_view reason, std::string_view 
   conditions.Add("Error", false, "Ready", "");
 }
 
-void AddSummary(Conditions& conditions, const PolicyOutcome& outcome) {
-  std::vector<std::string> failures = outcome.failures;
+// What went wrong. A field that several operands share is told once, with all of them.
+std::vector<std::string> FailuresOf(const PolicyOutcome& outcome) {
+  std::vector<std::pair<std::string_view, std::string>> states_of;  // message -> states
   for (const OperandReport& report : outcome.operands) {
-    if (report.verdict == Verdict::kFailed) {
-      failures.push_back(fmt::format("Failed to reconcile {}: {}", report.state, report.message));
+    if (report.verdict != Verdict::kFailed) continue;
+    const auto known =
+        std::ranges::find(states_of, report.message, [](const auto& entry) { return entry.first; });
+    if (known == states_of.end()) {
+      states_of.emplace_back(report.message, report.state);
+    } else {
+      known->second += fmt::format(", {}", report.state);
     }
   }
+  std::vector<std::string> failures = outcome.failures;
+  for (const auto& [message, states] : states_of) {
+    failures.push_back(fmt::format("Failed to reconcile {}: {}", states, message));
+  }
+  return failures;
+}
+
+void AddSummary(Conditions& conditions, const PolicyOutcome& outcome) {
+  const std::vector<std::string> failures = FailuresOf(outcome);
   if (!failures.empty()) {
     AddError(conditions, "ReconcileFailed", base::Join(failures, "; "));
   } else if (const auto states = StatesThatAre(outcome, Verdict::kNotReady); !states.empty()) {

@@ -105,28 +105,28 @@ base::Status ApplySecretEnv(Object& container, const Context& context) {
   return {};
 }
 
+// Files of a ConfigMap in the folder where the nodes' operating system looks for them.
+base::Status MountInSystemFolder(Object& daemonset, Object& container, const Context& context,
+                                 std::string_view field, const std::string& config_map,
+                                 const base::Result<std::string>& system_folder) {
+  if (config_map.empty()) return {};
+  std::string folder;
+  // Before the first GPU node the system is not known, and nothing will be applied.
+  if (context.facts.gpu_nodes > 0) {
+    if (!system_folder) return base::Fail(system_folder.error().Within(field));
+    folder = *system_folder;
+  }
+  return MountConfigMapKeys(daemonset, container, context, field, config_map, folder);
+}
+
 // Package repositories and certificates of the policy; only drivers that are compiled need them.
 base::Status MountBuildFiles(Object& daemonset, Object& container, const Context& context,
                              const OsRelease& os) {
   const api::Driver& driver = context.policy.driver;
-  // Before the first GPU node the folders are not known, and nothing will be applied.
-  const bool known = context.facts.gpu_nodes > 0;
-  if (!driver.repo_config.empty()) {
-    std::string folder;
-    if (known) {
-      TRY_ASSIGN(folder, RepositoryFolder(os.id));
-    }
-    TRY(MountConfigMapKeys(daemonset, container, context, "spec.driver.repoConfig.configMapName",
-                           driver.repo_config, folder));
-  }
-  if (!driver.cert_config.empty()) {
-    std::string folder;
-    if (known) {
-      TRY_ASSIGN(folder, CertificateFolder(os.id));
-    }
-    TRY(MountConfigMapKeys(daemonset, container, context, "spec.driver.certConfig.name",
-                           driver.cert_config, folder));
-  }
+  TRY(MountInSystemFolder(daemonset, container, context, "spec.driver.repoConfig.configMapName",
+                          driver.repo_config, RepositoryFolder(os.id)));
+  TRY(MountInSystemFolder(daemonset, container, context, "spec.driver.certConfig.name",
+                          driver.cert_config, CertificateFolder(os.id)));
   return ApplySecretEnv(container, context);
 }
 
@@ -235,9 +235,10 @@ base::Status CustomizeDaemonSet(Object& daemonset, std::vector<Object>& others,
 
 base::Result<std::vector<Target>> TargetsOf(const Context& context) {
   if (context.policy.driver.use_precompiled) {
-    TRY_ASSIGN(const auto kernels, context.facts.kernels);
+    const auto& kernels = context.facts.kernels;
+    if (!kernels) return base::Fail(kernels.error().Within("spec.driver.usePrecompiled"));
     std::vector<Target> targets;
-    for (const auto& [kernel, os] : kernels) targets.push_back({.os = os, .kernel = kernel});
+    for (const auto& [kernel, os] : *kernels) targets.push_back({.os = os, .kernel = kernel});
     return targets;
   }
   // Without GPU nodes there is no operating system, and nothing will be applied; the policy is

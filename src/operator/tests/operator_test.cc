@@ -405,6 +405,18 @@ TEST(Status, TimesChangeWithTheStatusOnly) {
   EXPECT_EQ(TransitionsBetween(ready, failed).size(), 2U);
 }
 
+TEST(Status, AFieldThatSeveralOperandsShareIsToldOnce) {
+  PolicyOutcome outcome;
+  outcome.operands = {Report("state-container-toolkit", Verdict::kFailed),
+                      Report("state-driver", Verdict::kFailed),
+                      Report("state-dcgm", Verdict::kFailed)};
+  outcome.operands[1].message = "another";
+  const Json status = MakeStatus(outcome, "n", 1, nullptr, base::WallClock::now());
+  EXPECT_EQ(status["conditions"][1]["message"],
+            "Failed to reconcile state-container-toolkit, state-dcgm: m; "
+            "Failed to reconcile state-driver: another");
+}
+
 TEST(Status, ReasonsOfReadyAndIgnored) {
   PolicyOutcome outcome;
   const auto now = base::WallClock::now();
