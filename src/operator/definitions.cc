@@ -195,20 +195,36 @@ base::Status AwaitEstablished(const std::shared_ptr<kube::Client>& client, const
   return base::Fail(status.error().Within(name + " is not served"));
 }
 
-base::Status RemoveDefinition(kube::Client& client, const std::string& name,
-                              const io::StopToken& stop) {
+base::Result<bool> RemoveDefinition(const std::shared_ptr<kube::Client>& client,
+                                    const std::string& name, std::chrono::milliseconds patience,
+                                    const io::StopToken& stop) {
   const kube::ObjectKey key{.namespace_name = "", .name = name};
-  const auto done = [&](const base::Error& error) -> base::Status {
-    if (error.code == base::Code::kNotFound) return {};
+  const auto absent_or = [&](const base::Error& error) -> base::Result<bool> {
+    if (error.code == base::Code::kNotFound) return true;
     return base::Fail(error.Within("delete CustomResourceDefinition " + name));
   };
   const auto marked =
-      client.Patch(kube::kCustomResourceDefinitions, key, kube::PatchType::kMerge,
-                   {{"metadata", {{"annotations", {{std::string(kRemovedAnnotation), "true"}}}}}},
-                   {.field_manager = std::string(kFieldManager)}, stop);
-  if (!marked) return done(marked.error());
-  const auto deleted = client.Delete(kube::kCustomResourceDefinitions, key, {}, stop);
-  return deleted ? base::Status{} : done(deleted.error());
+      client->Patch(kube::kCustomResourceDefinitions, key, kube::PatchType::kMerge,
+                    {{"metadata", {{"annotations", {{std::string(kRemovedAnnotation), "true"}}}}}},
+                    {.field_manager = std::string(kFieldManager)}, stop);
+  if (!marked) return absent_or(marked.error());
+  const std::string uid = codec::FindString(*marked, {"metadata", "uid"});
+  const auto deleted = client->Delete(kube::kCustomResourceDefinitions, key, {.uid = uid}, stop);
+  if (!deleted) return absent_or(deleted.error());
+  const base::Status gone = kube::Await<std::string>(
+      client, kube::kCustomResourceDefinitions,
+      kube::ProjectJson<std::string>([](const Json& object) -> base::Result<std::string> {
+        return codec::FindString(object, {"metadata", "uid"});
+      }),
+      {.field_selector = "metadata.name=" + name},
+      [&](const kube::Store<std::string>& store) -> base::Result<bool> {
+        const auto found = store.Find(key);
+        return found.is_absent() || (found.is_present() && **found.value() != uid);
+      },
+      stop, std::chrono::steady_clock::now() + patience);
+  if (gone) return true;
+  if (gone.error().code == base::Code::kTimeout) return false;
+  return base::Fail(gone.error().Within("wait until " + name + " is gone"));
 }
 
 }  // namespace pitcrew::gpu_operator

@@ -63,8 +63,10 @@ base::Result<DefinitionChange> EnsureDefinition(kube::Client& client, const code
 // Until it is served; kTimeout at the deadline.
 base::Status AwaitEstablished(const std::shared_ptr<kube::Client>& client, const std::string& name,
                               std::chrono::milliseconds timeout, const io::StopToken& stop);
-// Deletes it with all its objects, for good (kRemovedAnnotation). Success when there is none.
-base::Status RemoveDefinition(kube::Client& client, const std::string& name,
-                              const io::StopToken& stop);
+// Deletes it with all its objects, for good (kRemovedAnnotation). Whether it is gone within
+// `patience`: finalizers of its objects hold it as long as they stand. True when there is none.
+base::Result<bool> RemoveDefinition(const std::shared_ptr<kube::Client>& client,
+                                    const std::string& name, std::chrono::milliseconds patience,
+                                    const io::StopToken& stop);
 
 }  // namespace pitcrew::gpu_operator

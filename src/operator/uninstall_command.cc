@@ -27,6 +27,7 @@ using codec::Json;
 constexpr int kFailure = 1;
 constexpr int kUsage = 2;
 constexpr std::chrono::seconds kEstablishTimeout{10};
+constexpr std::chrono::seconds kRemovalPatience{10};
 constexpr std::chrono::minutes kGpuClusterTimeout{5};
 constexpr kube::ResourceKind kGpuClusters{"nvidia.com", "v1alpha1", "gpuclusters", "GPUCluster",
                                           false};
@@ -144,8 +145,9 @@ base::Status ManageCrds(int argc, char** argv) {
     if (words[0] == "apply") return ApplyAll(client, definitions, force.value_or(false), stop);
     for (const Json& definition : definitions) {
       const std::string name = codec::FindString(definition, {"metadata", "name"});
-      TRY(RemoveDefinition(*client, name, stop));
-      fmt::print("{}: deleted\n", name);
+      TRY_ASSIGN(const bool gone, RemoveDefinition(client, name, kRemovalPatience, stop));
+      fmt::print("{}: {}\n", name,
+                 gone ? "deleted" : "is being deleted; finalizers of its objects hold it");
     }
     return {};
   });

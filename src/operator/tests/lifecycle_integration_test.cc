@@ -102,11 +102,32 @@ TEST_F(LifecycleTest, ADeletedDefinitionComesBack) {
   CreatePolicy("cluster-policy");
   EXPECT_TRUE(ReachesReady("cluster-policy"));
 
-  ASSERT_TRUE(RemoveDefinition(*client_, kDefinition.name, {}));
-  ASSERT_TRUE(Eventually([&] { return DefinitionUid().empty(); }));
+  const auto removed = RemoveDefinition(client_, kDefinition.name, std::chrono::minutes(1), {});
+  ASSERT_TRUE(removed) << removed.error().ToString();
+  EXPECT_TRUE(*removed);
+  EXPECT_EQ(DefinitionUid(), "");
   // The last policy's deletion has been seen, and its definition's is seen with it.
   ASSERT_TRUE(Eventually([&] { return Label("gpu-1", "nvidia.com/gpu.present") == "(none)"; }));
   EXPECT_EQ(DefinitionUid(), "");
+}
+
+// Somebody's finalizer on a policy holds its definition, which is no reason to wait for ever.
+TEST_F(LifecycleTest, ADefinitionThatIsHeldIsToldApart) {
+  CreatePolicy("cluster-policy");
+  const auto finalizers = [&](codec::Json value) {
+    return client_
+        ->Patch(kClusterPolicies, Cluster("cluster-policy"), kube::PatchType::kMerge,
+                {{"metadata", {{"finalizers", std::move(value)}}}})
+        .has_value();
+  };
+  ASSERT_TRUE(finalizers({"example.com/held"}));
+  const auto held = RemoveDefinition(client_, kDefinition.name, std::chrono::milliseconds(1), {});
+  ASSERT_TRUE(held) << held.error().ToString();
+  EXPECT_FALSE(*held);
+  ASSERT_TRUE(finalizers(nullptr));
+  const auto gone = RemoveDefinition(client_, kDefinition.name, std::chrono::minutes(1), {});
+  ASSERT_TRUE(gone) << gone.error().ToString();
+  EXPECT_TRUE(*gone);
 }
 
 // What the chart's hook runs; here where no operator runs any more, and no garbage collector.
