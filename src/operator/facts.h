@@ -66,7 +66,8 @@ struct Facts {
   // Of the nodes with a GPU, whether they are labelled already or not.
   RuntimeCounts runtimes;
   StandingToolkits toolkits;
-  // Operating system of the GPU node whose name comes first; an error when its labels are missing.
+  // Operating system of the GPU node whose name comes first, of those whose labels tell it; an error
+  // when there are GPU nodes and none does.
   std::optional<base::Result<OsRelease>> os;
   // Kernel version to operating system over the GPU nodes; an error when a node lacks the label or
   // one kernel occurs with two operating systems.

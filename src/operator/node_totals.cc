@@ -107,7 +107,11 @@ void NodeTotals::Tell(Facts& facts) const {
   std::ranges::sort(first_nodes, {}, &FirstNode::name);
   facts.rhcos_versions.assign(rhcos.begin(), rhcos.end());
   facts.os.reset();
-  if (!first_nodes.empty()) facts.os = OsOf(first_nodes.front());
+  for (const FirstNode& node : first_nodes) {
+    base::Result<OsRelease> os = OsOf(node);
+    if (!facts.os || os) facts.os = std::move(os);
+    if (*facts.os) break;  // one node without labels does not hold up the drivers of all others
+  }
   std::map<std::string, OsRelease> kernels;
   for (const FirstNode& node : first_nodes) {
     if (base::Status added = AddKernel(kernels, node); !added) {

@@ -88,7 +88,7 @@ std::string FromScratch(const Nodes& nodes) {
     };
     if (os.version_id.empty()) unknown("OS version", api::kOsReleaseVersionId);
     if (os.id.empty()) unknown("OS name", api::kOsReleaseId);
-    if (!facts.os) {
+    if (!facts.os || (!*facts.os && os_problem.empty())) {
       facts.os = os_problem.empty() ? base::Result<OsRelease>(os)
                                     : base::Fail(base::Invalid("OsLabelsMissing", os_problem));
     }
