@@ -134,11 +134,14 @@ base::Result<int> RunLive(const Options& options, Command command, const io::Sto
              snapshot::Connect(options.kubeconfig, options.context));
   const std::string name_space = FindNamespace(*client, options.name_space, stop);
   const std::string& own = client->config().default_namespace;
+  if (options.watch) {
+    TRY_ASSIGN(const fleet::Cluster first, ReadLive(*client, name_space, stop, Extent::kFirst));
+    return RunWatch(client, first, options, stop);
+  }
   TRY_ASSIGN(fleet::Cluster cluster, ReadLive(*client, name_space, stop));
   const fleet::Question question = QuestionOf(options, cluster, own);
   TRY(ReadPodsAsked(*client, question, cluster, stop));
   TRY(CheckAsked(question, cluster));
-  if (options.watch) return RunWatch(client, cluster, options, stop);
   fleet::Report report = fleet::MakeReport(cluster, question);
   // Logs and features that a look asks for may lead to a further one.
   for (int look = 0; look < kLooks && command == Command::kDoctor; ++look) {

@@ -12,8 +12,8 @@
 namespace pitcrew::doctor {
 
 // Calls `show` with the cluster as it is now and again after every change (changes that come
-// together are shown together), until the stop. `first` was read before: kinds that could not be
-// read then are not followed.
+// together are shown together), until the stop. `first` was read before (Extent::kFirst is enough):
+// kinds that could not be read then are not followed.
 base::Status Follow(const std::shared_ptr<kube::Client>& client, const fleet::Cluster& first,
                     const std::function<void(const fleet::Cluster&)>& show,
                     const io::StopToken& stop);

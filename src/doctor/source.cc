@@ -43,13 +43,14 @@ void TakeLog(const Json& object, Cluster& cluster) {
                 previous != nullptr && *previous == true}] = codec::FindString(object, {"text"});
 }
 
-// Calls `take` for every object of a list, page by page.
+// Calls `take` for every object of a list, page by page; or for the first one only.
 template <class TakeOne>
 base::Status ForEach(kube::Client& client, const kube::ResourceKind& kind,
-                     const std::string& name_space, const std::string& fields,
+                     const std::string& name_space, const std::string& fields, Extent extent,
                      const io::StopToken& stop, TakeOne take) {
+  const bool whole = extent == Extent::kWhole;
   const kube::ListOptions options{
-      .label_selector = "", .field_selector = fields, .page_size = kPageSize};
+      .label_selector = "", .field_selector = fields, .page_size = whole ? kPageSize : 1};
   std::string token;
   do {
     TRY_ASSIGN(const std::string body,
@@ -59,7 +60,7 @@ base::Status ForEach(kube::Client& client, const kube::ResourceKind& kind,
       for (const Json& item : *items) take(item);
     }
     token = codec::FindString(page, {"metadata", "continue"});
-  } while (!token.empty());
+  } while (whole && !token.empty());
   return {};
 }
 
@@ -71,8 +72,8 @@ class Reading {
 
   template <class TakeOne>
   base::Status Read(Kind kind, const kube::ResourceKind& resource, const std::string& name_space,
-                    const std::string& fields, TakeOne take) {
-    return Note(kind, ForEach(client_, resource, name_space, fields, stop_, take));
+                    const std::string& fields, Extent extent, TakeOne take) {
+    return Note(kind, ForEach(client_, resource, name_space, fields, extent, stop_, take));
   }
 
   base::Status Note(Kind kind, base::Status status) {
@@ -121,19 +122,19 @@ base::Status ReadPluginConfig(kube::Client& client, Reading& reading, Cluster& c
   return {};
 }
 
-base::Status ReadPods(Reading& reading, Cluster& cluster) {
+base::Status ReadPods(Reading& reading, Extent extent, Cluster& cluster) {
   const auto take_pod = [&](const Json& object) {
     auto pod = fleet::ReadPod(object);
     cluster.pods.insert_or_assign(pod.key, std::move(pod));
   };
-  TRY(reading.Read(Kind::kOperandPods, kube::kPods, cluster.name_space, "", take_pod));
+  TRY(reading.Read(Kind::kOperandPods, kube::kPods, cluster.name_space, "", extent, take_pod));
   const auto take_user = [&](const Json& object) {
     auto pod = fleet::ReadPod(object);
     if (!pod.requests.empty()) cluster.pods.insert_or_assign(pod.key, std::move(pod));
   };
   for (const char* phase : {"Pending", "Failed"}) {
     TRY(reading.Read(Kind::kUserPods, kube::kPods, "", WaitingPods(phase, cluster.name_space),
-                     take_user));
+                     extent, take_user));
   }
   return {};
 }
@@ -243,36 +244,38 @@ std::string FindNamespace(kube::Client& client, const std::string& asked,
 }
 
 base::Result<Cluster> ReadLive(kube::Client& client, const std::string& name_space,
-                               const io::StopToken& stop) {
+                               const io::StopToken& stop, Extent extent) {
   Cluster cluster;
   cluster.name_space = name_space;
   cluster.now = base::WallClock::now();
   Reading reading(client, cluster, stop);
   TRY(ReadDefinition(client, reading, cluster, stop));
-  TRY(reading.Read(Kind::kPolicies, kClusterPolicies, "", "", [&](const Json& object) {
-    cluster.policies.push_back(fleet::ReadPolicy(object));
-  }));
-  TRY(reading.Read(Kind::kNodes, kube::kNodes, "", "", [&](const Json& object) {
+  TRY(reading.Read(
+      Kind::kPolicies, kClusterPolicies, "", "", Extent::kWhole,
+      [&](const Json& object) { cluster.policies.push_back(fleet::ReadPolicy(object)); }));
+  TRY(reading.Read(Kind::kNodes, kube::kNodes, "", "", extent, [&](const Json& object) {
     auto node = fleet::ReadNode(object);
     cluster.nodes.insert_or_assign(node.name, std::move(node));
   }));
-  TRY(reading.Read(Kind::kDaemonSets, kube::kDaemonSets, name_space, "", [&](const Json& object) {
-    auto daemonset = fleet::ReadDaemonSet(object);
-    cluster.daemonsets.insert_or_assign(daemonset.key.name, std::move(daemonset));
-  }));
-  TRY(ReadPods(reading, cluster));
+  TRY(reading.Read(Kind::kDaemonSets, kube::kDaemonSets, name_space, "", extent,
+                   [&](const Json& object) {
+                     auto daemonset = fleet::ReadDaemonSet(object);
+                     cluster.daemonsets.insert_or_assign(daemonset.key.name, std::move(daemonset));
+                   }));
+  TRY(ReadPods(reading, extent, cluster));
   const auto take_event = [&](const Json& object) {
     cluster.events.push_back(fleet::ReadEvent(object));
   };
-  TRY(reading.Read(Kind::kEvents, kube::kEvents, "", "type=Warning", take_event));
+  TRY(reading.Read(Kind::kEvents, kube::kEvents, "", "type=Warning", extent, take_event));
   if (!cluster.has_read(Kind::kEvents)) {
     // Those about the operands matter most, and may be allowed.
-    TRY(reading.Note(Kind::kEvents,
-                     ForEach(client, kube::kEvents, name_space, "type=Warning", stop, take_event)));
+    TRY(reading.Note(Kind::kEvents, ForEach(client, kube::kEvents, name_space, "type=Warning",
+                                            extent, stop, take_event)));
   }
-  TRY(reading.Read(Kind::kRuntimeClasses, kube::kRuntimeClasses, "", "", [&](const Json& object) {
-    cluster.runtime_classes.push_back(fleet::ReadRuntimeClass(object));
-  }));
+  TRY(reading.Read(Kind::kRuntimeClasses, kube::kRuntimeClasses, "", "", Extent::kWhole,
+                   [&](const Json& object) {
+                     cluster.runtime_classes.push_back(fleet::ReadRuntimeClass(object));
+                   }));
   TRY(ReadPluginConfig(client, reading, cluster, stop));
   cluster.Index();
   return cluster;

@@ -35,10 +35,14 @@ base::Result<fleet::Cluster> FromFile(const std::string& path, std::string name_
 std::string FindNamespace(kube::Client& client, const std::string& asked,
                           const io::StopToken& stop);
 
+// How much of the kinds of which there are many: all of it, or the first object, which tells
+// whether the kind can be read.
+enum class Extent { kWhole, kFirst };
+
 // Reads in pages and keeps little of each object. What cannot be read (RBAC) is in `unread`; only a
 // server that does not answer at all is an error.
 base::Result<fleet::Cluster> ReadLive(kube::Client& client, const std::string& name_space,
-                                      const io::StopToken& stop);
+                                      const io::StopToken& stop, Extent extent = Extent::kWhole);
 // Pods that were asked for and are not among those that ReadLive takes.
 base::Status ReadPodsAsked(kube::Client& client, const fleet::Question& question,
                            fleet::Cluster& cluster, const io::StopToken& stop);

@@ -43,6 +43,8 @@ struct Taint {
 
   // "key=value:Effect".
   [[nodiscard]] std::string ToString() const;
+
+  bool operator==(const Taint&) const = default;
 };
 
 struct Toleration {
@@ -52,6 +54,8 @@ struct Toleration {
   std::string effect;  // "": every effect
 
   [[nodiscard]] bool Tolerates(const Taint& taint) const;
+
+  bool operator==(const Toleration&) const = default;
 };
 
 // The first taint that keeps a pod from being placed; null when there is none. Taints that only
@@ -81,6 +85,8 @@ struct Node {
   std::map<std::string, std::int64_t, std::less<>> allocatable;
 
   [[nodiscard]] std::string_view Label(std::string_view key) const { return Get(labels, key); }
+
+  bool operator==(const Node&) const = default;
 };
 
 struct Container {
@@ -103,6 +109,8 @@ struct Container {
   Time last_finished;
 
   [[nodiscard]] bool ended_well() const { return state == "terminated" && exit_code == 0; }
+
+  bool operator==(const Container&) const = default;
 };
 
 struct Request {
@@ -110,6 +118,8 @@ struct Request {
   std::optional<std::int64_t> limit;
 
   [[nodiscard]] std::int64_t amount() const { return limit.value_or(requested.value_or(0)); }
+
+  bool operator==(const Request&) const = default;
 };
 
 struct Pod {
@@ -140,6 +150,8 @@ struct Pod {
 
   // When it became not ready; its creation when it never was anything else.
   [[nodiscard]] Time not_ready_since() const { return ready_changed ? ready_changed : created; }
+
+  bool operator==(const Pod&) const = default;
 };
 
 struct DaemonSet {
@@ -155,6 +167,8 @@ struct DaemonSet {
   std::vector<Toleration> tolerations;
   std::string runtime_class;
   std::map<std::string, std::string, std::less<>> images;  // by container
+
+  bool operator==(const DaemonSet&) const = default;
 };
 
 struct Condition {
@@ -182,6 +196,8 @@ struct Event {
   std::string message;
   std::int64_t count = 1;
   Time last;
+
+  bool operator==(const Event&) const = default;
 };
 
 struct RuntimeClass {

@@ -19,6 +19,7 @@ OPERANDS = {
     "nvidia-operator-validator": "operator-validator", "nvidia-device-plugin-daemonset": "device-plugin",
     "nvidia-mig-manager": "mig-manager", "gpu-feature-discovery": "gpu-feature-discovery",
     "nvidia-dcgm-exporter": "dcgm-exporter"}
+REQUIRED = ("daemonsets", "dcgmExporter", "devicePlugin", "driver", "gfd", "nodeStatusExporter", "operator", "toolkit")
 NOW, EARLIER = "2026-01-05T12:00:00Z", "2026-01-05T08:00:00Z"
 SPACE = "gpu-operator"
 
@@ -65,23 +66,32 @@ def pod(name, index):
                                               "restartCount": 0, "state": state}]}}
 
 
-def write(file, count):
-    objects = [
+def objects(count):
+    """All but the nodes and the pods of their operands."""
+    yield from [
         {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy",
-         "metadata": {"name": "cluster-policy", "creationTimestamp": EARLIER}, "spec": {"dcgm": {"enabled": False}},
+         "metadata": {"name": "cluster-policy", "creationTimestamp": EARLIER},
+         "spec": {name: {} for name in REQUIRED} | {"dcgm": {"enabled": False}},
          "status": {"state": "notReady", "namespace": SPACE}},
         {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"},
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "gpu-operator-1", "namespace": SPACE,
                                                          "labels": {"app": "gpu-operator"}},
-         "spec": {}, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}]
+         "spec": {"containers": [{"name": "main", "image": "registry.example/pitcrew"}]},
+         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}]
     for name, label in OPERANDS.items():
         selector = {f"nvidia.com/gpu.deploy.{label}": "true"}
-        objects.append({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name, "namespace": SPACE},
-                        "spec": {"template": {"spec": {"nodeSelector": selector}}},
-                        "status": {"desiredNumberScheduled": count, "numberReady": count}})
+        yield {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name, "namespace": SPACE},
+               "spec": {"selector": {"matchLabels": {"app": name}},
+                        "template": {"metadata": {"labels": {"app": name}},
+                                     "spec": {"nodeSelector": selector,
+                                              "containers": [{"name": "main", "image": "registry.example/pitcrew"}]}}},
+               "status": {"desiredNumberScheduled": count, "numberReady": count}}
+
+
+def write(file, count):
     with file.open("w") as out:
         out.write('{"apiVersion": "v1", "kind": "List", "items": [\n')
-        out.write(",\n".join(json.dumps(one) for one in objects))
+        out.write(",\n".join(json.dumps(one) for one in objects(count)))
         for index in range(count):
             for one in (node(index), *(pod(name, index) for name in OPERANDS)):
                 out.write(",\n" + json.dumps(one))
