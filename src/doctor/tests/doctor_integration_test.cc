@@ -173,7 +173,9 @@ class Watcher {
 
 TEST_F(DoctorTest, FollowsChangesByWatches) {
   const auto client = ApiServer::Shared().MakeClient();
-  Watcher watcher(Read(*client));
+  const auto first = ReadLive(*client, "gpu-operator", {}, Extent::kFirst);
+  ASSERT_TRUE(first) << first.error().ToString();
+  Watcher watcher(*first);
   const auto node = [](const fleet::Report& report, const std::string& name) {
     const auto found = std::ranges::find(report.nodes, name, &fleet::NodeReport::name);
     return found == report.nodes.end() ? std::string("none")

@@ -1,4 +1,5 @@
 // Reading of objects, and the rules of Kubernetes that findings rest on.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,6 +37,22 @@ spec:
   ASSERT_EQ(pod.requests.size(), 1U);
   EXPECT_EQ(pod.requests.at("nvidia.com/gpu").limit, 3);
   EXPECT_EQ(pod.requests.at("nvidia.com/gpu").requested, 2);
+}
+
+// What is equal need not be shown again.
+TEST(ViewsTest, AHeartbeatIsNotSeenAndALostGpuIs) {
+  const auto node = [](std::string_view beat, std::string_view image, int gpus) {
+    return ReadNode(Yaml(fmt::format(R"(
+metadata: {{name: gpu-a, resourceVersion: "{0}"}}
+status:
+  conditions: [{{type: Ready, status: "True", lastHeartbeatTime: "2026-01-01T00:00:{0}Z"}}]
+  images: [{{names: [{1}]}}]
+  allocatable: {{nvidia.com/gpu: {2}}}
+)",
+                                     beat, image, gpus)));
+  };
+  EXPECT_EQ(node("01", "a", 8), node("02", "b", 8));
+  EXPECT_NE(node("01", "a", 8), node("01", "a", 7));
 }
 
 TEST(TolerationTest, FollowsKubernetes) {
