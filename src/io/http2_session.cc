@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "base/strings.h"
 
@@ -273,7 +272,7 @@ ssize_t Http2Session::OnReadBody(nghttp2_session* /*session*/, std::int32_t stre
   if (stream == nullptr) return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
   const std::string& body = stream->exchange->request.body;
   const std::size_t count = std::min(length, body.size() - stream->body_sent);
-  std::memcpy(buffer, body.data() + stream->body_sent, count);
+  std::copy_n(body.data() + stream->body_sent, count, buffer);
   stream->body_sent += count;
   if (stream->body_sent == body.size()) *flags |= NGHTTP2_DATA_FLAG_EOF;
   return static_cast<ssize_t>(count);
@@ -290,7 +289,7 @@ int Http2Session::OnHeader(nghttp2_session* /*session*/, const nghttp2_frame* fr
   const std::string_view text = Text(value, value_length);
   if (key == ":status") {
     // Also of an informational head, of which nothing is kept.
-    stream->status = base::ParseInteger(text).value_or(0);
+    stream->status = static_cast<int>(base::ParseInteger(text).value_or(0));
     stream->headers.clear();
   } else if (!key.starts_with(':')) {
     stream->headers.push_back({std::string(key), std::string(text)});

@@ -83,10 +83,10 @@ Step Decide(std::string_view desired_hash, const OwnedObject* live, const Writte
 
 Rollout::Rollout(std::shared_ptr<kube::Client> client, const Inventory& inventory,
                  std::string operator_namespace, std::string policy_uid)
-    : client_(client),
+    : client_(std::move(client)),
       inventory_(inventory),
-      policy_uid_(policy_uid),
-      predecessor_(client, std::move(operator_namespace), std::move(policy_uid)) {}
+      policy_uid_(std::move(policy_uid)),
+      predecessor_(client_, std::move(operator_namespace), policy_uid_) {}
 
 void Rollout::Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key) {
   const std::lock_guard lock(mutex_);

@@ -249,6 +249,7 @@ base::Result<std::vector<Target>> TargetsOf(const Context& context) {
   }
   if (!UsesDriverToolkit(context)) return std::vector<Target>{{.os = os}};
   std::vector<Target> targets;
+  targets.reserve(context.facts.rhcos_versions.size());
   for (const std::string& version : context.facts.rhcos_versions) {
     targets.push_back({.os = os, .rhcos_version = version});
   }
