@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "base/file_descriptor.h"
@@ -54,5 +57,11 @@ base::Status Await(std::shared_ptr<Client> client, const ResourceKind& kind,
     [[maybe_unused]] const auto read = ::read(changed->get(), &count, sizeof count);
   }
 }
+
+// Waits until none of the objects that `options` select has one of these uids.
+base::Status AwaitGone(std::shared_ptr<Client> client, const ResourceKind& kind,
+                       const std::set<std::string>& uids, InformerOptions options,
+                       const io::StopToken& stop,
+                       std::optional<std::chrono::steady_clock::time_point> deadline);
 
 }  // namespace pitcrew::kube

@@ -211,17 +211,9 @@ base::Result<bool> RemoveDefinition(const std::shared_ptr<kube::Client>& client,
   const std::string uid = codec::FindString(*marked, {"metadata", "uid"});
   const auto deleted = client->Delete(kube::kCustomResourceDefinitions, key, {.uid = uid}, stop);
   if (!deleted) return absent_or(deleted.error());
-  const base::Status gone = kube::Await<std::string>(
-      client, kube::kCustomResourceDefinitions,
-      kube::ProjectJson<std::string>([](const Json& object) -> base::Result<std::string> {
-        return codec::FindString(object, {"metadata", "uid"});
-      }),
-      {.field_selector = "metadata.name=" + name},
-      [&](const kube::Store<std::string>& store) -> base::Result<bool> {
-        const auto found = store.Find(key);
-        return found.is_absent() || (found.is_present() && **found.value() != uid);
-      },
-      stop, std::chrono::steady_clock::now() + patience);
+  const base::Status gone = kube::AwaitGone(client, kube::kCustomResourceDefinitions, {uid},
+                                            {.field_selector = "metadata.name=" + name}, stop,
+                                            std::chrono::steady_clock::now() + patience);
   if (gone) return true;
   if (gone.error().code == base::Code::kTimeout) return false;
   return base::Fail(gone.error().Within("wait until " + name + " is gone"));

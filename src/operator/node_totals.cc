@@ -107,10 +107,11 @@ void NodeTotals::Tell(Facts& facts) const {
   std::ranges::sort(first_nodes, {}, &FirstNode::name);
   facts.rhcos_versions.assign(rhcos.begin(), rhcos.end());
   facts.os.reset();
-  for (const FirstNode& node : first_nodes) {
-    base::Result<OsRelease> os = OsOf(node);
-    if (!facts.os || os) facts.os = std::move(os);
-    if (*facts.os) break;  // one node without labels does not hold up the drivers of all others
+  if (!first_nodes.empty()) {
+    // One node without labels does not hold up the drivers of all others.
+    const auto telling = std::ranges::find_if(
+        first_nodes, [](const FirstNode& node) { return OsOf(node).has_value(); });
+    facts.os = OsOf(telling == first_nodes.end() ? first_nodes.front() : *telling);
   }
   std::map<std::string, OsRelease> kernels;
   for (const FirstNode& node : first_nodes) {

@@ -61,18 +61,8 @@ base::Result<Policies> DeletePolicies(const Cleaning& cleaning) {
 // Finalizers of others may hold a policy.
 base::Status AwaitPoliciesGone(const Cleaning& cleaning, const Uids& uids) {
   if (uids.empty()) return {};
-  const auto gone = kube::Await<std::string>(
-      cleaning.client, kClusterPolicies,
-      kube::ProjectJson<std::string>([](const Json& object) -> base::Result<std::string> {
-        return codec::FindString(object, {"metadata", "uid"});
-      }),
-      {},
-      [&](const kube::Store<std::string>& store) -> base::Result<bool> {
-        const auto there = store.Snapshot();
-        return std::ranges::none_of(
-            there, [&](const auto& entry) { return uids.contains(*entry.second); });
-      },
-      cleaning.stop, cleaning.deadline);
+  const auto gone = kube::AwaitGone(cleaning.client, kClusterPolicies, uids, {}, cleaning.stop,
+                                    cleaning.deadline);
   return gone ? gone : base::Fail(gone.error().Within("wait until the ClusterPolicy is gone"));
 }
 

@@ -24,7 +24,6 @@ import operator_scale  # noqa: E402
 import status_scale  # noqa: E402
 
 CRDS = ROOT / "deploy/chart/gpu-operator/crds"
-POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 MERGE = "application/merge-patch+json"
 HEARTBEATS_PER_NODE = 1 / 300  # the kubelet's when nothing changes
 
@@ -44,7 +43,7 @@ def load(server, count):
     pods = f"/api/v1/namespaces/{status_scale.SPACE}/pods"
     daemonsets = f"/apis/apps/v1/namespaces/{status_scale.SPACE}/daemonsets"
     for one in status_scale.objects(count):
-        path = {"ClusterPolicy": POLICIES, "DaemonSet": daemonsets, "Pod": pods,
+        path = {"ClusterPolicy": operator_scale.differential.POLICIES, "DaemonSet": daemonsets, "Pod": pods,
                 "RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses"}[one["kind"]]
         create(path, one) if "status" in one else fast.send("POST", path, one)
     for index in range(count):
@@ -54,18 +53,11 @@ def load(server, count):
     return fast
 
 
-class Busy:
-    """The share of a processor that a process took since the last question."""
-
-    def __init__(self, pid):
-        self.pid = pid
-        self.ask()
-
-    def ask(self):
-        now, used = time.monotonic(), operator_scale.processor_seconds(self.pid)
-        share = (used - self.used) / (now - self.then) if hasattr(self, "then") else 0
-        self.then, self.used = now, used
-        return 100 * share
+def busy_during(pid, work):
+    """Per cent of a processor that a process takes while `work` goes on, and what `work` returns."""
+    begin, used = time.monotonic(), operator_scale.processor_seconds(pid)
+    result = work()
+    return 100 * (operator_scale.processor_seconds(pid) - used) / (time.monotonic() - begin), result
 
 
 def await_text(file, text, seen=0, seconds=120):
@@ -98,11 +90,8 @@ def measure(program, server, count, folder):
             env={**os.environ, "KUBECONFIG": server.kubeconfig()}) as process:
         try:
             first = await_text(shown, f" of {count} ready")
-            busy = Busy(process.pid)
-            time.sleep(10)
-            at_rest = busy.ask()
-            each_second = heartbeats(fast, count, 20)
-            beating = busy.ask()
+            at_rest, _ = busy_during(process.pid, lambda: time.sleep(10))
+            beating, each_second = busy_during(process.pid, lambda: heartbeats(fast, count, 20))
             seen = len(shown.read_text())
             fast.send("PATCH", "/api/v1/nodes/gpu-7/status", {"status": {"allocatable": {"nvidia.com/gpu": "7"}}},
                       "application/strategic-merge-patch+json")
