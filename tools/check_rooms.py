@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Holds every #include against the room table of ARCHITECTURE.md.
+"""Holds every #include and every library that CMake links against the room table of ARCHITECTURE.md.
 
-Exits 0 when each include goes to a room that the table allows, 1 with one line per include that it
-forbids ("file:line: room A may not include room B"), 2 when the table itself cannot be read.
+Exits 0 when each of them goes to a room that the table allows, 1 with one line per edge that it forbids
+("file:line: room A may not include room B", "file:line: room A may not link room B"), 2 when the table itself
+cannot be read. Helpers of tests (tests/*) belong to no room: a test may link one when all rooms that the helper
+links are allowed, however many helpers are between.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import sys
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 SOURCES = {".h", ".cc", ".def"}
+LINKING = re.compile(r"\b(pitcrew_room|pitcrew_room_tests|target_link_libraries)\s*\(")
 # Programs that the kube room must be usable without: it knows none of their words.
 ACCELERATOR_WORDS = re.compile(r"nvidia|gpu|cuda", re.IGNORECASE)
 
@@ -76,13 +79,95 @@ def check(root, rooms):
     return problems
 
 
+class Linking:
+    """One command of a CMakeLists.txt that links: what `target` names, and whether only tests see it."""
+
+    def __init__(self, file, line, target, libraries, of_tests):
+        self.file, self.line, self.target, self.libraries, self.of_tests = file, line, target, libraries, of_tests
+
+
+def words_of(text, start):
+    """The words between the parentheses that open before `start`."""
+    depth, end = 1, start
+    while depth and end < len(text):
+        depth += {"(": 1, ")": -1}.get(text[end], 0)
+        end += 1
+    return text[start:end - 1].replace('"', " ").split()
+
+
+def read_linking(root):
+    """Every linking command of the checkout's CMakeLists.txt files."""
+    found = []
+    files = [file for folder in ("src", "simulation", "tests", "deploy") for file in (root / folder).rglob("CMakeLists.txt")]
+    for file in sorted(files):
+        # Comments become spaces, so that positions still tell the line.
+        text = re.sub(r"#[^\n]*", lambda comment: " " * len(comment.group()), file.read_text())
+        relative = file.relative_to(root).as_posix()
+        for match in LINKING.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            name, *words = words_of(text, match.end())
+            if match.group(1) == "target_link_libraries":
+                found.append(Linking(relative, line, name, words, name.endswith("_test")))
+                continue
+            target = f"pitcrew_{name}"
+            if match.group(1) == "pitcrew_room_tests":
+                found.append(Linking(relative, line, f"{name}_test", words, True))
+                continue
+            section = None
+            parts = {"DEPENDS": [], "TEST_DEPENDS": [], "EXTERNAL": []}
+            for word in words:
+                if word in parts:
+                    section = word
+                elif section:
+                    parts[section].append(word)
+            found.append(Linking(relative, line, target, [f"pitcrew_{word}" for word in parts["DEPENDS"]], False))
+            found.append(Linking(relative, line, target, parts["TEST_DEPENDS"], True))
+    return found
+
+
+def linked_rooms(library, names, helpers, seen):
+    """The rooms that linking `library` brings along: itself, or what a helper of tests links."""
+    if library in seen:
+        return set()
+    seen.add(library)
+    room = library.removeprefix("pitcrew_")
+    if library.startswith("pitcrew_") and room in names:
+        return {room}
+    return {room for other in helpers.get(library, ()) for room in linked_rooms(other, names, helpers, seen)}
+
+
+def check_linking(root, rooms):
+    problems = []
+    names = {room.name for room in rooms}
+    linking = read_linking(root)
+    helpers = {}
+    for one in linking:
+        if not one.of_tests:
+            helpers.setdefault(one.target, set()).update(one.libraries)
+    for one in linking:
+        room = room_of(rooms, one.file)
+        if room is None or "everything" in room.allowed:
+            continue
+        for library in one.libraries:
+            # The simulation is the hardware of tests, whatever it is made of.
+            if one.of_tests and library.startswith("pitcrew_simulation"):
+                continue
+            for other in sorted(linked_rooms(library, names, helpers, set()) - room.allowed - {room.name}):
+                through = "" if library == f"pitcrew_{other}" else f" (through {library})"
+                problems.append(
+                    f"{one.file}:{one.line}: room {room.name} may not link room {other}{through}; allowed: "
+                    f"{', '.join(sorted(room.allowed)) or 'nothing'}")
+    return problems
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", type=pathlib.Path,
                         default=pathlib.Path(__file__).resolve().parent.parent,
                         help="the checkout to look at (default: the one this file stands in)")
     arguments = parser.parse_args()
-    problems = check(arguments.root, read_table(arguments.root / "ARCHITECTURE.md"))
+    rooms = read_table(arguments.root / "ARCHITECTURE.md")
+    problems = check(arguments.root, rooms) + check_linking(arguments.root, rooms)
     for problem in problems:
         print(problem)
     return 1 if problems else 0

@@ -8,12 +8,12 @@
 #include <array>
 #include <cstdlib>
 
-#include "apiserver/certificate.h"
-#include "apiserver/loopback.h"
 #include "base/file.h"
 #include "codec/base64.h"
 #include "codec/json.h"
 #include "codec/yaml.h"
+#include "loopback/certificate.h"
+#include "loopback/loopback.h"
 
 namespace pitcrew::testing {
 namespace {

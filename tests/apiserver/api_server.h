@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "apiserver/child_process.h"
 #include "base/file_descriptor.h"
 #include "base/result.h"
 #include "kube/client.h"
 #include "kube/config.h"
+#include "loopback/child_process.h"
 
 namespace pitcrew::testing {
 

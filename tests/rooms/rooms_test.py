@@ -52,6 +52,37 @@ class Rooms(unittest.TestCase):
         result = run(self.tree({"src/kube/b.h": "int gpu_count;\n"}))
         self.assertIn("src/kube/b.h:1: the kube room knows no accelerator word", result.stdout)
 
+    def linking(self, commands):
+        """What is wrong in a tree whose helpers of tests are `steps`, which links room kube, and `sockets`."""
+        return run(self.tree({
+            "src/base/CMakeLists.txt": "pitcrew_room(base)\n",
+            "src/kube/CMakeLists.txt": "pitcrew_room(kube DEPENDS base)\n",
+            "tests/CMakeLists.txt": "target_link_libraries(pitcrew_test_sockets PUBLIC pitcrew_base)\n"
+                                    "target_link_libraries(pitcrew_test_steps PUBLIC pitcrew_test_sockets\n"
+                                    "                      pitcrew_kube GTest::gtest)\n",
+            **commands}))
+
+    def test_libraries_downwards_are_allowed(self):
+        result = self.linking({"src/kube/CMakeLists.txt":
+                               "pitcrew_room(kube DEPENDS base TEST_DEPENDS pitcrew_test_steps)\n"})
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_a_library_upwards_is_found(self):
+        result = self.linking({"src/base/CMakeLists.txt": "# kube\npitcrew_room(base EXTERNAL fmt::fmt\n DEPENDS kube)\n"})
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("src/base/CMakeLists.txt:2: room base may not link room kube", result.stdout)
+        result = self.linking({"src/base/CMakeLists.txt": "target_link_libraries(pitcrew_base PUBLIC pitcrew_kube)\n"})
+        self.assertIn("src/base/CMakeLists.txt:1: room base may not link room kube", result.stdout)
+
+    def test_a_test_that_links_upwards_is_found_behind_its_helpers(self):
+        result = self.linking({"src/base/CMakeLists.txt": "pitcrew_room(base TEST_DEPENDS pitcrew_test_steps)\n"})
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("src/base/CMakeLists.txt:1: room base may not link room kube (through pitcrew_test_steps)",
+                      result.stdout)
+        for program in ("target_link_libraries(base_unit_test PRIVATE pitcrew_test_steps)\n",
+                        "pitcrew_room_tests(base pitcrew_base unit \"*_test.cc\" pitcrew_test_steps)\n"):
+            self.assertIn("may not link room kube", self.linking({"src/base/CMakeLists.txt": program}).stdout)
+
 
 if __name__ == "__main__":
     unittest.main()

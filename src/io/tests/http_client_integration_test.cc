@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <thread>
 
-#include "apiserver/certificate.h"
-#include "apiserver/http2_server.h"
-#include "apiserver/scripted_server.h"
 #include "io/http_client.h"
+#include "loopback/certificate.h"
+#include "loopback/http2_server.h"
+#include "loopback/scripted_server.h"
 
 namespace pitcrew::io {
 namespace {

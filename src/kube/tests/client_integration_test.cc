@@ -8,11 +8,11 @@
 #include <thread>
 
 #include "apiserver/api_server.h"
-#include "apiserver/certificate.h"
-#include "apiserver/tcp_proxy.h"
 #include "base/file.h"
 #include "kube/informer.h"
 #include "kube/projection.h"
+#include "loopback/certificate.h"
+#include "loopback/tcp_proxy.h"
 #include "support_changes.h"
 
 namespace pitcrew::kube {

@@ -7,12 +7,12 @@
 #include <thread>
 
 #include "apiserver/api_server.h"
-#include "apiserver/tcp_proxy.h"
 #include "kube/controller.h"
 #include "kube/events.h"
 #include "kube/leader.h"
 #include "kube/ownership.h"
 #include "kube/projection.h"
+#include "loopback/tcp_proxy.h"
 #include "support_changes.h"
 
 namespace pitcrew::kube {

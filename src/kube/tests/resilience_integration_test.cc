@@ -6,10 +6,10 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "apiserver/scripted_server.h"
 #include "kube/client.h"
 #include "kube/informer.h"
 #include "kube/projection.h"
+#include "loopback/scripted_server.h"
 #include "support_changes.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "apiserver/api_server.h"
-#include "apiserver/tcp_proxy.h"
 #include "kube/informer.h"
 #include "kube/projection.h"
+#include "loopback/tcp_proxy.h"
 #include "support_changes.h"
 
 namespace pitcrew::kube {

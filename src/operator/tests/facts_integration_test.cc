@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "apiserver/scripted_server.h"
+#include "loopback/scripted_server.h"
 #include "operator/live_facts.h"
 #include "support_operator.h"
 

@@ -1,4 +1,4 @@
-#include "apiserver/loopback.h"
+#include "loopback/loopback.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-#include "apiserver/certificate.h"
+#include "loopback/certificate.h"
 
 #include <openssl/bio.h>
 #include <openssl/ec.h>

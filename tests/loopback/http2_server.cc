@@ -1,4 +1,4 @@
-#include "apiserver/http2_server.h"
+#include "loopback/http2_server.h"
 
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -14,7 +14,7 @@
 #include <cstring>
 #include <map>
 
-#include "apiserver/loopback.h"
+#include "loopback/loopback.h"
 
 namespace pitcrew::testing {
 namespace {

@@ -10,10 +10,10 @@
 #include <string>
 #include <thread>
 
-#include "apiserver/certificate.h"
 #include "base/file_descriptor.h"
 #include "base/result.h"
 #include "io/stop.h"
+#include "loopback/certificate.h"
 
 struct ssl_ctx_st;
 

@@ -1,4 +1,4 @@
-#include "apiserver/child_process.h"
+#include "loopback/child_process.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "apiserver/tcp_proxy.h"
+#include "loopback/tcp_proxy.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 #include <array>
 #include <vector>
 
-#include "apiserver/loopback.h"
+#include "loopback/loopback.h"
 
 namespace pitcrew::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "apiserver/scripted_server.h"
+#include "loopback/scripted_server.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -6,8 +6,8 @@
 #include <array>
 #include <optional>
 
-#include "apiserver/loopback.h"
 #include "base/strings.h"
+#include "loopback/loopback.h"
 
 namespace pitcrew::testing {
 namespace {
