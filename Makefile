@@ -12,7 +12,7 @@ kinds := unit,golden,integration
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build kubectl-plugin image programs up down cluster-status test test-unit test-golden \
-        test-integration test-e2e test-one asan bench lint format clean
+        test-integration test-e2e test-one asan tsan bench lint format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-20s %s\n", $$1, $$2}'
@@ -45,10 +45,11 @@ down: ## take the cluster down and leave nothing (NAME=cluster)
 cluster-status: ## show the cluster's nodes, processes and GPUs (NAME=cluster)
 	@$(cluster) status $(NAME)
 
-test: programs image ## all tests: every kind, and all but e2e again under address and undefined sanitizers
-	@$(MAKE) --no-print-directory build PRESET=dev
+test: programs image ## all tests: rooms under sanitizers, processes and whole clusters with what ships
 	@$(MAKE) --no-print-directory build PRESET=asan
-	@$(python) tools/run_tests.py --jobs $(JOBS) --suite dev:$(kinds) --suite asan:$(kinds) --suite $(PRESET):e2e
+	@$(MAKE) --no-print-directory build PRESET=tsan
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite asan:$(kinds) --suite tsan:$(kinds) \
+	  --suite $(PRESET):$(kinds),e2e
 
 test-unit: ## unit tests
 	@$(MAKE) --no-print-directory build PRESET=dev
@@ -74,6 +75,10 @@ test-one: programs ## the tests whose name matches (NAME=regular expression, for
 asan: ## unit, golden and integration tests under address and undefined sanitizers
 	@$(MAKE) --no-print-directory build programs PRESET=asan
 	@$(python) tools/run_tests.py --jobs $(JOBS) --suite asan:$(kinds)
+
+tsan: ## the tests of the rooms with threads under the thread sanitizer
+	@$(MAKE) --no-print-directory build programs PRESET=tsan
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite tsan:$(kinds)
 
 bench: image programs ## the measures of docs/performance.md
 	@for bench in tests/bench/*.py; do echo "== $$bench"; $(python) $$bench --build $(build) || exit 1; done

@@ -9,9 +9,26 @@ include(GoogleTest)
 
 # What ships is built with link-time optimisation, which would link every test program for minutes.
 option(PITCREW_TESTS "Build the rooms' test programs" ON)
+set(PITCREW_TEST_ROOMS "" CACHE STRING "Only the test programs of these rooms (none named: of all)")
+# All test programs that there are, for presets that build nothing else.
+add_custom_target(room_tests)
+
+# The folders that tests read. Only for the sources that name them, so that the compiler's cache serves the others in
+# every checkout. A file that begins to name one needs a new configure.
+function(pitcrew_define_folders)
+  foreach(source ${ARGN})
+    file(STRINGS ${source} words REGEX "PITCREW_(TEST_DATA|SOURCE_DIR|BINARY_DIR)" LIMIT_COUNT 1)
+    if(words)
+      set_property(
+        SOURCE ${source} APPEND
+        PROPERTY COMPILE_DEFINITIONS PITCREW_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/tests/data"
+                 PITCREW_SOURCE_DIR="${CMAKE_SOURCE_DIR}" PITCREW_BINARY_DIR="${CMAKE_BINARY_DIR}")
+    endif()
+  endforeach()
+endfunction()
 
 function(pitcrew_room_tests name target kind pattern)
-  if(NOT PITCREW_TESTS)
+  if(NOT PITCREW_TESTS OR (PITCREW_TEST_ROOMS AND NOT name IN_LIST PITCREW_TEST_ROOMS))
     return()
   endif()
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/${pattern})
@@ -21,23 +38,21 @@ function(pitcrew_room_tests name target kind pattern)
   if(NOT sources)
     return()
   endif()
+  set(libraries ${target} GTest::gtest GTest::gmock ${ARGN})
+  # What the tests of one room share is compiled once for all their programs.
   file(GLOB support CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/support_*.cc)
+  if(support AND NOT TARGET ${name}_support)
+    add_library(${name}_support OBJECT ${support})
+    target_link_libraries(${name}_support PRIVATE ${libraries})
+    pitcrew_use_precompiled(${name}_support pitcrew_precompiled_tests)
+    pitcrew_define_folders(${support})
+  endif()
   set(program ${name}_${kind}_test)
-  add_executable(${program} ${sources} ${support})
-  target_link_libraries(${program} PRIVATE ${target} GTest::gtest GTest::gmock GTest::gtest_main
-                                           ${ARGN})
+  add_executable(${program} ${sources} $<$<TARGET_EXISTS:${name}_support>:$<TARGET_OBJECTS:${name}_support>>)
+  add_dependencies(room_tests ${program})
+  target_link_libraries(${program} PRIVATE ${libraries} GTest::gtest_main)
   pitcrew_use_precompiled(${program} pitcrew_precompiled_tests)
-  # Only for the sources that name them, so that the compiler's cache serves the others in every
-  # checkout. A file that begins to name one needs a new configure.
-  foreach(source ${sources} ${support})
-    file(STRINGS ${source} words REGEX "PITCREW_(TEST_DATA|SOURCE_DIR|BINARY_DIR)" LIMIT_COUNT 1)
-    if(words)
-      set_property(
-        SOURCE ${source} APPEND
-        PROPERTY COMPILE_DEFINITIONS PITCREW_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/tests/data"
-                 PITCREW_SOURCE_DIR="${CMAKE_SOURCE_DIR}" PITCREW_BINARY_DIR="${CMAKE_BINARY_DIR}")
-    endif()
-  endforeach()
+  pitcrew_define_folders(${sources})
   if(kind STREQUAL "integration")
     # One CTest test per program, so that its tests share one server; GTEST_FILTER picks one of them.
     add_test(NAME ${kind}/${name} COMMAND ${program})

@@ -13,10 +13,20 @@ foreach(flag -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual)
   set_directory_properties(PROPERTIES COMPILE_OPTIONS "${options}")
 endforeach()
 
+# The cache lies where the person's ccache keeps it. All presets of one checkout are more than ccache's own
+# 5 GB, so a smaller limit is raised for our builds, unless CCACHE_MAXSIZE is set.
 find_program(PITCREW_CCACHE ccache)
 if(PITCREW_CCACHE)
+  set(cache_size "")
+  execute_process(COMMAND ${PITCREW_CCACHE} --get-config max_size OUTPUT_VARIABLE cache_limit
+                  OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(NOT DEFINED ENV{CCACHE_MAXSIZE}
+     AND (cache_limit MATCHES "^[0-9.]+ ?[kM]"
+          OR (cache_limit MATCHES "^([0-9]+)[0-9.]* ?G" AND CMAKE_MATCH_1 LESS 15)))
+    set(cache_size CCACHE_MAXSIZE=15G)
+  endif()
   set(CMAKE_C_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${cache_size}
       CCACHE_SLOPPINESS=pch_defines,time_macros ${PITCREW_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_C_COMPILER_LAUNCHER})
 endif()
