@@ -149,19 +149,22 @@ TEST_F(KubeconfigTest, AFileIsReadAgainAfterAMinuteOrARejection) {
   ASSERT_EQ(::stat((folder_ / "token").c_str(), &before), 0);
   RotatingFile file(folder_ / "token");
   const auto start = base::SteadyClock::now();
-  EXPECT_EQ(file.Content(start), "one");
-  {
+  const auto replace_unseen = [&](const char* content) {
     FILE* same = std::fopen((folder_ / "token").c_str(), "r+");
     ASSERT_NE(same, nullptr);
-    std::fputs("two", same);
+    std::fputs(content, same);
     std::fclose(same);
     const timespec times[2] = {before.st_atim, before.st_mtim};
     ASSERT_EQ(::utimensat(AT_FDCWD, (folder_ / "token").c_str(), times, 0), 0);
-  }
+  };
+  EXPECT_EQ(file.Content(start), "one");
+  replace_unseen("two");
   EXPECT_EQ(file.Content(start + std::chrono::seconds(59)), "one");
   EXPECT_EQ(file.Content(start + std::chrono::seconds(61)), "two");
-  file.Expire();
+  replace_unseen("six");
   EXPECT_EQ(file.Content(start + std::chrono::seconds(62)), "two");
+  file.Expire();
+  EXPECT_EQ(file.Content(start + std::chrono::seconds(62)), "six");
 }
 
 TEST_F(KubeconfigTest, InClusterNeedsItsEnvironment) {

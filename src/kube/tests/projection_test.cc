@@ -17,7 +17,7 @@ TEST(Projection, CutsAPage) {
       R"({"kind":"PodList","items":[{"metadata":{"name":"a","namespace":"n","uid":"1",)"
       R"("resourceVersion":"5","managedFields":[{"x":{"name":"no"}}]},"spec":{"name":"no"}},)"
       R"({"metadata":{"name":"b \"quoted\"","resourceVersion":"6"}}],)"
-      R"("metadata":{"resourceVersion":"7","continue":"t","remainingItemCount":3}})");
+      R"("metadata":{"remainingItemCount":3,"resourceVersion":"7","selfLink":"","continue":"t"}})");
   const auto read = ReadPage(page);
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->resource_version, "7");

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/time.h>
 
+#include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
@@ -225,6 +228,28 @@ TEST_F(Nvml, AWaitCanTimeOut) {
   const auto event = (*set)->Wait(-1, std::chrono::milliseconds(0));
   ASSERT_FALSE(event);
   EXPECT_EQ(event.error().code, base::Code::kTimeout);
+}
+
+// A signal that the process handles is no end of a wait.
+TEST_F(Nvml, AnInterruptedWaitGoesOn) {
+  Start("gpus: [{profile: T4}]");
+  auto set = library_->CreateEventSet();
+  ASSERT_TRUE(set);
+  static std::atomic<int> interruptions{0};
+  struct sigaction handled{};
+  handled.sa_handler = [](int) { ++interruptions; };
+  struct sigaction before{};
+  ASSERT_EQ(::sigaction(SIGALRM, &handled, &before), 0);
+  const itimerval often{.it_interval = {.tv_sec = 0, .tv_usec = 1000},
+                        .it_value = {.tv_sec = 0, .tv_usec = 1000}};
+  ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
+  const auto event = (*set)->Wait(-1, std::chrono::milliseconds(100));
+  const itimerval never{};
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  ::sigaction(SIGALRM, &before, nullptr);
+  EXPECT_GT(interruptions, 0);
+  ASSERT_FALSE(event);
+  EXPECT_EQ(event.error().code, base::Code::kTimeout) << event.error().message;
 }
 
 // Every symbol is optional: an old driver has GPUs, and no MIG, fabric or events.
