@@ -2,7 +2,8 @@
 #
 #   pitcrew_room(kube DEPENDS base codec io EXTERNAL simdjson::simdjson)
 #
-# takes every *.cc beside the CMakeLists.txt into the static library pitcrew_kube, and every
+# takes every *.cc beside the CMakeLists.txt (and in its folders named by FOLDERS) into the static
+# library pitcrew_kube, and every
 # tests/*_test.cc into the program kube_test (CTest label "unit"); tests/*_golden_test.cc and
 # tests/*_integration_test.cc go into programs and labels of their own.
 include(GoogleTest)
@@ -64,9 +65,13 @@ function(pitcrew_room_tests name target kind pattern)
 endfunction()
 
 function(pitcrew_room name)
-  cmake_parse_arguments(ROOM "" "" "DEPENDS;EXTERNAL;TEST_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "FOLDERS;DEPENDS;EXTERNAL;TEST_DEPENDS" ${ARGN})
   set(target pitcrew_${name})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  foreach(folder ${ROOM_FOLDERS})
+    list(APPEND patterns ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cc)
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   if(sources)
     add_library(${target} STATIC ${sources})
     set(scope PUBLIC)

@@ -18,10 +18,14 @@ LINKING = re.compile(r"\b(pitcrew_room|pitcrew_room_tests|target_link_libraries)
 # Programs that the kube room must be usable without: it knows none of their words.
 ACCELERATOR_WORDS = re.compile(r"nvidia|gpu|cuda", re.IGNORECASE)
 
+# What a room that does no I/O may take of one that does: its values.
+VALUES_ONLY = {("desired", "kube"): {"ownership.h", "projection.h", "resource.h", "selector.h"}}
+
 
 class Room:
-    def __init__(self, name, folder, allowed):
-        self.name, self.folder, self.allowed = name, folder, allowed
+    def __init__(self, name, folder, allowed, allowed_in_tests):
+        self.name, self.folder = name, folder
+        self.allowed, self.allowed_in_tests = allowed, allowed_in_tests
 
 
 def read_table(document):
@@ -36,10 +40,12 @@ def read_table(document):
         if len(cells) != 4:
             print(f"{document}: a row needs four cells: {line}", file=sys.stderr)
             sys.exit(2)
-        rooms.append(Room(cells[0], cells[1], {w.strip() for w in cells[3].split(",") if w.strip()}))
+        words = [w.strip() for w in cells[3].split(",") if w.strip()]
+        in_tests = {w.removesuffix(" (tests)") for w in words if w.endswith(" (tests)")}
+        rooms.append(Room(cells[0], cells[1], {w for w in words if not w.endswith(" (tests)")}, in_tests))
     names = {room.name for room in rooms}
     for room in rooms:
-        for other in room.allowed - names - {"everything"}:
+        for other in (room.allowed | room.allowed_in_tests) - names - {"everything"}:
             print(f"{document}: room {room.name} names an unknown room {other}", file=sys.stderr)
             sys.exit(2)
     return sorted(rooms, key=lambda room: -len(room.folder))
@@ -72,7 +78,13 @@ def check(root, rooms):
             other = room_of(rooms, "src/" + match.group(1)) or room_of(rooms, match.group(1))
             if other is None or other is room or "everything" in room.allowed:
                 continue
-            if other.name not in room.allowed and not (in_tests and other.name == "simulation"):
+            if in_tests and other.name in room.allowed_in_tests | {"simulation"}:
+                continue
+            values = VALUES_ONLY.get((room.name, other.name))
+            if values and not in_tests and pathlib.PurePath(match.group(1)).name not in values:
+                problems.append(f"{relative}:{number}: room {room.name} does no I/O: of {other.name} it"
+                                f" takes only {', '.join(sorted(values))}")
+            if other.name not in room.allowed:
                 problems.append(
                     f"{relative}:{number}: room {room.name} may not include room {other.name}"
                     f" ({match.group(1)}); allowed: {', '.join(sorted(room.allowed)) or 'nothing'}")

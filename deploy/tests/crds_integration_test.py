@@ -268,7 +268,7 @@ class Roles(ServerTest):
     def test_operator_may_create_the_roles_of_its_operands(self):
         operator = f"system:serviceaccount:{NAMESPACE}:gpu-operator"
         checked = set()
-        for path in sorted((support.ROOT / "src/operator/manifests").glob("*/*.yaml")):
+        for path in sorted((support.ROOT / "src/desired/manifests").glob("*/*.yaml")):
             for body in yaml.safe_load_all(path.read_text(encoding="utf-8")):
                 if not body or body["kind"] not in self.PATHS or path.parent.name == REMOVED_ONLY:
                     continue
@@ -285,7 +285,7 @@ class Roles(ServerTest):
         kinds = dict(self.RESOURCES)
         for kind, path in self.PATHS.items():
             kinds[kind] = (self.RBAC, path.rsplit("/", 1)[1], "/namespaces/" in path)
-        for path in sorted((support.ROOT / "src/operator/manifests").glob("*/*.yaml")):
+        for path in sorted((support.ROOT / "src/desired/manifests").glob("*/*.yaml")):
             for body in yaml.safe_load_all(path.read_text(encoding="utf-8")):
                 if body:
                     self.assertIn(body["kind"], kinds, path)

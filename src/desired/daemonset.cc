@@ -1,4 +1,4 @@
-#include "operator/daemonset.h"
+#include "desired/daemonset.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,10 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
-#include "operator/host_path.h"
-#include "operator/pod.h"
+#include "desired/host_path.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kDefaultDriverInstallDir = "/run/nvidia/driver";
@@ -206,4 +206,4 @@ base::Status ApplyPluginConfig(Object& daemonset, std::string_view container,
   return {};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "base/result.h"
-#include "operator/operand.h"
+#include "desired/operand.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // Before the operand's own changes: update strategy, priority class, tolerations, pod security
 // context, host root, driver install directory (steps 1 to 3).
@@ -49,4 +49,4 @@ base::Result<Object*> RequireContainer(Object& daemonset, std::string_view name)
 // The first DaemonSet among `objects`; kInternal when there is none.
 base::Result<Object*> RequireDaemonSet(std::vector<Object>& objects);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

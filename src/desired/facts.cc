@@ -1,9 +1,9 @@
-#include "operator/facts.h"
+#include "desired/facts.h"
 
 #include "base/strings.h"
-#include "operator/render.h"
+#include "desired/render.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 std::string OsRelease::tag() const {
   if (id == "ol" || id == "rocky" || id == "rhel") {
     return id + version_id.substr(0, version_id.find('.'));
@@ -78,4 +78,4 @@ base::Result<Facts> CompleteFacts(Facts facts, const api::ClusterPolicy& policy,
   return facts;
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -16,9 +16,9 @@
 #include "api/cluster_policy.h"
 #include "base/observed.h"
 #include "base/result.h"
-#include "operator/runtime.h"
+#include "desired/runtime.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 struct OsRelease {
   std::string id;          // "ubuntu"
@@ -66,8 +66,8 @@ struct Facts {
   // Of the nodes with a GPU, whether they are labelled already or not.
   RuntimeCounts runtimes;
   StandingToolkits toolkits;
-  // Operating system of the GPU node whose name comes first, of those whose labels tell it; an error
-  // when there are GPU nodes and none does.
+  // Operating system of the GPU node whose name comes first, of those whose labels tell it; an
+  // error when there are GPU nodes and none does.
   std::optional<base::Result<OsRelease>> os;
   // Kernel version to operating system over the GPU nodes; an error when a node lacks the label or
   // one kernel occurs with two operating systems.
@@ -125,4 +125,4 @@ struct FactSource {
 base::Result<Facts> CompleteFacts(Facts facts, const api::ClusterPolicy& policy,
                                   const FactSource& source);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

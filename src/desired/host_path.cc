@@ -1,8 +1,8 @@
-#include "operator/host_path.h"
+#include "desired/host_path.h"
 
 #include <filesystem>
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 std::string CleanPath(std::string_view path) {
   std::string clean = std::filesystem::path(path).lexically_normal().string();
@@ -27,4 +27,4 @@ std::string FileNameOf(std::string_view path) {
   return std::string(path.substr(path.rfind('/') + 1));
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

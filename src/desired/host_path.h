@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // "." for an empty path.
 std::string CleanPath(std::string_view path);
@@ -17,4 +17,4 @@ std::string FolderOf(std::string_view path);
 // The last element, whether a slash follows it or not.
 std::string FileNameOf(std::string_view path);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

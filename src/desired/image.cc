@@ -1,10 +1,10 @@
-#include "operator/image.h"
+#include "desired/image.h"
 
 #include <fmt/format.h>
 
 #include "base/strings.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 // White space in a reference can only be a slip, and the kubelet's message for it comes late.
@@ -17,6 +17,15 @@ base::Status CheckReference(const api::ImageSpec& spec, std::string_view referen
 }
 
 }  // namespace
+
+DefaultImages ReadDefaultImages(const base::CommandLine::Environment& environment) {
+  DefaultImages images;
+  for (const auto variable : kImageVariables) {
+    const std::string name(variable);
+    if (auto image = environment(name)) images[name] = *std::move(image);
+  }
+  return images;
+}
 
 base::Result<std::string> ResolveImage(const api::ImageSpec& spec, std::string_view variable,
                                        const DefaultImages& defaults) {
@@ -74,4 +83,4 @@ std::string_view PullPolicy(std::string_view text) {
   return "IfNotPresent";
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -7,10 +7,11 @@
 #include <string_view>
 
 #include "api/cluster_policy.h"
+#include "base/command_line.h"
 #include "base/result.h"
-#include "operator/facts.h"
+#include "desired/facts.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // The operator's *_IMAGE environment variables, by name.
 using DefaultImages = std::map<std::string, std::string, std::less<>>;
@@ -37,6 +38,9 @@ inline constexpr std::string_view kImageVariables[] = {"DRIVER_IMAGE",
                                                        "DRA_DRIVER_IMAGE",
                                                        "KATA_SANDBOX_DEVICE_PLUGIN_IMAGE"};
 
+// The variables above that are set.
+DefaultImages ReadDefaultImages(const base::CommandLine::Environment& environment);
+
 // "repository/image:version" (or "@version" for a digest); the image alone when it is the only one
 // given; the default of `variable` when none is. Errors name the field.
 base::Result<std::string> ResolveImage(const api::ImageSpec& spec, std::string_view variable,
@@ -54,4 +58,4 @@ base::Result<std::string> ResolvePrecompiledImage(const api::ImageSpec& spec,
 // Always, Never and IfNotPresent as they are; everything else is IfNotPresent.
 std::string_view PullPolicy(std::string_view text);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

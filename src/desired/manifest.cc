@@ -1,10 +1,10 @@
-#include "operator/manifest.h"
+#include "desired/manifest.h"
 
 #include <fmt/format.h>
 
 #include "codec/yaml.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 base::Result<Object> ParseManifest(const EmbeddedManifest& manifest) {
@@ -51,4 +51,4 @@ Object* FindObject(std::vector<Object>& objects, std::string_view kind, std::str
   return nullptr;
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,7 +1,5 @@
 // The operands' manifests: plain YAML under manifests/<state>/, embedded at build time. One
 // document per file, in the order of their names (reference operand-manifests.md section 2).
-//
-// The room is called operator; its namespace is gpu_operator because `operator` is a C++ keyword.
 #pragma once
 
 #include <span>
@@ -11,7 +9,7 @@
 #include "base/result.h"
 #include "codec/json.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // A Kubernetes object as it is applied.
 using Object = codec::Json;
@@ -33,4 +31,4 @@ base::Result<std::vector<Object>> LoadManifests(std::string_view state, bool ope
 // The first object of that kind (and name, when given), or null. Borrowed.
 Object* FindObject(std::vector<Object>& objects, std::string_view kind, std::string_view name = "");
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,4 +1,4 @@
-#include "operator/node.h"
+#include "desired/node.h"
 
 #include <algorithm>
 #include <functional>
@@ -9,7 +9,7 @@
 #include "base/strings.h"
 #include "kube/projection.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 namespace ondemand = simdjson::ondemand;
@@ -191,4 +191,4 @@ base::Result<Node> ReadNodeText(std::string_view raw) {
   return node;
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -9,9 +9,9 @@
 
 #include "base/result.h"
 #include "codec/json.h"
-#include "operator/runtime.h"
+#include "desired/runtime.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // Labels of a node that the operator reads or writes, sorted by key. Keys and values are shared
 // between all nodes: a fleet has few distinct ones.
@@ -78,4 +78,4 @@ base::Result<Node> ReadNodeText(std::string_view raw);
 // Keeps one copy of each text for the life of the process. Only for texts of which a fleet has few.
 const std::string& Intern(std::string_view text);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

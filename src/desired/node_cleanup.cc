@@ -1,4 +1,4 @@
-#include "operator/leaving.h"
+#include "desired/node_cleanup.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,10 +6,8 @@
 #include <string_view>
 
 #include "api/labels.h"
-#include "base/log.h"
-#include "operator/owned.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 using codec::Json;
@@ -124,22 +122,4 @@ Json LeavingPatch(const NodeLeaving& leaving) {
   return patch;
 }
 
-base::Status TakeLeaveOf(kube::Client& client, const std::string& node, const io::StopToken& stop) {
-  const kube::ObjectKey key{.namespace_name = "", .name = node};
-  const auto done = [&](const base::Error& error) -> base::Status {
-    if (error.code == base::Code::kNotFound) return {};
-    return base::Fail(error.Within("clean up node " + node));
-  };
-  const auto found = client.Get(kube::kNodes, key, stop);
-  if (!found) return done(found.error());
-  const NodeLeaving leaving = LeaveNode(*found);
-  if (leaving.empty()) return {};
-  const Json patch = LeavingPatch(leaving);
-  const auto patched = client.Patch(kube::kNodes, key, kube::PatchType::kMerge, patch,
-                                    {.field_manager = std::string(kFieldManager)}, stop);
-  if (!patched) return done(patched.error());
-  base::LogInfo("node cleaned up", {{"node", node}, {"change", codec::ToJsonText(patch)}});
-  return {};
-}
-
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -10,13 +10,10 @@
 //   when the NodeFeature that asked for them goes with its owner, or its own clean-up.
 #pragma once
 
-#include "base/result.h"
 #include "codec/json.h"
-#include "io/stop.h"
-#include "kube/client.h"
-#include "operator/node_labels.h"
+#include "desired/node_labels.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 struct NodeLeaving {
   // A label that a driver manager or a layout manager had paused gets a person's value back;
@@ -40,7 +37,4 @@ bool HasTraces(const Node& node);
 // The merge patch that carries it out.
 codec::Json LeavingPatch(const NodeLeaving& leaving);
 
-// Reads the node and takes from it what LeaveNode says. Success when it is gone already.
-base::Status TakeLeaveOf(kube::Client& client, const std::string& node, const io::StopToken& stop);
-
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

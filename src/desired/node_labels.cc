@@ -1,4 +1,4 @@
-#include "operator/node_labels.h"
+#include "desired/node_labels.h"
 
 #include <algorithm>
 #include <vector>
@@ -6,7 +6,7 @@
 #include "api/labels.h"
 #include "base/strings.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 using api::kDeployMigManager;
@@ -192,4 +192,4 @@ NodeDecision DecideNode(const Node& node, const NodePolicy& policy) {
   return decision;
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

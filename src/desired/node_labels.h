@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "api/cluster_policy.h"
-#include "operator/node.h"
+#include "desired/node.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // The part of a policy that node labels depend on.
 struct NodePolicy {
@@ -63,4 +63,4 @@ bool IsMassRemoval(std::size_t gpu_nodes, std::size_t losing);
 // Annotation on the ClusterPolicy, "true".
 inline constexpr std::string_view kAllowMassRemoval = "nvidia.com/gpu-operator.allow-mass-removal";
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

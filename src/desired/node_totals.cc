@@ -1,4 +1,4 @@
-#include "operator/node_totals.h"
+#include "desired/node_totals.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "api/labels.h"
-#include "operator/node_labels.h"
+#include "desired/node_labels.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 // A system and the first of the names of its nodes.
@@ -123,4 +123,4 @@ void NodeTotals::Tell(Facts& facts) const {
   facts.kernels = std::move(kernels);
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

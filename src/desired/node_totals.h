@@ -10,11 +10,11 @@
 #include <string>
 #include <string_view>
 
-#include "operator/facts.h"
-#include "operator/node.h"
-#include "operator/runtime.h"
+#include "desired/facts.h"
+#include "desired/node.h"
+#include "desired/runtime.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // The operating system of a node, as labels of node feature discovery tell it; "" where they do
 // not. The texts are interned (Labels) and so live for ever.
@@ -67,4 +67,4 @@ class NodeTotals {
   std::map<NodeSystem, std::set<std::string>> systems_;
 };
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -10,11 +10,11 @@
 
 #include "api/cluster_policy.h"
 #include "base/result.h"
-#include "operator/facts.h"
-#include "operator/image.h"
-#include "operator/manifest.h"
+#include "desired/facts.h"
+#include "desired/image.h"
+#include "desired/manifest.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // Everything that rendering may look at.
 struct Context {
@@ -54,4 +54,4 @@ struct Operand {
 // In upstream's order, which is the order of roll-out (reference operator-behaviour.md section 5).
 std::span<const Operand> Operands();
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,14 +1,13 @@
-#include "operator/owned.h"
+#include "desired/owned_object.h"
 
 #include <algorithm>
 
 #include "api/labels.h"
 #include "base/strings.h"
+#include "desired/quantity.h"
 #include "kube/ownership.h"
-#include "kube/projection.h"
-#include "operator/quantity.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 using codec::Json;
@@ -37,13 +36,6 @@ constexpr kube::ResourceKind kKinds[] = {kube::kServiceAccounts,
                                          kSecurityContextConstraints,
                                          kServiceMonitors,
                                          kPrometheusRules};
-
-bool IsServed(const kube::ResourceKind& kind, const OptionalKinds& served) {
-  if (kind == kSecurityContextConstraints) return served.security_context_constraints;
-  if (kind == kServiceMonitors) return served.service_monitors;
-  if (kind == kPrometheusRules) return served.prometheus_rules;
-  return true;
-}
 
 std::int64_t Number(const Json& object, std::initializer_list<std::string_view> path) {
   const Json* found = codec::Find(object, path);
@@ -80,6 +72,13 @@ bool SaysNothing(const Json& value) {
 }
 
 std::span<const kube::ResourceKind> OwnedKinds() { return kKinds; }
+
+bool IsServed(const kube::ResourceKind& kind, const OptionalKinds& served) {
+  if (kind == kSecurityContextConstraints) return served.security_context_constraints;
+  if (kind == kServiceMonitors) return served.service_monitors;
+  if (kind == kPrometheusRules) return served.prometheus_rules;
+  return true;
+}
 
 OwnedObject ReadOwned(const Json& object) {
   OwnedObject owned;
@@ -144,27 +143,4 @@ const kube::ResourceKind* KindOf(const Json& object) {
   return name == "RuntimeClass" ? &kRuntimeClassesBeta : nullptr;
 }
 
-Inventory::Inventory(std::shared_ptr<kube::Client> client, std::string_view operator_namespace,
-                     const OptionalKinds& served) {
-  for (const kube::ResourceKind& kind : kKinds) {
-    if (!IsServed(kind, served)) continue;
-    kube::InformerOptions options;
-    if (kind.namespaced) options.namespace_name = std::string(operator_namespace);
-    if (kind != kube::kConfigMaps) options.label_selector = std::string(api::kStateLabel);
-    auto projection = kube::ProjectJson<OwnedObject>(
-        [](const Json& object) -> base::Result<OwnedObject> { return ReadOwned(object); });
-    kinds_.push_back(
-        {&kind, std::make_unique<OwnedInformer>(client, kind, std::move(projection), options)});
-  }
-}
-
-const kube::Store<OwnedObject>* Inventory::StoreOf(const kube::ResourceKind& kind) const {
-  for (const Kind& entry : kinds_) {
-    if (entry.kind->plural == kind.plural && entry.kind->group == kind.group) {
-      return &entry.informer->store();
-    }
-  }
-  return nullptr;
-}
-
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

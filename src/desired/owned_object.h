@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,12 +10,10 @@
 
 #include "base/result.h"
 #include "codec/json.h"
-#include "kube/client.h"
-#include "kube/informer.h"
+#include "desired/runtime.h"
 #include "kube/resource.h"
-#include "operator/runtime.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // Name under which the operator's fields are managed.
 inline constexpr std::string_view kFieldManager = "nvidia-gpu-operator";
@@ -77,26 +74,6 @@ struct OptionalKinds {
 const kube::ResourceKind* KindOf(const codec::Json& object);
 // All of them, those included that not every cluster serves.
 std::span<const kube::ResourceKind> OwnedKinds();
+bool IsServed(const kube::ResourceKind& kind, const OptionalKinds& served);
 
-using OwnedInformer = kube::Informer<OwnedObject>;
-
-// One watch per kind, of the objects with the inventory label only; ConfigMaps of the operator's
-// namespace all, because policies refer to some of them.
-class Inventory {
- public:
-  Inventory(std::shared_ptr<kube::Client> client, std::string_view operator_namespace,
-            const OptionalKinds& served);
-
-  struct Kind {
-    const kube::ResourceKind* kind;
-    std::unique_ptr<OwnedInformer> informer;
-  };
-  [[nodiscard]] std::vector<Kind>& kinds() { return kinds_; }
-  [[nodiscard]] const std::vector<Kind>& kinds() const { return kinds_; }
-  [[nodiscard]] const kube::Store<OwnedObject>* StoreOf(const kube::ResourceKind& kind) const;
-
- private:
-  std::vector<Kind> kinds_;
-};
-
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

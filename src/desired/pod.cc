@@ -1,8 +1,8 @@
-#include "operator/pod.h"
+#include "desired/pod.h"
 
 #include <algorithm>
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 Object& List(Object& parent, std::string_view member) {
@@ -217,4 +217,4 @@ bool SetHostPath(Object& daemonset, std::string_view volume, std::string_view pa
   return true;
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "api/cluster_policy.h"
-#include "operator/manifest.h"
+#include "desired/manifest.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // Parts of a DaemonSet; made when absent. Borrowed from `daemonset`.
 Object& PodTemplate(Object& daemonset);
@@ -72,4 +72,4 @@ Object ConfigMapVolume(std::string_view name, std::string_view config_map,
 // Changes the path of a host path volume; false when there is no such volume.
 bool SetHostPath(Object& daemonset, std::string_view volume, std::string_view path);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,4 +1,4 @@
-#include "operator/quantity.h"
+#include "desired/quantity.h"
 
 #include <limits>
 #include <optional>
@@ -7,7 +7,7 @@
 
 #include "base/strings.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 // In billionths, the finest amount that Kubernetes keeps.
@@ -98,4 +98,4 @@ bool SameQuantity(const codec::Json& a, const codec::Json& b) {
   return first && first == ReadQuantity(b);
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -4,10 +4,10 @@
 
 #include "codec/json.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // Both are quantities (text or numbers) of the same amount. False for anything else, and for
 // amounts that are too large or too fine to be compared.
 bool SameQuantity(const codec::Json& a, const codec::Json& b);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,4 +1,4 @@
-#include "operator/removal.h"
+#include "desired/removal.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,11 +6,11 @@
 #include <tuple>
 
 #include "api/labels.h"
+#include "desired/owned_object.h"
+#include "desired/predecessor.h"
 #include "kube/ownership.h"
-#include "operator/owned.h"
-#include "operator/take_over.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 using Identity = std::tuple<std::string_view, std::string_view, kube::ObjectKey>;
@@ -107,11 +107,9 @@ std::vector<Removal> DecideRemovals(std::span<const RenderedOperand> rendered,
     if (!reason) continue;
     removals.push_back({.object = object,
                         .reason = *reason,
-                        .propagation = *reason == RemovalReason::kDelegated
-                                           ? kube::Propagation::kOrphan
-                                           : kube::Propagation::kBackground});
+                        .orphans_pods = *reason == RemovalReason::kDelegated});
   }
   return removals;
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

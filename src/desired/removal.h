@@ -9,11 +9,10 @@
 #include <vector>
 
 #include "codec/json.h"
-#include "kube/client.h"
+#include "desired/render.h"
 #include "kube/resource.h"
-#include "operator/render.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // An object of the cluster, as far as its removal depends on it.
 struct StandingObject {
@@ -42,8 +41,8 @@ std::string_view ToString(RemovalReason reason);
 struct Removal {
   StandingObject object;
   RemovalReason reason = RemovalReason::kSwitchedOff;
-  // Running driver pods outlive a DaemonSet that is handed over.
-  kube::Propagation propagation = kube::Propagation::kBackground;
+  // Its pods stay: running driver pods outlive a DaemonSet that is handed over.
+  bool orphans_pods = false;
 };
 
 // Of what stands, the policy's own objects that nothing wants any more, in the order of `standing`.
@@ -54,4 +53,4 @@ std::vector<Removal> DecideRemovals(std::span<const RenderedOperand> rendered,
                                     std::span<const StandingObject> standing,
                                     std::string_view policy_uid);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

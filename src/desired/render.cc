@@ -1,4 +1,4 @@
-#include "operator/render.h"
+#include "desired/render.h"
 
 #include <fmt/format.h>
 
@@ -7,10 +7,10 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
-#include "operator/daemonset.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 // Blocks that every operand depends on.
@@ -200,4 +200,4 @@ std::map<std::string, std::string> MissingNamespaceLabels(const api::ClusterPoli
   return missing;
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "operator/operand.h"
+#include "desired/operand.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 struct RenderedOperand {
   const Operand* operand = nullptr;
@@ -50,4 +50,4 @@ std::map<std::string, std::string> MissingNamespaceLabels(const api::ClusterPoli
 // nvidia.com/last-applied-hash holds. Opaque; compared only for equality.
 std::string HashOf(const Object& object);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

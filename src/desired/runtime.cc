@@ -1,10 +1,10 @@
-#include "operator/runtime.h"
+#include "desired/runtime.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 std::string_view ToString(Runtime runtime) {
   switch (runtime) {
@@ -77,4 +77,4 @@ Runtime MainRuntime(const RuntimeCounts& nodes, const StandingToolkits& standing
   return std::ranges::max_element(nodes, {}, [](const auto& entry) { return entry.second; })->first;
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

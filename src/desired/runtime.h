@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "codec/json.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 enum class Runtime { kContainerd, kCrio, kDocker };
 inline constexpr Runtime kRuntimes[] = {Runtime::kContainerd, Runtime::kCrio, Runtime::kDocker};
@@ -53,4 +53,4 @@ void AddStandingToolkit(StandingToolkits& standing, std::string_view name, Runti
 // else the one that most nodes have.
 Runtime MainRuntime(const RuntimeCounts& nodes, const StandingToolkits& standing);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,4 +1,4 @@
-#include "operator/status.h"
+#include "desired/status.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/strings.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 using codec::Json;
@@ -255,4 +255,4 @@ std::vector<Announcement> Announce(const std::vector<Transition>& transitions) {
   return announcements;
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

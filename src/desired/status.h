@@ -9,10 +9,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "codec/json.h"
-#include "operator/facts.h"
-#include "operator/rollout.h"
+#include "desired/facts.h"
+#include "desired/operand_report.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // What a pass over a policy came to.
 struct PolicyOutcome {
@@ -69,4 +69,4 @@ struct Announcement {
 // server and its clients let an object have few events.
 std::vector<Announcement> Announce(const std::vector<Transition>& transitions);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

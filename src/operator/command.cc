@@ -15,7 +15,7 @@
 #include "io/http_server.h"
 #include "kube/config.h"
 #include "kube/leader.h"
-#include "operator/collectors.h"
+#include "operator/metrics/collectors.h"
 #include "operator/runner.h"
 #include "operator/settings.h"
 

@@ -6,14 +6,15 @@
 #include <vector>
 
 #include "base/log.h"
+#include "desired/cluster_kinds.h"
 #include "kube/events.h"
 #include "kube/leader.h"
 #include "kube/projection.h"
-#include "operator/collectors.h"
-#include "operator/definition_controller.h"
-#include "operator/node_controller.h"
-#include "operator/policy_controller.h"
-#include "operator/world.h"
+#include "operator/definitions/definition_controller.h"
+#include "operator/metrics/collectors.h"
+#include "operator/nodes/node_controller.h"
+#include "operator/policy/policy_controller.h"
+#include "operator/watches/world.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -38,7 +39,7 @@ class DefinitionWatch {
                   bool was_served, const std::function<void()>& changed)
       : informer_(client, kube::kCustomResourceDefinitions,
                   kube::ProjectJson<bool>([](const codec::Json& object) -> base::Result<bool> {
-                    return IsEstablished(object);
+                    return desired::IsEstablished(object);
                   }),
                   {.field_selector = "metadata.name=" + std::string(name)}) {
     informer_.AddHandler([was_served, changed](const kube::Change<bool>& change) {
@@ -110,10 +111,10 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
     ExposeController(definitions.statistics(), exposition);
     world.Expose(exposition);
   });
-  const DefinitionWatch monitors(client, kServiceMonitorDefinition, identity.kinds.service_monitors,
-                                 restart);
-  const DefinitionWatch rules(client, kPrometheusRuleDefinition, identity.kinds.prometheus_rules,
-                              restart);
+  const DefinitionWatch monitors(client, desired::kServiceMonitorDefinition,
+                                 identity.kinds.service_monitors, restart);
+  const DefinitionWatch rules(client, desired::kPrometheusRuleDefinition,
+                              identity.kinds.prometheus_rules, restart);
   const auto ended =
       RunTogether({[&](const io::StopToken& token) { return nodes.Run(token); },
                    [&](const io::StopToken& token) { return policies.Run(token); },

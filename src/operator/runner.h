@@ -7,16 +7,16 @@
 #include <string>
 
 #include "base/result.h"
+#include "desired/image.h"
 #include "io/stop.h"
 #include "kube/client.h"
-#include "operator/image.h"
-#include "operator/metrics.h"
+#include "operator/metrics/metrics.h"
 
 namespace pitcrew::gpu_operator {
 
 struct RunnerOptions {
   std::string operator_namespace;
-  DefaultImages images = {};
+  desired::DefaultImages images = {};
   // See NodeController.
   std::chrono::milliseconds removal_grace = std::chrono::seconds(15);
   // See DefinitionController.

@@ -77,15 +77,6 @@ struct LogFlags {
 
 }  // namespace
 
-DefaultImages ReadDefaultImages(const base::CommandLine::Environment& environment) {
-  DefaultImages images;
-  for (const auto variable : kImageVariables) {
-    const std::string name(variable);
-    if (auto image = environment(name)) images[name] = *std::move(image);
-  }
-  return images;
-}
-
 base::Result<std::optional<Settings>> ReadSettings(
     int argc, const char* const* argv, const base::CommandLine::Environment& environment) {
   base::CommandLine line("gpu-operator", "Decides what a cluster's GPU nodes should run.",
@@ -133,7 +124,7 @@ base::Result<std::optional<Settings>> ReadSettings(
   }
   TRY_ASSIGN(settings.log, log.Read());
   settings.operator_namespace = environment("OPERATOR_NAMESPACE").value_or("");
-  settings.images = ReadDefaultImages(environment);
+  settings.images = desired::ReadDefaultImages(environment);
   return settings;
 }
 

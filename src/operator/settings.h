@@ -8,7 +8,7 @@
 #include "base/command_line.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "operator/image.h"
+#include "desired/image.h"
 
 namespace pitcrew::gpu_operator {
 
@@ -25,11 +25,8 @@ struct Settings {
   base::LogSettings log;
   // Namespace of every namespaced operand; from OPERATOR_NAMESPACE. "" when it is not set.
   std::string operator_namespace;
-  DefaultImages images;
+  desired::DefaultImages images;
 };
-
-// The *_IMAGE variables (kImageVariables) that are set.
-DefaultImages ReadDefaultImages(const base::CommandLine::Environment& environment);
 
 // Nothing when --help or --version was printed. kInvalid names the flag.
 base::Result<std::optional<Settings>> ReadSettings(

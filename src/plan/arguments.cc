@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "operator/settings.h"
+#include "desired/image.h"
 #include "plan/cluster.h"
 
 namespace pitcrew::plan {
@@ -95,7 +95,7 @@ base::Result<std::optional<Arguments>> ReadArguments(
   if (arguments.options.operator_namespace.empty()) {
     arguments.options.operator_namespace = "gpu-operator";
   }
-  arguments.options.images = gpu_operator::ReadDefaultImages(environment);
+  arguments.options.images = desired::ReadDefaultImages(environment);
   return arguments;
 }
 

@@ -6,17 +6,17 @@
 #include <array>
 
 #include "base/strings.h"
-#include "operator/node_totals.h"
-#include "operator/owned.h"
-#include "operator/render.h"
+#include "desired/node_totals.h"
+#include "desired/owned_object.h"
+#include "desired/render.h"
 
 namespace pitcrew::plan {
 namespace {
 
 using codec::Json;
-using gpu_operator::Facts;
-using gpu_operator::Node;
-using gpu_operator::NodeTotals;
+using desired::Facts;
+using desired::Node;
+using desired::NodeTotals;
 using snapshot::Coverage;
 using snapshot::Snapshot;
 
@@ -64,7 +64,7 @@ base::Result<bool> IsServed(const Snapshot& snapshot, std::string_view definitio
   if (found.is_unknown()) return base::Fail(found.error()->Within(definition));
   if (found.is_absent()) return false;
   return codec::Find(**found.value(), {"status", "conditions"}) == nullptr ||
-         gpu_operator::IsEstablished(**found.value());
+         desired::IsEstablished(**found.value());
 }
 
 base::Result<Facts> FactsOfCluster(const Snapshot& snapshot,
@@ -73,47 +73,46 @@ base::Result<Facts> FactsOfCluster(const Snapshot& snapshot,
   facts.kubernetes_version = kubernetes_version                  ? *kubernetes_version
                              : snapshot.server_version().empty() ? LowestKubelet(snapshot)
                                                                  : snapshot.server_version();
-  const auto version =
-      snapshot.Find(gpu_operator::kClusterVersions, gpu_operator::kClusterVersionKey);
+  const auto version = snapshot.Find(desired::kClusterVersions, desired::kClusterVersionKey);
   if (version.is_unknown()) return base::Fail(*version.error());
   if (version.is_present()) {
-    TRY_ASSIGN(facts.openshift_version, gpu_operator::OpenShiftVersionOf(**version.value()));
+    TRY_ASSIGN(facts.openshift_version, desired::OpenShiftVersionOf(**version.value()));
   }
-  TRY_ASSIGN(facts.service_monitors, IsServed(snapshot, gpu_operator::kServiceMonitorDefinition));
-  TRY_ASSIGN(facts.prometheus_rules, IsServed(snapshot, gpu_operator::kPrometheusRuleDefinition));
+  TRY_ASSIGN(facts.service_monitors, IsServed(snapshot, desired::kServiceMonitorDefinition));
+  TRY_ASSIGN(facts.prometheus_rules, IsServed(snapshot, desired::kPrometheusRuleDefinition));
   return facts;
 }
 
-gpu_operator::FactSource SourceOf(const Snapshot& snapshot, const std::string& operator_namespace) {
+desired::FactSource SourceOf(const Snapshot& snapshot, const std::string& operator_namespace) {
   const auto own = [operator_namespace](const std::string& name) {
     return kube::ObjectKey{.namespace_name = operator_namespace, .name = name};
   };
   return {.driver_toolkit =
               [&snapshot] {
-                return gpu_operator::Transform(
-                    snapshot.Find(gpu_operator::kImageStreams, gpu_operator::kDriverToolkitKey),
-                    [](const Json* object) { return gpu_operator::DriverToolkitOf(*object); });
+                return desired::Transform(
+                    snapshot.Find(desired::kImageStreams, desired::kDriverToolkitKey),
+                    [](const Json* object) { return desired::DriverToolkitOf(*object); });
               },
           .proxy =
               [&snapshot] {
-                return gpu_operator::Transform(
-                    snapshot.Find(gpu_operator::kProxies, gpu_operator::kClusterProxyKey),
-                    [](const Json* object) { return gpu_operator::ProxyOf(*object); });
+                return desired::Transform(
+                    snapshot.Find(desired::kProxies, desired::kClusterProxyKey),
+                    [](const Json* object) { return desired::ProxyOf(*object); });
               },
           .config_map =
               [&snapshot, own](const std::string& name) {
-                return gpu_operator::Transform(
+                return desired::Transform(
                     snapshot.Find(kube::kConfigMaps, own(name)),
-                    [](const Json* object) { return gpu_operator::ReadOwned(*object).keys; });
+                    [](const Json* object) { return desired::ReadOwned(*object).keys; });
               },
           .secret =
               [&snapshot, own](const std::string& name) {
-                return gpu_operator::Transform(snapshot.Find(kube::kSecrets, own(name)),
-                                               [](const Json*) { return true; });
+                return desired::Transform(snapshot.Find(kube::kSecrets, own(name)),
+                                          [](const Json*) { return true; });
               }};
 }
 
-void ApplyChanges(Json& target, const gpu_operator::Changes& changes) {
+void ApplyChanges(Json& target, const desired::Changes& changes) {
   for (const auto& [key, value] : changes) {
     if (value) {
       target[key] = *value;
@@ -129,35 +128,34 @@ base::Result<Node> Labelled(const PlannedNode& node) {
   if (const Json* info = codec::Find(*node.live, {"status", "nodeInfo"})) {
     object["status"]["nodeInfo"] = *info;
   }
-  return gpu_operator::ReadNode(object);
+  return desired::ReadNode(object);
 }
 
 // DaemonSets of the container toolkit that the operator finds again.
-gpu_operator::StandingToolkits ToolkitsOf(const Snapshot& snapshot,
-                                          const std::string& operator_namespace) {
-  gpu_operator::StandingToolkits standing;
+desired::StandingToolkits ToolkitsOf(const Snapshot& snapshot,
+                                     const std::string& operator_namespace) {
+  desired::StandingToolkits standing;
   for (const auto& [key, object] : snapshot.All(kube::kDaemonSets)) {
     if (key.namespace_name != operator_namespace) continue;
-    const gpu_operator::OwnedObject owned = gpu_operator::ReadOwned(object);
+    const desired::OwnedObject owned = desired::ReadOwned(object);
     if (owned.state.empty() || owned.deleting || !owned.toolkit_runtime) continue;
-    gpu_operator::AddStandingToolkit(standing, key.name, *owned.toolkit_runtime);
+    desired::AddStandingToolkit(standing, key.name, *owned.toolkit_runtime);
   }
   return standing;
 }
 
 // Decides every node, first alone, then with the guard over all.
 void DecideNodes(const std::vector<Node>& nodes, const NodeTotals& totals,
-                 const gpu_operator::PolicyView& policy,
-                 const gpu_operator::NodePolicy& node_policy, PlannedCluster& cluster) {
+                 const desired::PolicyView& policy, const desired::NodePolicy& node_policy,
+                 PlannedCluster& cluster) {
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    cluster.nodes[i].decision = gpu_operator::DecideNode(nodes[i], node_policy);
+    cluster.nodes[i].decision = desired::DecideNode(nodes[i], node_policy);
   }
-  if (gpu_operator::IsMassRemoval(totals.gpu_nodes(), totals.losing()) &&
-      !policy.allow_mass_removal) {
+  if (desired::IsMassRemoval(totals.gpu_nodes(), totals.losing()) && !policy.allow_mass_removal) {
     cluster.removals_held = fmt::format(
         "{} of {} GPU nodes have lost the PCI labels of node feature discovery: they keep their "
         "labels until the annotation {}=true stands on the ClusterPolicy",
-        totals.losing(), totals.gpu_nodes(), gpu_operator::kAllowMassRemoval);
+        totals.losing(), totals.gpu_nodes(), desired::kAllowMassRemoval);
   }
   for (PlannedNode& node : cluster.nodes) {
     node.held = node.decision.removes_gpu && !cluster.removals_held.empty();
@@ -183,11 +181,11 @@ base::Result<NodeTotals> TotalsOfLabelled(const std::vector<Node>& nodes,
 // Labels all nodes, and gives the facts that follow from the labelled ones. What the labels depend
 // on may follow from labels: the main runtime is that of nodes which have a GPU.
 base::Result<Facts> LabelNodes(const Snapshot& snapshot, const Facts& facts,
-                               const gpu_operator::PolicyView& policy, PlannedCluster& cluster) {
+                               const desired::PolicyView& policy, PlannedCluster& cluster) {
   std::vector<Node> nodes;
   NodeTotals totals;
   for (const auto& [key, object] : snapshot.All(kube::kNodes)) {
-    TRY_ASSIGN(Node node, gpu_operator::ReadNode(object));
+    TRY_ASSIGN(Node node, desired::ReadNode(object));
     totals.Add(node);
     nodes.push_back(std::move(node));
     cluster.nodes.push_back({.live = &object, .decision = {}, .held = false});
@@ -196,10 +194,10 @@ base::Result<Facts> LabelNodes(const Snapshot& snapshot, const Facts& facts,
   Facts before = facts;
   totals.Tell(before);
   for (int round = 0;; ++round) {
-    cluster.main_runtime = before.openshift() ? std::optional<gpu_operator::Runtime>()
-                                              : std::optional(before.runtime());
-    DecideNodes(nodes, totals, policy,
-                gpu_operator::NodePolicyOf(policy.policy, cluster.main_runtime), cluster);
+    cluster.main_runtime =
+        before.openshift() ? std::optional<desired::Runtime>() : std::optional(before.runtime());
+    DecideNodes(nodes, totals, policy, desired::NodePolicyOf(policy.policy, cluster.main_runtime),
+                cluster);
     TRY_ASSIGN(const NodeTotals labelled, TotalsOfLabelled(nodes, cluster.nodes));
     Facts after = facts;
     labelled.Tell(after);
@@ -210,8 +208,8 @@ base::Result<Facts> LabelNodes(const Snapshot& snapshot, const Facts& facts,
 
 }  // namespace
 
-Json NodeAfter(const Json& object, const gpu_operator::Changes& labels,
-               const gpu_operator::Changes& annotations) {
+Json NodeAfter(const Json& object, const desired::Changes& labels,
+               const desired::Changes& annotations) {
   Json after = {{"apiVersion", "v1"},
                 {"kind", "Node"},
                 {"metadata", {{"name", codec::FindString(object, {"metadata", "name"})}}}};
@@ -226,13 +224,12 @@ Json NodeAfter(const Json& object, const gpu_operator::Changes& labels,
 }
 
 base::Result<const Json*> ActivePolicy(const Snapshot& snapshot) {
-  TRY(CheckReadable(snapshot, gpu_operator::kClusterPolicies));
+  TRY(CheckReadable(snapshot, desired::kClusterPolicies));
   const Json* active = nullptr;
-  gpu_operator::PolicyView active_view;
-  for (const auto& [key, object] : snapshot.All(gpu_operator::kClusterPolicies)) {
-    TRY_ASSIGN(auto view, gpu_operator::ReadPolicyView(object));
-    if (view.deleting || (active != nullptr && !gpu_operator::Precedes(view, active_view)))
-      continue;
+  desired::PolicyView active_view;
+  for (const auto& [key, object] : snapshot.All(desired::kClusterPolicies)) {
+    TRY_ASSIGN(auto view, desired::ReadPolicyView(object));
+    if (view.deleting || (active != nullptr && !desired::Precedes(view, active_view))) continue;
     active = &object;
     active_view = std::move(view);
   }
@@ -250,7 +247,7 @@ base::Result<std::string> ReadKubernetesVersion(std::string_view text) {
 }
 
 base::Result<PlannedCluster> ReadCluster(const Snapshot& snapshot,
-                                         const gpu_operator::PolicyView& policy,
+                                         const desired::PolicyView& policy,
                                          const std::string& operator_namespace,
                                          const std::optional<std::string>& kubernetes_version) {
   TRY(CheckReadable(snapshot, kube::kNodes));
@@ -258,8 +255,8 @@ base::Result<PlannedCluster> ReadCluster(const Snapshot& snapshot,
   TRY_ASSIGN(Facts facts, FactsOfCluster(snapshot, kubernetes_version));
   facts.toolkits = ToolkitsOf(snapshot, operator_namespace);
   TRY_ASSIGN(facts, LabelNodes(snapshot, facts, policy, cluster));
-  TRY_ASSIGN(cluster.facts, gpu_operator::CompleteFacts(std::move(facts), policy.policy,
-                                                        SourceOf(snapshot, operator_namespace)));
+  TRY_ASSIGN(cluster.facts, desired::CompleteFacts(std::move(facts), policy.policy,
+                                                   SourceOf(snapshot, operator_namespace)));
   return cluster;
 }
 
@@ -271,15 +268,15 @@ std::vector<snapshot::Query> QueriesOfCluster(const std::string& operator_namesp
     return snapshot::Query{.kind = kind, .namespace_name = key.namespace_name, .name = key.name};
   };
   std::vector<snapshot::Query> queries{
-      {.kind = gpu_operator::kClusterPolicies},
+      {.kind = desired::kClusterPolicies},
       {.kind = kube::kNodes},
       {.kind = kube::kNamespaces, .name = operator_namespace},
-      definition(gpu_operator::kServiceMonitorDefinition),
-      definition(gpu_operator::kPrometheusRuleDefinition),
-      object(gpu_operator::kClusterVersions, gpu_operator::kClusterVersionKey),
-      object(gpu_operator::kProxies, gpu_operator::kClusterProxyKey),
-      object(gpu_operator::kImageStreams, gpu_operator::kDriverToolkitKey)};
-  for (const kube::ResourceKind& kind : gpu_operator::OwnedKinds()) {
+      definition(desired::kServiceMonitorDefinition),
+      definition(desired::kPrometheusRuleDefinition),
+      object(desired::kClusterVersions, desired::kClusterVersionKey),
+      object(desired::kProxies, desired::kClusterProxyKey),
+      object(desired::kImageStreams, desired::kDriverToolkitKey)};
+  for (const kube::ResourceKind& kind : desired::OwnedKinds()) {
     queries.push_back({.kind = kind, .namespace_name = kind.namespaced ? operator_namespace : ""});
   }
   return queries;
@@ -288,7 +285,7 @@ std::vector<snapshot::Query> QueriesOfCluster(const std::string& operator_namesp
 std::vector<snapshot::Query> QueriesOfPolicy(const api::ClusterPolicy& policy,
                                              const std::string& operator_namespace) {
   std::vector<snapshot::Query> queries;
-  for (const std::string& name : gpu_operator::ReferencedSecrets(policy)) {
+  for (const std::string& name : desired::ReferencedSecrets(policy)) {
     queries.push_back({.kind = kube::kSecrets, .namespace_name = operator_namespace, .name = name});
   }
   return queries;

@@ -9,9 +9,10 @@
 #include "api/cluster_policy.h"
 #include "base/result.h"
 #include "codec/json.h"
-#include "operator/facts.h"
-#include "operator/node_labels.h"
-#include "operator/world.h"
+#include "desired/cluster_kinds.h"
+#include "desired/facts.h"
+#include "desired/node_labels.h"
+#include "desired/policy_view.h"
 #include "snapshot/live.h"
 #include "snapshot/snapshot.h"
 
@@ -19,7 +20,7 @@ namespace pitcrew::plan {
 
 struct PlannedNode {
   const codec::Json* live = nullptr;  // borrowed from the snapshot
-  gpu_operator::NodeDecision decision;
+  desired::NodeDecision decision;
   // The node would lose its labels, and the guard against mass removal keeps them.
   bool held = false;
 };
@@ -27,9 +28,9 @@ struct PlannedNode {
 struct PlannedCluster {
   std::vector<PlannedNode> nodes;  // by name
   // With the nodes as they will be labelled.
-  gpu_operator::Facts facts;
+  desired::Facts facts;
   // As NodePolicyOf wants it.
-  std::optional<gpu_operator::Runtime> main_runtime;
+  std::optional<desired::Runtime> main_runtime;
   // Why some nodes keep labels that they would lose; "" normally.
   std::string removals_held;
 };
@@ -44,7 +45,7 @@ base::Result<std::string> ReadKubernetesVersion(std::string_view text);
 // `kubernetes_version`: given by a person, else the server's, else the lowest of the kubelets'.
 // Fails when something could not be read that what would run depends on.
 base::Result<PlannedCluster> ReadCluster(const snapshot::Snapshot& snapshot,
-                                         const gpu_operator::PolicyView& policy,
+                                         const desired::PolicyView& policy,
                                          const std::string& operator_namespace,
                                          const std::optional<std::string>& kubernetes_version);
 
@@ -55,7 +56,7 @@ std::vector<snapshot::Query> QueriesOfPolicy(const api::ClusterPolicy& policy,
 
 // `object` with labels and annotations changed: apiVersion, kind, and metadata with name, labels
 // and annotations only.
-codec::Json NodeAfter(const codec::Json& object, const gpu_operator::Changes& labels,
-                      const gpu_operator::Changes& annotations);
+codec::Json NodeAfter(const codec::Json& object, const desired::Changes& labels,
+                      const desired::Changes& annotations);
 
 }  // namespace pitcrew::plan

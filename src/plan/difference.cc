@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <map>
 
-#include "operator/owned.h"
-#include "operator/quantity.h"
+#include "desired/owned_object.h"
+#include "desired/quantity.h"
 
 namespace pitcrew::plan {
 namespace {
 
 using codec::Json;
-using gpu_operator::Covers;
-using gpu_operator::SaysNothing;
+using desired::Covers;
+using desired::SaysNothing;
 using Changes = std::vector<FieldChange>;
 
 bool IsPlainWord(std::string_view name) {
@@ -92,7 +92,7 @@ void CompareQuantities(const Json& live, const Json& desired, const std::string&
     const auto found = live.find(name);
     if (found == live.end()) {
       changes.push_back({.path = PathOfMember(path, name), .before = {}, .after = value});
-    } else if (!gpu_operator::SameQuantity(*found, value)) {
+    } else if (!desired::SameQuantity(*found, value)) {
       CompareValues(*found, value, PathOfMember(path, name), changes);
     }
   }
@@ -103,7 +103,7 @@ void CompareValues(const Json& live, const Json& desired, const std::string& pat
   if (desired.is_object() && live.is_object()) {
     for (const auto& [name, value] : desired.items()) {
       const auto found = live.find(name);
-      if (found != live.end() && gpu_operator::HoldsQuantities(name) && found->is_object() &&
+      if (found != live.end() && desired::HoldsQuantities(name) && found->is_object() &&
           value.is_object()) {
         CompareQuantities(*found, value, PathOfMember(path, name), changes);
       } else if (found != live.end()) {

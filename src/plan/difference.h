@@ -21,7 +21,7 @@ struct FieldChange {
 };
 
 // Fields of `desired` that `live` has otherwise or not at all, in the order of their names. Empty
-// exactly when gpu_operator::Covers(live, desired): fields that only `live` has are the server's
+// exactly when desired::Covers(live, desired): fields that only `live` has are the server's
 // defaults or other managers'.
 std::vector<FieldChange> FieldChanges(const codec::Json& live, const codec::Json& desired);
 

@@ -11,11 +11,11 @@
 
 #include "api/labels.h"
 #include "api/schema.h"
+#include "desired/owned_object.h"
+#include "desired/predecessor.h"
+#include "desired/removal.h"
+#include "desired/render.h"
 #include "kube/ownership.h"
-#include "operator/owned.h"
-#include "operator/removal.h"
-#include "operator/render.h"
-#include "operator/take_over.h"
 #include "plan/cluster.h"
 #include "plan/reasons.h"
 
@@ -23,9 +23,9 @@ namespace pitcrew::plan {
 namespace {
 
 using codec::Json;
-using gpu_operator::Mode;
-using gpu_operator::Operand;
-using gpu_operator::RenderedOperand;
+using desired::Mode;
+using desired::Operand;
+using desired::RenderedOperand;
 using snapshot::Snapshot;
 
 const std::string& HashPath() {
@@ -46,14 +46,14 @@ std::string HashIn(const Json& object) {
 
 class Planner {
  public:
-  Planner(const Snapshot& snapshot, const gpu_operator::PolicyView& policy, Reasons reasons)
+  Planner(const Snapshot& snapshot, const desired::PolicyView& policy, Reasons reasons)
       : snapshot_(snapshot), policy_(policy), reasons_(std::move(reasons)) {}
 
   void PlanOperand(const RenderedOperand& rendered);
   void PlanRemovals(std::span<const RenderedOperand> rendered,
                     const std::string& operator_namespace);
   void PlanNode(const PlannedNode& node);
-  void PlanNamespace(const std::string& name, const gpu_operator::Facts& facts);
+  void PlanNamespace(const std::string& name, const desired::Facts& facts);
   // Once per kind that could not be read.
   void ReportUnreadable();
   // Why operands are not planned; one line for what concerns several.
@@ -67,7 +67,7 @@ class Planner {
   void PlanChange(Item& item, const Json& live);
 
   const Snapshot& snapshot_;
-  const gpu_operator::PolicyView& policy_;
+  const desired::PolicyView& policy_;
   Reasons reasons_;
   std::vector<std::pair<std::string, base::Error>> failures_;  // by state
   Plan plan_;
@@ -75,11 +75,11 @@ class Planner {
 
 void Planner::PlanChange(Item& item, const Json& live) {
   const Json& desired = item.object;
-  const gpu_operator::OwnedObject owned = gpu_operator::ReadOwned(live);
+  const desired::OwnedObject owned = desired::ReadOwned(live);
   const bool same_hash = owned.hash == HashIn(desired);
   item.changes = FieldChanges(live, desired);
-  for (FieldChange& gone : AbandonedFields(
-           live, desired, {gpu_operator::kFieldManager, gpu_operator::kUpstreamManager})) {
+  for (FieldChange& gone :
+       AbandonedFields(live, desired, {desired::kFieldManager, desired::kUpstreamManager})) {
     const auto same = [&](const FieldChange& change) { return change.path == gone.path; };
     if (std::ranges::none_of(item.changes, same)) item.changes.push_back(std::move(gone));
   }
@@ -97,7 +97,7 @@ void Planner::PlanObject(const Json& desired, const RenderedOperand& rendered) {
             .operand = std::string(rendered.operand->state),
             .reason = {},
             .changes = {}};
-  const kube::ResourceKind* kind = gpu_operator::KindOf(desired);
+  const kube::ResourceKind* kind = desired::KindOf(desired);
   if (kind == nullptr) {
     plan_.problems.push_back({.where = item.kind(), .message = "no API is known for this kind"});
     return;
@@ -117,16 +117,16 @@ void Planner::PlanObject(const Json& desired, const RenderedOperand& rendered) {
 
 void Planner::PlanRemovals(std::span<const RenderedOperand> rendered,
                            const std::string& operator_namespace) {
-  std::vector<gpu_operator::StandingObject> standing;
-  for (const kube::ResourceKind& kind : gpu_operator::OwnedKinds()) {
+  std::vector<desired::StandingObject> standing;
+  for (const kube::ResourceKind& kind : desired::OwnedKinds()) {
     for (const auto& [key, object] : snapshot_.All(kind)) {
       // The operator looks nowhere else.
       if (kind.namespaced && key.namespace_name != operator_namespace) continue;
-      standing.push_back(gpu_operator::StandingOf(kind, object));
+      standing.push_back(desired::StandingOf(kind, object));
     }
   }
-  for (const gpu_operator::Removal& removal :
-       gpu_operator::DecideRemovals(rendered, standing, policy_.policy.uid)) {
+  for (const desired::Removal& removal :
+       desired::DecideRemovals(rendered, standing, policy_.policy.uid)) {
     plan_.items.push_back(
         {.action = Action::kDelete,
          .object = *snapshot_.FindPresent(*removal.object.kind, removal.object.key),
@@ -159,17 +159,17 @@ void Planner::PlanNode(const PlannedNode& node) {
   plan_.items.push_back(std::move(item));
 }
 
-void Planner::PlanNamespace(const std::string& name, const gpu_operator::Facts& facts) {
+void Planner::PlanNamespace(const std::string& name, const desired::Facts& facts) {
   const Json unlabelled = {{"metadata", {{"name", name}}}};
   const auto found = snapshot_.Find(kube::kNamespaces, {.namespace_name = "", .name = name});
-  if (!gpu_operator::MissingNamespaceLabels(policy_.policy, facts, unlabelled).empty() &&
+  if (!desired::MissingNamespaceLabels(policy_.policy, facts, unlabelled).empty() &&
       found.is_unknown()) {
     plan_.problems.push_back({.where = "namespace " + name, .message = found.error()->message});
   }
   if (found.is_unknown()) return;
   // The namespace of a file that does not list it is one without labels.
   const Json& live = found.is_present() ? **found.value() : unlabelled;
-  const auto labels = gpu_operator::MissingNamespaceLabels(policy_.policy, facts, live);
+  const auto labels = desired::MissingNamespaceLabels(policy_.policy, facts, live);
   if (labels.empty()) return;
   Item item{.action = Action::kChange,
             .object = {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", {{"name", name}}}},
@@ -191,7 +191,7 @@ void Planner::PlanNamespace(const std::string& name, const gpu_operator::Facts& 
 }
 
 void Planner::ReportUnreadable() {
-  for (const kube::ResourceKind& kind : gpu_operator::OwnedKinds()) {
+  for (const kube::ResourceKind& kind : desired::OwnedKinds()) {
     if (const base::Error* error = snapshot_.error(kind)) {
       plan_.problems.push_back({.where = std::string(kind.plural), .message = error->message});
     }
@@ -239,7 +239,7 @@ std::vector<Problem> CheckPolicyObject(const Json& object, const api::ClusterPol
   };
   add(api::CheckClusterPolicy(object));
   add(policy.problems);
-  add(gpu_operator::CheckPolicy(policy));
+  add(desired::CheckPolicy(policy));
   return problems;
 }
 
@@ -294,10 +294,10 @@ bool Plan::has_changes() const {
 
 base::Result<Plan> MakePlan(const Snapshot& snapshot, const Json& policy, const Options& options) {
   const Json* stored = snapshot.FindPresent(
-      gpu_operator::kClusterPolicies,
+      desired::kClusterPolicies,
       {.namespace_name = "", .name = codec::FindString(policy, {"metadata", "name"})});
   const Json adopted = Adopted(policy, stored);
-  TRY_ASSIGN(const gpu_operator::PolicyView view, gpu_operator::ReadPolicyView(adopted));
+  TRY_ASSIGN(const desired::PolicyView view, desired::ReadPolicyView(adopted));
   if (view.policy.name.empty()) {
     return base::Fail(base::Invalid("InvalidPolicy", "metadata.name: is required"));
   }
@@ -307,11 +307,11 @@ base::Result<Plan> MakePlan(const Snapshot& snapshot, const Json& policy, const 
   Plan& plan = planner.plan();
   plan.problems = CheckPolicyObject(adopted, view.policy);
   planner.ReportUnreadable();
-  const gpu_operator::Context context{.policy = view.policy,
-                                      .facts = cluster.facts,
-                                      .images = options.images,
-                                      .operator_namespace = options.operator_namespace};
-  const std::vector<RenderedOperand> rendered = gpu_operator::Render(context);
+  const desired::Context context{.policy = view.policy,
+                                 .facts = cluster.facts,
+                                 .images = options.images,
+                                 .operator_namespace = options.operator_namespace};
+  const std::vector<RenderedOperand> rendered = desired::Render(context);
   for (const RenderedOperand& operand : rendered) planner.PlanOperand(operand);
   planner.ReportFailures();
   planner.PlanRemovals(rendered, options.operator_namespace);
@@ -323,12 +323,12 @@ base::Result<Plan> MakePlan(const Snapshot& snapshot, const Json& policy, const 
 }
 
 base::Result<Plan> MakeUninstallPlan(const Snapshot& snapshot) {
-  if (const base::Error* error = snapshot.error(gpu_operator::kClusterPolicies)) {
+  if (const base::Error* error = snapshot.error(desired::kClusterPolicies)) {
     return base::Fail(*error);
   }
   Plan plan;
   std::map<std::string, std::string> policies;  // uid to name
-  for (const auto& [key, object] : snapshot.All(gpu_operator::kClusterPolicies)) {
+  for (const auto& [key, object] : snapshot.All(desired::kClusterPolicies)) {
     policies[codec::FindString(object, {"metadata", "uid"})] = key.name;
     plan.items.push_back({.action = Action::kDelete,
                           .object = object,
@@ -337,7 +337,7 @@ base::Result<Plan> MakeUninstallPlan(const Snapshot& snapshot) {
                           .changes = {}});
   }
   policies.erase("");
-  for (const kube::ResourceKind& kind : gpu_operator::OwnedKinds()) {
+  for (const kube::ResourceKind& kind : desired::OwnedKinds()) {
     if (const base::Error* error = snapshot.error(kind)) {
       plan.problems.push_back({.where = std::string(kind.plural), .message = error->message});
     }
@@ -347,7 +347,7 @@ base::Result<Plan> MakeUninstallPlan(const Snapshot& snapshot) {
       plan.items.push_back(
           {.action = Action::kDelete,
            .object = object,
-           .operand = gpu_operator::StateOfObject(object),
+           .operand = desired::StateOfObject(object),
            .reason = fmt::format("owned by ClusterPolicy {}", policies[owner->uid]),
            .changes = {}});
     }

@@ -10,7 +10,7 @@
 #include "api/cluster_policy.h"
 #include "base/result.h"
 #include "codec/json.h"
-#include "operator/image.h"
+#include "desired/image.h"
 #include "plan/difference.h"
 #include "snapshot/snapshot.h"
 
@@ -61,7 +61,7 @@ struct Plan {
 
 struct Options {
   std::string operator_namespace;
-  gpu_operator::DefaultImages images;
+  desired::DefaultImages images;
   std::optional<std::string> kubernetes_version;  // "v1.31.0"; none: as the snapshot tells
 };
 

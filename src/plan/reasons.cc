@@ -6,14 +6,14 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
-#include "operator/leaving.h"
+#include "desired/node_cleanup.h"
 
 namespace pitcrew::plan {
 namespace {
 
 using codec::Json;
-using gpu_operator::Operand;
-using gpu_operator::RemovalReason;
+using desired::Operand;
+using desired::RemovalReason;
 
 // Fields that every operand's objects may depend on.
 constexpr std::string_view kCommonBlocks[] = {"spec.operator", "spec.daemonsets", "spec.hostPaths",
@@ -95,7 +95,7 @@ std::string Reasons::OfCreation(const Operand& operand) const {
              : fmt::format("{}: on by default", operand.title);
 }
 
-std::string Reasons::OfChange(std::string_view state, const gpu_operator::OwnedObject& live,
+std::string Reasons::OfChange(std::string_view state, const desired::OwnedObject& live,
                               bool same_hash) const {
   if (live.state.empty()) {
     return live.owner_uid.empty() ? "it exists already; it becomes the operator's"
@@ -106,17 +106,17 @@ std::string Reasons::OfChange(std::string_view state, const gpu_operator::OwnedO
     return "belongs to another ClusterPolicy, or to one that was deleted";
   }
   if (same_hash) return "somebody else has changed it since it was applied";
-  for (const Operand& operand : gpu_operator::Operands()) {
+  for (const Operand& operand : desired::Operands()) {
     if (operand.state != state) continue;
     if (const std::string fields = ChangedFieldsOf(operand); !fields.empty()) return fields;
   }
   return "the nodes, the cluster or the operator's version have changed";
 }
 
-std::string Reasons::OfRemoval(const gpu_operator::Removal& removal) const {
+std::string Reasons::OfRemoval(const desired::Removal& removal) const {
   const auto operand =
-      std::ranges::find(gpu_operator::Operands(), removal.object.state, &Operand::state);
-  if (operand == gpu_operator::Operands().end()) return std::string(ToString(removal.reason));
+      std::ranges::find(desired::Operands(), removal.object.state, &Operand::state);
+  if (operand == desired::Operands().end()) return std::string(ToString(removal.reason));
   if (removal.reason == RemovalReason::kDelegated) {
     return "spec.driver.useNvidiaDriverCRD: left to NVIDIADriver objects; its pods go on running";
   }
@@ -129,7 +129,7 @@ std::string Reasons::OfRemoval(const gpu_operator::Removal& removal) const {
   return by.ends_with("false") ? by : fmt::format("{}: switched off", operand->title);
 }
 
-std::string ReasonOfNode(const PlannedNode& node, const gpu_operator::PolicyView& policy) {
+std::string ReasonOfNode(const PlannedNode& node, const desired::PolicyView& policy) {
   const auto label = [&](std::string_view key) {
     return codec::FindString(*node.live, {"metadata", "labels", key});
   };
@@ -139,9 +139,9 @@ std::string ReasonOfNode(const PlannedNode& node, const gpu_operator::PolicyView
   if (label(api::kDeployOperands) == "false") {
     return fmt::format("{}=false: nothing is deployed here", api::kDeployOperands);
   }
-  const auto read = gpu_operator::ReadNode(*node.live);
+  const auto read = desired::ReadNode(*node.live);
   const std::string workload =
-      read ? gpu_operator::WorkloadOf(*read, gpu_operator::NodePolicyOf(policy.policy)) : "";
+      read ? desired::WorkloadOf(*read, desired::NodePolicyOf(policy.policy)) : "";
   for (const std::string_view key : api::kGpuPciLabels) {
     if (label(key) == "true" && label(api::kGpuPresent) != "true") {
       return fmt::format("has a GPU ({}), workload {}", key, workload);
@@ -175,7 +175,7 @@ std::vector<std::string> NotesOf(const snapshot::Snapshot& snapshot,
 }
 
 Item ItemOfLeaving(const Json& node) {
-  const gpu_operator::NodeLeaving leaving = gpu_operator::LeaveNode(node);
+  const desired::NodeLeaving leaving = desired::LeaveNode(node);
   Item item{.action = leaving.empty() ? Action::kNone : Action::kChange,
             .object = NodeAfter(node, leaving.labels, leaving.annotations),
             .operand = std::string(kNodeLabels),

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "codec/json.h"
-#include "operator/operand.h"
-#include "operator/owned.h"
-#include "operator/removal.h"
+#include "desired/operand.h"
+#include "desired/owned_object.h"
+#include "desired/removal.h"
 #include "plan/cluster.h"
 #include "plan/plan.h"
 
@@ -24,21 +24,21 @@ class Reasons {
   // `stored` is the policy that stands under the same name; null when there is none.
   Reasons(const codec::Json& policy, const codec::Json* stored);
 
-  [[nodiscard]] std::string OfCreation(const gpu_operator::Operand& operand) const;
+  [[nodiscard]] std::string OfCreation(const desired::Operand& operand) const;
   // `same_hash`: what stands was applied from the very same desired state.
-  [[nodiscard]] std::string OfChange(std::string_view state, const gpu_operator::OwnedObject& live,
+  [[nodiscard]] std::string OfChange(std::string_view state, const desired::OwnedObject& live,
                                      bool same_hash) const;
-  [[nodiscard]] std::string OfRemoval(const gpu_operator::Removal& removal) const;
+  [[nodiscard]] std::string OfRemoval(const desired::Removal& removal) const;
 
  private:
   // "spec.driver.version" of the changed fields that the operand reads; "" when there is none.
-  [[nodiscard]] std::string ChangedFieldsOf(const gpu_operator::Operand& operand) const;
+  [[nodiscard]] std::string ChangedFieldsOf(const desired::Operand& operand) const;
 
   codec::Json policy_;
   std::vector<std::string> changed_fields_;
 };
 
-std::string ReasonOfNode(const PlannedNode& node, const gpu_operator::PolicyView& policy);
+std::string ReasonOfNode(const PlannedNode& node, const desired::PolicyView& policy);
 
 // What is worth knowing about the whole.
 std::vector<std::string> NotesOf(const snapshot::Snapshot& snapshot,

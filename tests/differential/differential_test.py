@@ -54,7 +54,7 @@ def leaves(value, path=""):
 
 def rendered_objects():
     """What the operator renders in its golden cases, the biggest case of each operand."""
-    for operand in sorted((ROOT / "src/operator/tests/data").iterdir()):
+    for operand in sorted((ROOT / "src/desired/tests/data").iterdir()):
         file = max(operand.glob("*/expected.yaml"), key=lambda path: path.stat().st_size)
         for item in yaml.load_all(file.read_text(), yaml.CSafeLoader):
             if "kind" in item:

@@ -15,7 +15,7 @@ import apiserver  # noqa: E402
 
 
 def rules():
-    for path in sorted((ROOT / "src/operator/manifests").glob("*/*.yaml")):
+    for path in sorted((ROOT / "src/desired/manifests").glob("*/*.yaml")):
         manifest = yaml.safe_load(path.read_text(encoding="utf-8"))
         if manifest["kind"] == "PrometheusRule":
             yield path, manifest["spec"]

@@ -12,7 +12,8 @@ TABLE = """<!-- rooms:begin -->
 | Room | Folder | Purpose | May include |
 |---|---|---|---|
 | base | src/base | words | |
-| kube | src/kube | cluster | base |
+| kube | src/kube | cluster | base, load (tests) |
+| load | src/load | load | |
 <!-- rooms:end -->
 """
 
@@ -43,6 +44,19 @@ class Rooms(unittest.TestCase):
 
     def test_an_arrow_downwards_is_allowed(self):
         self.assertEqual(run(self.tree({"src/kube/b.h": '#include "base/a.h"\n'})).returncode, 0)
+
+    def test_an_arrow_of_tests_only_is_for_tests_only(self):
+        self.assertEqual(run(self.tree({"src/kube/tests/a.cc": '#include "load/b.h"\n'})).returncode, 0)
+        result = run(self.tree({"src/kube/a.cc": '#include "load/b.h"\n'}))
+        self.assertIn("room kube may not include room load", result.stdout)
+
+    def test_a_room_without_io_takes_only_values(self):
+        table = TABLE.replace("<!-- rooms:end", "| desired | src/desired | what | kube |\n<!-- rooms:end")
+        tree = self.tree({"src/desired/a.cc": '#include "kube/client.h"\n#include "kube/resource.h"\n'})
+        (tree / "ARCHITECTURE.md").write_text(table)
+        result = run(tree)
+        self.assertIn("src/desired/a.cc:1: room desired does no I/O", result.stdout)
+        self.assertNotIn("a.cc:2", result.stdout)
 
     def test_a_folder_without_a_row_is_found(self):
         result = run(self.tree({"src/attic/a.h": ""}))

@@ -1,9 +1,9 @@
 // Confidential computing manager (reference operand-manifests.md section 21).
-#include "operator/daemonset.h"
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kContainer = "nvidia-cc-manager";
@@ -38,4 +38,4 @@ Operand CcManager() {
           .customize = Customize};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

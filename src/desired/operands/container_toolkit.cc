@@ -8,12 +8,12 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
-#include "operator/daemonset.h"
-#include "operator/host_path.h"
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/host_path.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kContainer = "nvidia-container-toolkit-ctr";
@@ -206,4 +206,4 @@ Operand ContainerToolkit() {
           .customize = Customize};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -2,13 +2,13 @@
 #include <algorithm>
 
 #include "base/strings.h"
-#include "operator/daemonset.h"
-#include "operator/host_path.h"
-#include "operator/operands/monitoring.h"
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/host_path.h"
+#include "desired/operands/monitoring.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kContainer = "nvidia-dcgm-exporter";
@@ -143,4 +143,4 @@ Operand DcgmExporter() {
           .customize = Customize};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

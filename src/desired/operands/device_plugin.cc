@@ -1,10 +1,10 @@
 // Device plugin (reference operand-manifests.md section 9).
-#include "operator/daemonset.h"
-#include "operator/host_path.h"
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/host_path.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kContainer = "nvidia-device-plugin";
@@ -64,4 +64,4 @@ Operand DevicePlugin() {
           .customize = Customize};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -4,15 +4,15 @@
 #include <optional>
 
 #include "api/labels.h"
-#include "operator/daemonset.h"
-#include "operator/operands/driver_digest.h"
-#include "operator/operands/driver_files.h"
-#include "operator/operands/driver_manager.h"
-#include "operator/operands/driver_variant.h"
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/operands/driver_digest.h"
+#include "desired/operands/driver_files.h"
+#include "desired/operands/driver_manager.h"
+#include "desired/operands/driver_variant.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kManager = "k8s-driver-manager";
@@ -282,4 +282,4 @@ Operand DriverOperand() {
           .customize = Customize};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,4 +1,4 @@
-#include "operator/operands/driver_digest.h"
+#include "desired/operands/driver_digest.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "operator/pod.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 // Field name to the dump of its value; only fields that are not empty are here.
@@ -148,4 +148,4 @@ std::string DriverConfigDigest(const Object& daemonset) {
   return std::to_string(base::HashFnv1a32(text));
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -5,11 +5,11 @@
 
 #include <string>
 
-#include "operator/manifest.h"
+#include "desired/manifest.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // Of the finished driver DaemonSet, before the variable itself is set. Decimal FNV-1a 32.
 std::string DriverConfigDigest(const Object& daemonset);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

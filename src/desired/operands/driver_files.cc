@@ -1,13 +1,13 @@
-#include "operator/operands/driver_files.h"
+#include "desired/operands/driver_files.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "operator/host_path.h"
-#include "operator/pod.h"
+#include "desired/host_path.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 struct Subscription {
@@ -189,4 +189,4 @@ void ApplyProxy(Object& daemonset, std::vector<Object>& objects, const Context& 
   }
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

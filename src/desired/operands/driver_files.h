@@ -4,9 +4,9 @@
 
 #include <string_view>
 
-#include "operator/operand.h"
+#include "desired/operand.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // Every key of the ConfigMap that `field` names, mounted below `folder`; the volume carries the
 // ConfigMap's name. Errors name the field: the ConfigMap is missing, or could not be read.
@@ -26,4 +26,4 @@ void MountSubscriptions(Object& daemonset, Object& container, const Context& con
 // OpenShift's cluster-wide proxy; may add the ConfigMap of its certificate authority to `objects`.
 void ApplyProxy(Object& daemonset, std::vector<Object>& objects, const Context& context);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

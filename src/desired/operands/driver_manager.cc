@@ -1,9 +1,9 @@
-#include "operator/operands/driver_manager.h"
+#include "desired/operands/driver_manager.h"
 
-#include "operator/daemonset.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 base::Status ApplyDriverManager(Object& daemonset, const api::DriverManager& manager,
                                 const std::optional<codec::Json>& resources,
@@ -20,4 +20,4 @@ base::Status ApplyDriverManager(Object& daemonset, const api::DriverManager& man
   return {};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

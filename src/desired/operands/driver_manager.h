@@ -4,13 +4,13 @@
 
 #include <optional>
 
-#include "operator/operand.h"
+#include "desired/operand.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // Image, pull policy when given, resources, environment and pull secrets.
 base::Status ApplyDriverManager(Object& daemonset, const api::DriverManager& manager,
                                 const std::optional<codec::Json>& resources,
                                 const Context& context);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

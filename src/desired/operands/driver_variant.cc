@@ -1,13 +1,13 @@
-#include "operator/operands/driver_variant.h"
+#include "desired/operands/driver_variant.h"
 
 #include <fmt/format.h>
 
 #include "api/labels.h"
 #include "base/strings.h"
-#include "operator/daemonset.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kToolkitContainer = "openshift-driver-toolkit-ctr";
@@ -96,4 +96,4 @@ base::Status MakeDriverToolkitVariant(Object& daemonset, const std::string& rhco
   return {};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "operator/operand.h"
+#include "desired/operand.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // "5.14.0-427.37.1.el9_4.aarch64_64k" becomes "5.14.0-427.37.1.el9.4".
 std::string SanitizeKernelVersion(std::string_view kernel);
@@ -26,4 +26,4 @@ base::Status MakeDriverToolkitVariant(Object& daemonset, const std::string& rhco
                                       const std::optional<codec::Json>& resources,
                                       const Context& context);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,9 +1,9 @@
 // GPU feature discovery (reference operand-manifests.md section 13).
-#include "operator/daemonset.h"
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kContainer = "gpu-feature-discovery";
@@ -41,4 +41,4 @@ Operand GpuFeatureDiscovery() {
           .customize = Customize};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

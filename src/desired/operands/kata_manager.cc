@@ -1,8 +1,8 @@
 // Kata manager: given up by upstream. Nothing of it is deployed, and what older releases left is
 // removed (reference operand-manifests.md section 22).
-#include "operator/operands/operands.h"
+#include "desired/operands/operands.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 Operand KataManager() {
   return {.state = "state-kata-manager",
@@ -13,4 +13,4 @@ Operand KataManager() {
           .customize = nullptr};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,9 +1,9 @@
 // MIG manager (reference operand-manifests.md section 14).
-#include "operator/daemonset.h"
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kContainer = "nvidia-mig-manager";
@@ -75,4 +75,4 @@ Operand MigManager() {
           .leaves_alone = LeavesAlone};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

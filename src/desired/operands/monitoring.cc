@@ -1,8 +1,8 @@
-#include "operator/operands/monitoring.h"
+#include "desired/operands/monitoring.h"
 
-#include "operator/pod.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kServiceMonitor = "ServiceMonitor";
@@ -53,4 +53,4 @@ void EditServiceMonitor(std::vector<Object>& objects, const std::optional<codec:
   EditEndpoint((*monitor)["spec"]["endpoints"][0], *settings);
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

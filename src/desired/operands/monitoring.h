@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "operator/operand.h"
+#include "desired/operand.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 // Leaves out ServiceMonitors and PrometheusRules that the cluster does not know; the
 // ServiceMonitors that stay look at the operator's namespace.
@@ -17,4 +17,4 @@ void FitMonitoring(std::vector<Object>& objects, const Context& context);
 // `serviceMonitor` block of the policy. Nothing without one.
 void EditServiceMonitor(std::vector<Object>& objects, const std::optional<codec::Json>& settings);
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,11 +1,11 @@
 // Control daemon of CUDA's Multi-Process Service (reference operand-manifests.md section 10). Its
 // settings are those of the device plugin, without args and env.
-#include "operator/daemonset.h"
-#include "operator/host_path.h"
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/host_path.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kContainer = "mps-control-daemon-ctr";
@@ -52,4 +52,4 @@ Operand MpsControlDaemon() {
           .customize = Customize};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

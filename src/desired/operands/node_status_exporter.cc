@@ -1,10 +1,10 @@
 // Exporter of the node's status (reference operand-manifests.md section 15).
-#include "operator/daemonset.h"
-#include "operator/operands/monitoring.h"
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/operands/monitoring.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kContainer = "nvidia-node-status-exporter";
@@ -37,4 +37,4 @@ Operand NodeStatusExporter() {
           .customize = Customize};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,9 +1,9 @@
 // Every operand's descriptor; registry.cc puts them in order.
 #pragma once
 
-#include "operator/operand.h"
+#include "desired/operand.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 Operand PreRequisites();
 Operand OperatorMetrics();
@@ -26,4 +26,4 @@ Operand KataDevicePlugin();
 Operand KataManager();
 Operand CcManager();
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

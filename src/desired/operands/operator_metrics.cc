@@ -1,8 +1,8 @@
 // Metrics of the operator itself (reference operand-manifests.md section 5).
-#include "operator/operands/monitoring.h"
-#include "operator/operands/operands.h"
+#include "desired/operands/monitoring.h"
+#include "desired/operands/operands.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 // The ServiceMonitor cannot be switched off here: `enabled` of its settings has no effect.
@@ -23,4 +23,4 @@ Operand OperatorMetrics() {
           .customize = Customize};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

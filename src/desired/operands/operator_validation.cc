@@ -1,11 +1,11 @@
 // Operator validation (reference operand-manifests.md section 8).
 #include "api/labels.h"
 #include "base/strings.h"
-#include "operator/daemonset.h"
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kContainer = "nvidia-operator-validator";
@@ -63,4 +63,4 @@ Operand OperatorValidation() {
           .customize = Customize};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

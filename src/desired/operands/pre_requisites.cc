@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <string_view>
 
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 Mode ModeOf(const Context& context) {
@@ -47,4 +47,4 @@ Operand PreRequisites() {
           .customize = Customize};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,6 +1,6 @@
-#include "operator/operands/operands.h"
+#include "desired/operands/operands.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 
 std::span<const Operand> Operands() {
   static const Operand kOperands[] = {
@@ -13,4 +13,4 @@ std::span<const Operand> Operands() {
   return kOperands;
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

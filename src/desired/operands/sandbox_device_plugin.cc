@@ -1,10 +1,10 @@
 // Device plugins for virtual machines: one for KubeVirt, one for Kata Containers (reference
 // operand-manifests.md section 20). They differ in nothing but their settings.
-#include "operator/daemonset.h"
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 Mode ModeOf(const Context& context, const api::Component& component, std::string_view mode) {
@@ -61,4 +61,4 @@ Operand KataDevicePlugin() {
               }};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,10 +1,10 @@
 // Validation of virtual machine workloads (reference operand-manifests.md sections 8 and 18).
-#include "operator/daemonset.h"
-#include "operator/node_labels.h"
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/node_labels.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kContainer = "nvidia-sandbox-validator";
@@ -51,4 +51,4 @@ Operand SandboxValidation() {
           .customize = Customize};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,11 +1,11 @@
 // VFIO manager: hands GPUs to vfio-pci for virtual machines (reference operand-manifests.md
 // section 19).
-#include "operator/daemonset.h"
-#include "operator/operands/driver_manager.h"
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/operands/driver_manager.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kContainer = "nvidia-vfio-manager";
@@ -41,4 +41,4 @@ Operand VfioManager() {
           .customize = Customize};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

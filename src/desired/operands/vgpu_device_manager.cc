@@ -1,9 +1,9 @@
 // vGPU device manager (reference operand-manifests.md section 17).
-#include "operator/daemonset.h"
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kContainer = "nvidia-vgpu-device-manager";
@@ -52,4 +52,4 @@ Operand VgpuDeviceManager() {
           .leaves_alone = LeavesAlone};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,13 +1,13 @@
 // vGPU manager: the driver of hosts whose GPUs are shared between virtual machines (reference
 // operand-manifests.md section 16).
-#include "operator/daemonset.h"
-#include "operator/operands/driver_files.h"
-#include "operator/operands/driver_manager.h"
-#include "operator/operands/driver_variant.h"
-#include "operator/operands/operands.h"
-#include "operator/pod.h"
+#include "desired/daemonset.h"
+#include "desired/operands/driver_files.h"
+#include "desired/operands/driver_manager.h"
+#include "desired/operands/driver_variant.h"
+#include "desired/operands/operands.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kContainer = "nvidia-vgpu-manager-ctr";
@@ -71,4 +71,4 @@ Operand VgpuManager() {
           .customize = Customize};
 }
 
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -6,13 +6,13 @@
 #include <algorithm>
 
 #include "codec/yaml.h"
-#include "operator/host_path.h"
-#include "operator/manifest.h"
-#include "operator/operand.h"
-#include "operator/pod.h"
-#include "support_render.h"
+#include "desired/host_path.h"
+#include "desired/manifest.h"
+#include "desired/operand.h"
+#include "desired/pod.h"
+#include "desired/testing/render_cluster.h"
 
-namespace pitcrew::gpu_operator::testing {
+namespace pitcrew::desired::testing {
 namespace {
 
 using codec::Json;
@@ -391,4 +391,4 @@ TEST(FeatureDiscovery, RuntimeClassAndOpenShift) {
 }
 
 }  // namespace
-}  // namespace pitcrew::gpu_operator::testing
+}  // namespace pitcrew::desired::testing

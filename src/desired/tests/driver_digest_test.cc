@@ -1,12 +1,12 @@
 // Digests of upstream's own tests (operand-manifests.md checklist 32 to 38).
-#include "operator/operands/driver_digest.h"
+#include "desired/operands/driver_digest.h"
 
 #include <gtest/gtest.h>
 
-#include "operator/pod.h"
-#include "support_render.h"
+#include "desired/pod.h"
+#include "desired/testing/render_cluster.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 using codec::Json;
@@ -140,4 +140,4 @@ hostPaths: {rootFS: /, driverInstallDir: /run/nvidia/driver}
 }
 
 }  // namespace
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

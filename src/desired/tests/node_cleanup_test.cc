@@ -1,11 +1,11 @@
-#include "operator/leaving.h"
+#include "desired/node_cleanup.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "codec/yaml.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 using codec::Json;
@@ -127,4 +127,4 @@ TEST(Leaving, ANodeWithoutTracesIsNotWritten) {
 }
 
 }  // namespace
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

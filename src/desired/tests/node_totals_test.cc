@@ -1,6 +1,6 @@
 // Facts that follow the nodes change by change are those of the nodes that there are
 // (operator-behaviour.md section 4.1).
-#include "operator/node_totals.h"
+#include "desired/node_totals.h"
 
 #include <gtest/gtest.h>
 
@@ -11,10 +11,9 @@
 #include <set>
 
 #include "api/labels.h"
-#include "operator/node_labels.h"
-#include "operator/world.h"
+#include "desired/node_labels.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 using Nodes = std::map<std::string, std::shared_ptr<const Node>>;
@@ -119,7 +118,6 @@ TEST(NodeTotals, FollowEverySequenceOfEvents) {
     std::mt19937 random(seed);
     const unsigned names = seed % 3 == 0 ? 2 : seed % 3 == 1 ? 6 : 25;
     Nodes nodes;
-    Fleet fleet;
     NodeTotals totals;
     for (int event = 0; event < 150; ++event) {
       const std::string name =
@@ -128,11 +126,6 @@ TEST(NodeTotals, FollowEverySequenceOfEvents) {
       const auto before = known == nodes.end() ? nullptr : known->second;
       const bool goes = before != nullptr && random() % 3 == 0;
       const auto now = goes ? nullptr : RandomNode(random, name);
-      fleet.Count({.kind = goes                ? kube::ChangeKind::kDeleted
-                           : before == nullptr ? kube::ChangeKind::kAdded
-                                               : kube::ChangeKind::kModified,
-                   .before = before,
-                   .now = now});
       if (before != nullptr) totals.Remove(*before);
       if (now != nullptr) totals.Add(*now);
       if (goes) {
@@ -149,12 +142,12 @@ TEST(NodeTotals, FollowEverySequenceOfEvents) {
         losing += LosesGpu(*node) ? 1 : 0;
       }
       ASSERT_EQ(totals, anew) << "seed " << seed << ", event " << event;
-      EXPECT_EQ(fleet.sizes().gpu_nodes, gpu_nodes);
-      EXPECT_EQ(fleet.sizes().losing, losing);
+      EXPECT_EQ(totals.gpu_nodes(), gpu_nodes);
+      EXPECT_EQ(totals.losing(), losing);
       Facts facts;
-      fleet.Tell(facts);
+      totals.Tell(facts);
       ASSERT_EQ(Text(facts), FromScratch(nodes)) << "seed " << seed << ", event " << event;
-      EXPECT_EQ(fleet.runtimes(), facts.runtimes);
+      EXPECT_EQ(totals.runtimes(), facts.runtimes);
     }
   }
 }
@@ -189,4 +182,4 @@ TEST(NodeTotals, LeaveOtherFactsAlone) {
 }
 
 }  // namespace
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

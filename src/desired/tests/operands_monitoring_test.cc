@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "codec/yaml.h"
-#include "operator/pod.h"
-#include "operator/render.h"
-#include "support_render.h"
+#include "desired/pod.h"
+#include "desired/render.h"
+#include "desired/testing/render_cluster.h"
 
-namespace pitcrew::gpu_operator::testing {
+namespace pitcrew::desired::testing {
 namespace {
 
 using codec::Json;
@@ -266,4 +266,4 @@ TEST(PrometheusRuleTest, BelongsToItsOperand) {
 }
 
 }  // namespace
-}  // namespace pitcrew::gpu_operator::testing
+}  // namespace pitcrew::desired::testing

@@ -6,11 +6,11 @@
 #include <algorithm>
 
 #include "codec/yaml.h"
-#include "operator/pod.h"
-#include "operator/render.h"
-#include "support_render.h"
+#include "desired/pod.h"
+#include "desired/render.h"
+#include "desired/testing/render_cluster.h"
 
-namespace pitcrew::gpu_operator::testing {
+namespace pitcrew::desired::testing {
 namespace {
 
 using codec::Json;
@@ -285,4 +285,4 @@ TEST(States, ManifestsOfEveryOperand) {
 }
 
 }  // namespace
-}  // namespace pitcrew::gpu_operator::testing
+}  // namespace pitcrew::desired::testing

@@ -1,11 +1,11 @@
 // Quantities as the API server rewrites them.
-#include "operator/quantity.h"
+#include "desired/quantity.h"
 
 #include <gtest/gtest.h>
 
-#include "operator/owned.h"
+#include "desired/owned_object.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 using codec::Json;
@@ -43,4 +43,4 @@ TEST(Quantity, CoversKnowsWhereTheyStand) {
 }
 
 }  // namespace
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -1,5 +1,5 @@
 // Which objects are removed: the one function behind the operator and `pitcrew plan`.
-#include "operator/removal.h"
+#include "desired/removal.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 #include <algorithm>
 
 #include "api/labels.h"
-#include "operator/owned.h"
-#include "support_render.h"
+#include "desired/owned_object.h"
+#include "desired/testing/render_cluster.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 using codec::Json;
@@ -103,7 +103,7 @@ TEST(Removal, DelegatedDaemonSetsLeaveTheirPods) {
   EXPECT_EQ(removals[0].object.key.name, "exporter");
   EXPECT_EQ(*removals[0].object.kind, kube::kDaemonSets);
   EXPECT_EQ(removals[0].reason, RemovalReason::kDelegated);
-  EXPECT_EQ(removals[0].propagation, kube::Propagation::kOrphan);
+  EXPECT_TRUE(removals[0].orphans_pods);
 }
 
 TEST(Removal, WhatAnEarlierVersionMadeGoes) {
@@ -187,4 +187,4 @@ TEST(Removal, TheWholeInventoryComesAndGoes) {
 }
 
 }  // namespace
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

@@ -9,9 +9,9 @@
 
 #include "base/file.h"
 #include "codec/yaml.h"
-#include "support_render.h"
+#include "desired/testing/render_cluster.h"
 
-namespace pitcrew::gpu_operator::testing {
+namespace pitcrew::desired::testing {
 namespace {
 
 using codec::Json;
@@ -115,4 +115,4 @@ INSTANTIATE_TEST_SUITE_P(Operands, RenderGoldenTest, ::testing::ValuesIn(Cases()
                          [](const auto& golden) { return golden.param.name; });
 
 }  // namespace
-}  // namespace pitcrew::gpu_operator::testing
+}  // namespace pitcrew::desired::testing

@@ -1,13 +1,13 @@
 // Mixed clusters: which runtime keeps upstream's DaemonSet, and which toolkit each node gets.
-#include "operator/runtime.h"
+#include "desired/runtime.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "operator/node_labels.h"
-#include "support_render.h"
+#include "desired/node_labels.h"
+#include "desired/testing/render_cluster.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 using enum Runtime;
@@ -108,4 +108,4 @@ TEST(ContainerRuntime, LabelDoesNotNameARuntimeWithoutToolkit) {
 }
 
 }  // namespace
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

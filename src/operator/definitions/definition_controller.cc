@@ -1,4 +1,4 @@
-#include "operator/definition_controller.h"
+#include "operator/definitions/definition_controller.h"
 
 #include "base/log.h"
 #include "base/strings.h"

@@ -15,7 +15,7 @@
 #include "kube/client.h"
 #include "kube/controller.h"
 #include "kube/informer.h"
-#include "operator/definitions.h"
+#include "operator/definitions/definitions.h"
 
 namespace pitcrew::gpu_operator {
 

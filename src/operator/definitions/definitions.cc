@@ -1,4 +1,4 @@
-#include "operator/definitions.h"
+#include "operator/definitions/definitions.h"
 
 #include <fmt/format.h>
 
@@ -8,10 +8,11 @@
 #include "api/definition.h"
 #include "base/strings.h"
 #include "codec/yaml.h"
+#include "desired/cluster_kinds.h"
+#include "desired/owned_object.h"
 #include "kube/await.h"
 #include "kube/projection.h"
-#include "operator/owned.h"
-#include "operator/world.h"
+#include "operator/watches/world.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -172,7 +173,7 @@ base::Result<DefinitionChange> EnsureDefinition(kube::Client& client, const Json
   }
   const auto applied =
       client.Apply(kube::kCustomResourceDefinitions, definition,
-                   {.field_manager = std::string(kFieldManager), .force = true}, stop);
+                   {.field_manager = std::string(desired::kFieldManager), .force = true}, stop);
   if (!applied) {
     return base::Fail(applied.error().Within("apply CustomResourceDefinition " + name));
   }
@@ -184,7 +185,7 @@ base::Status AwaitEstablished(const std::shared_ptr<kube::Client>& client, const
   const base::Status status = kube::Await<bool>(
       client, kube::kCustomResourceDefinitions,
       kube::ProjectJson<bool>(
-          [](const Json& object) -> base::Result<bool> { return IsEstablished(object); }),
+          [](const Json& object) -> base::Result<bool> { return desired::IsEstablished(object); }),
       {.field_selector = "metadata.name=" + name},
       [&](const kube::Store<bool>& store) -> base::Result<bool> {
         const auto found = store.Find({.namespace_name = "", .name = name});
@@ -206,7 +207,7 @@ base::Result<bool> RemoveDefinition(const std::shared_ptr<kube::Client>& client,
   const auto marked =
       client->Patch(kube::kCustomResourceDefinitions, key, kube::PatchType::kMerge,
                     {{"metadata", {{"annotations", {{std::string(kRemovedAnnotation), "true"}}}}}},
-                    {.field_manager = std::string(kFieldManager)}, stop);
+                    {.field_manager = std::string(desired::kFieldManager)}, stop);
   if (!marked) return absent_or(marked.error());
   const std::string uid = codec::FindString(*marked, {"metadata", "uid"});
   const auto deleted = client->Delete(kube::kCustomResourceDefinitions, key, {.uid = uid}, stop);

@@ -1,4 +1,4 @@
-#include "operator/collectors.h"
+#include "operator/metrics/collectors.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>

@@ -9,7 +9,7 @@
 #include "kube/client.h"
 #include "kube/controller.h"
 #include "kube/informer.h"
-#include "operator/exposition.h"
+#include "operator/metrics/exposition.h"
 
 namespace pitcrew::gpu_operator {
 

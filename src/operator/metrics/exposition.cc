@@ -1,4 +1,4 @@
-#include "operator/exposition.h"
+#include "operator/metrics/exposition.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "operator/metrics.h"
+#include "operator/metrics/metrics.h"
 
 namespace pitcrew::gpu_operator {
 namespace {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "operator/exposition.h"
+#include "operator/metrics/exposition.h"
 
 namespace pitcrew::gpu_operator {
 

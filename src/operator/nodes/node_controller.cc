@@ -1,11 +1,12 @@
-#include "operator/node_controller.h"
+#include "operator/nodes/node_controller.h"
 
 #include <fmt/format.h>
 
 #include "base/log.h"
 #include "base/strings.h"
-#include "operator/leaving.h"
-#include "operator/rollout.h"
+#include "desired/node_cleanup.h"
+#include "operator/nodes/clean_up_node.h"
+#include "operator/roll_out/rollout.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 // Names no node: node names are DNS names.
 const kube::ObjectKey kEveryNode{.namespace_name = "", .name = "*"};
 
-codec::Json ToJson(const Changes& changes) {
+codec::Json ToJson(const desired::Changes& changes) {
   codec::Json object = codec::Json::object();
   for (const auto& [key, value] : changes) {
     object[key] = value ? codec::Json(*value) : codec::Json(nullptr);
@@ -31,10 +32,10 @@ NodeController::NodeController(World& world, std::chrono::milliseconds removal_g
                   [this](const kube::ObjectKey& key, const io::StopToken& stop) {
                     return Reconcile(key, stop);
                   }) {
-  controller_.Watch<Node>(
-      world.nodes, [this](const kube::Change<Node>& change, const auto& enqueue) {
+  controller_.Watch<desired::Node>(
+      world.nodes, [this](const kube::Change<desired::Node>& change, const auto& enqueue) {
         const Fleet::Sizes sizes = world_.fleet.sizes();
-        const bool mass = IsMassRemoval(sizes.gpu_nodes, sizes.losing);
+        const bool mass = desired::IsMassRemoval(sizes.gpu_nodes, sizes.losing);
         // What was held back may go on.
         if (mass_removal_ && !mass) enqueue(kEveryNode);
         mass_removal_ = mass;
@@ -43,12 +44,13 @@ NodeController::NodeController(World& world, std::chrono::milliseconds removal_g
           return;
         enqueue(change.key);
       });
-  controller_.Watch<PolicyView>(
-      world.policies, [this](const kube::Change<PolicyView>& change, const auto& enqueue) {
+  controller_.Watch<desired::PolicyView>(
+      world.policies, [this](const kube::Change<desired::PolicyView>& change, const auto& enqueue) {
         NotePolicy(change);
         // A change of its status concerns no node.
         if (change.before != nullptr && change.now != nullptr &&
-            NodePolicyOf(change.before->policy) == NodePolicyOf(change.now->policy) &&
+            desired::NodePolicyOf(change.before->policy) ==
+                desired::NodePolicyOf(change.now->policy) &&
             change.before->allow_mass_removal == change.now->allow_mass_removal &&
             change.before->deleting == change.now->deleting) {
           return;
@@ -58,8 +60,8 @@ NodeController::NodeController(World& world, std::chrono::milliseconds removal_g
   // Which toolkit a node gets depends on those that stand.
   for (Inventory::Kind& kind : world.inventory.kinds()) {
     if (*kind.kind != kube::kDaemonSets) continue;
-    controller_.Watch<OwnedObject>(
-        *kind.informer, [this](const kube::Change<OwnedObject>& change, const auto&) {
+    controller_.Watch<desired::OwnedObject>(
+        *kind.informer, [this](const kube::Change<desired::OwnedObject>& change, const auto&) {
           const auto is_toolkit = [](const auto& object) {
             return object != nullptr && object->toolkit_runtime.has_value();
           };
@@ -78,7 +80,7 @@ void NodeController::LookAtRuntimes() {
   controller_.Enqueue(kEveryNode);
 }
 
-void NodeController::NotePolicy(const kube::Change<PolicyView>& change) {
+void NodeController::NotePolicy(const kube::Change<desired::PolicyView>& change) {
   if (change.now != nullptr) {
     policy_deleted_ = false;
     return;
@@ -98,7 +100,8 @@ void NodeController::EnqueueAll() { controller_.Enqueue(kEveryNode); }
 std::string NodeController::removals_held() const {
   const auto [gpu_nodes, losing] = world_.fleet.sizes();
   const auto policy = world_.ActivePolicy();
-  if (!IsMassRemoval(gpu_nodes, losing) || (policy != nullptr && policy->allow_mass_removal)) {
+  if (!desired::IsMassRemoval(gpu_nodes, losing) ||
+      (policy != nullptr && policy->allow_mass_removal)) {
     return "";
   }
   return fmt::format(
@@ -106,11 +109,11 @@ std::string NodeController::removals_held() const {
       "kept "
       "because so many at once points to discovery rather than to GPUs. If the GPUs are really "
       "gone, set the annotation {}=true on the ClusterPolicy",
-      losing, gpu_nodes, kAllowMassRemoval);
+      losing, gpu_nodes, desired::kAllowMassRemoval);
 }
 
 std::optional<kube::Action> NodeController::WaitBeforeRemoval(const std::string& node,
-                                                              const PolicyView& policy) {
+                                                              const desired::PolicyView& policy) {
   const auto now = base::SteadyClock::now();
   base::SteadyClock::time_point since;
   {
@@ -126,7 +129,7 @@ std::optional<kube::Action> NodeController::WaitBeforeRemoval(const std::string&
   return kube::Action::Done();
 }
 
-base::Status NodeController::Patch(const std::string& node, const NodeDecision& decision,
+base::Status NodeController::Patch(const std::string& node, const desired::NodeDecision& decision,
                                    const io::StopToken& stop) {
   codec::Json patch = {{"metadata", codec::Json::object()}};
   if (!decision.labels.empty()) patch["metadata"]["labels"] = ToJson(decision.labels);
@@ -135,7 +138,7 @@ base::Status NodeController::Patch(const std::string& node, const NodeDecision& 
   }
   const auto patched = world_.client->PatchVersion(
       kube::kNodes, {.namespace_name = "", .name = node}, kube::PatchType::kMerge, patch,
-      {.field_manager = std::string(kFieldManager)}, stop);
+      {.field_manager = std::string(desired::kFieldManager)}, stop);
   if (!patched) {
     // A node that is gone needs no labels.
     if (patched.error().code == base::Code::kNotFound) return {};
@@ -150,7 +153,7 @@ base::Status NodeController::Patch(const std::string& node, const NodeDecision& 
   return {};
 }
 
-std::optional<std::chrono::nanoseconds> NodeController::EchoAwaited(const Node& node) {
+std::optional<std::chrono::nanoseconds> NodeController::EchoAwaited(const desired::Node& node) {
   const std::lock_guard lock(mutex_);
   const auto patched = patched_.find(node.name);
   if (patched == patched_.end()) return std::nullopt;
@@ -181,14 +184,14 @@ base::Result<kube::Action> NodeController::Reconcile(const kube::ObjectKey& key,
     losing_.erase(key.name);
     return kube::Action::Done();
   }
-  const Node& node = **found.value();
+  const desired::Node& node = **found.value();
   if (policy == nullptr) {
-    if (leaving() && HasTraces(node)) TRY(TakeLeaveOf(*world_.client, key.name, stop));
+    if (leaving() && desired::HasTraces(node)) TRY(CleanUpNode(*world_.client, key.name, stop));
     return forget();
   }
   if (const auto wait = EchoAwaited(node)) return kube::Action::RequeueAfter(*wait);
-  const NodeDecision decision =
-      DecideNode(node, NodePolicyOf(policy->policy, world_.NodeMainRuntime()));
+  const desired::NodeDecision decision =
+      desired::DecideNode(node, desired::NodePolicyOf(policy->policy, world_.NodeMainRuntime()));
   if (decision.empty()) return forget();
   if (decision.removes_gpu) {
     if (const auto wait = WaitBeforeRemoval(key.name, *policy)) return *wait;

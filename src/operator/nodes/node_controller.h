@@ -12,10 +12,10 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "desired/node_labels.h"
 #include "io/stop.h"
 #include "kube/controller.h"
-#include "operator/node_labels.h"
-#include "operator/world.h"
+#include "operator/watches/world.h"
 
 namespace pitcrew::gpu_operator {
 
@@ -38,25 +38,26 @@ class NodeController {
  private:
   base::Result<kube::Action> Reconcile(const kube::ObjectKey& key, const io::StopToken& stop);
   // Remembers when the last policy was deleted.
-  void NotePolicy(const kube::Change<PolicyView>& change);
+  void NotePolicy(const kube::Change<desired::PolicyView>& change);
   // Whether nodes are to be left: the last policy was deleted while we watched. That none can be
   // seen, after a start or because a read failed, is no reason.
   [[nodiscard]] bool leaving() const;
   // All nodes again when the main runtime has become another one.
   void LookAtRuntimes();
   // Nothing when a node may lose its GPU labels now; otherwise what to wait for.
-  std::optional<kube::Action> WaitBeforeRemoval(const std::string& node, const PolicyView& policy);
-  base::Status Patch(const std::string& node, const NodeDecision& decision,
+  std::optional<kube::Action> WaitBeforeRemoval(const std::string& node,
+                                                const desired::PolicyView& policy);
+  base::Status Patch(const std::string& node, const desired::NodeDecision& decision,
                      const io::StopToken& stop);
   // How long to wait for the watch to tell of our last patch; none when it has, or takes too long.
-  std::optional<std::chrono::nanoseconds> EchoAwaited(const Node& node);
+  std::optional<std::chrono::nanoseconds> EchoAwaited(const desired::Node& node);
 
   World& world_;
   std::chrono::milliseconds removal_grace_;
   std::atomic<bool> policy_deleted_ = false;
   bool mass_removal_ = false;  // at the last event of a node; the informer's thread only
   mutable std::mutex mutex_;
-  std::optional<Runtime> main_runtime_;
+  std::optional<desired::Runtime> main_runtime_;
   // Nodes whose GPU is gone, and since when this process has seen that.
   std::map<std::string, base::SteadyClock::time_point> losing_;
   struct Patched {

@@ -1,10 +1,11 @@
-#include "operator/live_facts.h"
+#include "operator/policy/live_facts.h"
 
 #include <algorithm>
 
 #include "base/log.h"
+#include "desired/cluster_kinds.h"
+#include "desired/render.h"
 #include "kube/projection.h"
-#include "operator/render.h"
 
 namespace pitcrew::gpu_operator {
 
@@ -15,18 +16,20 @@ LiveFacts::LiveFacts(World& world, std::function<void()> changed)
       changed_(std::move(changed)),
       kubernetes_version_(world.identity.kubernetes_version) {
   if (world_.identity.openshift_version.empty()) return;
-  openshift_version_.emplace(world_.client, kClusterVersions, kClusterVersionKey,
-                             kube::ProjectJson<std::string>(OpenShiftVersionOf), changed_);
-  driver_toolkit_.emplace(
-      world_.client, kImageStreams, kDriverToolkitKey,
-      kube::ProjectJson<DriverToolkit>([](const Json& object) -> base::Result<DriverToolkit> {
-        return DriverToolkitOf(object);
+  openshift_version_.emplace(world_.client, desired::kClusterVersions, desired::kClusterVersionKey,
+                             kube::ProjectJson<std::string>(desired::OpenShiftVersionOf), changed_);
+  driver_toolkit_.emplace(world_.client, desired::kImageStreams, desired::kDriverToolkitKey,
+                          kube::ProjectJson<desired::DriverToolkit>(
+                              [](const Json& object) -> base::Result<desired::DriverToolkit> {
+                                return desired::DriverToolkitOf(object);
+                              }),
+                          changed_);
+  proxy_.emplace(
+      world_.client, desired::kProxies, desired::kClusterProxyKey,
+      kube::ProjectJson<desired::Proxy>([](const Json& object) -> base::Result<desired::Proxy> {
+        return desired::ProxyOf(object);
       }),
       changed_);
-  proxy_.emplace(world_.client, kProxies, kClusterProxyKey,
-                 kube::ProjectJson<Proxy>(
-                     [](const Json& object) -> base::Result<Proxy> { return ProxyOf(object); }),
-                 changed_);
 }
 
 void LiveFacts::ReadServerVersion(const io::StopToken& stop) {
@@ -45,20 +48,21 @@ void LiveFacts::ReadServerVersion(const io::StopToken& stop) {
   kubernetes_version_ = version->git_version;
 }
 
-base::Result<Facts> LiveFacts::Gather(const api::ClusterPolicy& policy, const io::StopToken& stop) {
+base::Result<desired::Facts> LiveFacts::Gather(const api::ClusterPolicy& policy,
+                                               const io::StopToken& stop) {
   ReadServerVersion(stop);
-  Facts facts = world_.NodeFacts();
+  desired::Facts facts = world_.NodeFacts();
   facts.kubernetes_version = kubernetes_version_;
   if (openshift_version_) {
     // While an upgrade runs, or nothing can be read, the last version that was completed stands.
     const auto version = openshift_version_->Get(stop);
     if (version.is_present()) facts.openshift_version = *version.value();
   }
-  const auto names = ReferencedSecrets(policy);
+  const auto names = desired::ReferencedSecrets(policy);
   std::erase_if(secrets_, [&](const auto& entry) {
     return std::ranges::find(names, entry.first) == names.end();
   });
-  const FactSource source{
+  const desired::FactSource source{
       .driver_toolkit = [&] { return driver_toolkit_->Get(stop); },
       .proxy = [&] { return proxy_->Get(stop); },
       .config_map =
@@ -66,7 +70,7 @@ base::Result<Facts> LiveFacts::Gather(const api::ClusterPolicy& policy, const io
             const auto found =
                 world_.inventory.StoreOf(kube::kConfigMaps)
                     ->Find({.namespace_name = world_.operator_namespace, .name = name});
-            return Transform(found, [](const auto& object) { return object->keys; });
+            return desired::Transform(found, [](const auto& object) { return object->keys; });
           },
       .secret =
           [&](const std::string& name) {
@@ -79,7 +83,7 @@ base::Result<Facts> LiveFacts::Gather(const api::ClusterPolicy& policy, const io
             }
             return secret->Get(stop);
           }};
-  return CompleteFacts(std::move(facts), policy, source);
+  return desired::CompleteFacts(std::move(facts), policy, source);
 }
 
 }  // namespace pitcrew::gpu_operator

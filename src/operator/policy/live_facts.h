@@ -12,10 +12,10 @@
 
 #include "api/cluster_policy.h"
 #include "base/result.h"
+#include "desired/facts.h"
 #include "io/stop.h"
-#include "operator/facts.h"
-#include "operator/named_object.h"
-#include "operator/world.h"
+#include "operator/watches/named_object.h"
+#include "operator/watches/world.h"
 
 namespace pitcrew::gpu_operator {
 
@@ -26,7 +26,7 @@ class LiveFacts {
   LiveFacts(World& world, std::function<void()> changed);
 
   // By one thread. Secrets that the policy no longer names are no longer watched.
-  base::Result<Facts> Gather(const api::ClusterPolicy& policy, const io::StopToken& stop);
+  base::Result<desired::Facts> Gather(const api::ClusterPolicy& policy, const io::StopToken& stop);
   // A watch was opened: a server answers that may be newer than the one before. Any thread.
   void ServerMayHaveChanged() { ++openings_; }
 
@@ -40,8 +40,8 @@ class LiveFacts {
   std::uint64_t version_read_at_ = 0;  // value of openings_
   // On OpenShift only.
   std::optional<NamedObject<std::string>> openshift_version_;
-  std::optional<NamedObject<DriverToolkit>> driver_toolkit_;
-  std::optional<NamedObject<Proxy>> proxy_;
+  std::optional<NamedObject<desired::DriverToolkit>> driver_toolkit_;
+  std::optional<NamedObject<desired::Proxy>> proxy_;
   // By name; that there is one is all that is kept of a Secret.
   std::map<std::string, std::unique_ptr<NamedObject<bool>>> secrets_;
 };

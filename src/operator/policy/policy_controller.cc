@@ -1,4 +1,4 @@
-#include "operator/policy_controller.h"
+#include "operator/policy/policy_controller.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,8 @@
 #include "api/labels.h"
 #include "base/log.h"
 #include "base/strings.h"
-#include "operator/node_labels.h"
+#include "desired/cluster_kinds.h"
+#include "desired/node_labels.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -18,7 +19,7 @@ using codec::Json;
 // Changes that come in bursts (nodes joining, pods becoming ready) are looked at together.
 constexpr std::chrono::milliseconds kBurst{100};
 
-kube::ObjectReference Reference(const PolicyView& view) {
+kube::ObjectReference Reference(const desired::PolicyView& view) {
   return {.api_version = std::string(api::kNvidiaV1),
           .kind = std::string(api::kClusterPolicyKind),
           .key = {.namespace_name = "", .name = view.policy.name},
@@ -26,7 +27,7 @@ kube::ObjectReference Reference(const PolicyView& view) {
           .resource_version = std::to_string(view.version)};
 }
 
-bool SameForPolicy(const OwnedObject& a, const OwnedObject& b) {
+bool SameForPolicy(const desired::OwnedObject& a, const desired::OwnedObject& b) {
   return a.fingerprint == b.fingerprint && a.daemonset == b.daemonset && a.keys == b.keys &&
          a.deleting == b.deleting && a.state == b.state;
 }
@@ -60,8 +61,9 @@ void PolicyController::WatchSources() {
     EnqueuePoliciesSoon();
   };
   // One policy may become the active one because another went: every change concerns them all.
-  controller_.Watch<PolicyView>(
-      world_.policies, [this](const kube::Change<PolicyView>& change, const auto& enqueue) {
+  controller_.Watch<desired::PolicyView>(
+      world_.policies,
+      [this](const kube::Change<desired::PolicyView>& change, const auto& enqueue) {
         const bool gone =
             change.before != nullptr && (change.now == nullptr || change.now->deleting ||
                                          change.now->policy.uid != change.before->policy.uid);
@@ -72,17 +74,19 @@ void PolicyController::WatchSources() {
         enqueue(change.key);
         EnqueuePolicies();
       });
-  controller_.Watch<Node>(world_.nodes, [this](const kube::Change<Node>& change, const auto&) {
-    if (change.before != nullptr && change.now != nullptr &&
-        ShareOf(*change.before) == ShareOf(*change.now)) {
-      return;
-    }
-    EnqueuePoliciesSoon();
-  });
+  controller_.Watch<desired::Node>(
+      world_.nodes, [this](const kube::Change<desired::Node>& change, const auto&) {
+        if (change.before != nullptr && change.now != nullptr &&
+            desired::ShareOf(*change.before) == desired::ShareOf(*change.now)) {
+          return;
+        }
+        EnqueuePoliciesSoon();
+      });
   for (Inventory::Kind& kind : world_.inventory.kinds()) {
     const kube::ResourceKind* resource = kind.kind;
-    controller_.Watch<OwnedObject>(
-        *kind.informer, [this, resource](const kube::Change<OwnedObject>& change, const auto&) {
+    controller_.Watch<desired::OwnedObject>(
+        *kind.informer,
+        [this, resource](const kube::Change<desired::OwnedObject>& change, const auto&) {
           if (change.now == nullptr) {
             const std::lock_guard lock(rollout_mutex_);
             if (rollout_ != nullptr) rollout_->Forget(*resource, change.key);
@@ -109,21 +113,21 @@ base::Result<kube::Action> PolicyController::Reconcile(const kube::ObjectKey& ke
   const auto found = world_.policies.store().Find(key);
   if (found.is_unknown()) return base::Fail(*found.error());
   if (found.is_absent() || (*found.value())->deleting) return kube::Action::Done();
-  const PolicyView& view = **found.value();
+  const desired::PolicyView& view = **found.value();
   const auto active = world_.ActivePolicy();
   if (active == nullptr) return kube::Action::Done();
   if (active->policy.uid == view.policy.uid) return ReconcileActive(view, stop);
   TRY(WriteStatus(
       view,
       [&](const Json& previous) {
-        return MakeIgnoredStatus(active->policy.name, world_.operator_namespace,
-                                 view.policy.generation, previous, base::WallClock::now());
+        return desired::MakeIgnoredStatus(active->policy.name, world_.operator_namespace,
+                                          view.policy.generation, previous, base::WallClock::now());
       },
       stop));
   return kube::Action::Done();
 }
 
-base::Result<kube::Action> PolicyController::ReconcileActive(const PolicyView& view,
+base::Result<kube::Action> PolicyController::ReconcileActive(const desired::PolicyView& view,
                                                              const io::StopToken& stop) {
   metrics_.Increment("gpu_operator_reconciliation_total");
   if (rollout_uid_ != view.policy.uid) {
@@ -135,19 +139,20 @@ base::Result<kube::Action> PolicyController::ReconcileActive(const PolicyView& v
     rollout_uid_ = view.policy.uid;
   }
   rollout_->BeginPass();
-  const PolicyOutcome outcome = Pass(view, stop);
+  const desired::PolicyOutcome outcome = Pass(view, stop);
   if (stop.stopped() || rollout_->ended()) return kube::Action::Done();
   Measure(view, outcome);
   TRY(WriteStatus(
       view,
       [&](const Json& previous) {
-        return MakeStatus(outcome, world_.operator_namespace, view.policy.generation, previous,
-                          base::WallClock::now());
+        return desired::MakeStatus(outcome, world_.operator_namespace, view.policy.generation,
+                                   previous, base::WallClock::now());
       },
       stop));
   // A wrong policy is not tried again until something changes; everything else after a back-off.
-  for (const OperandReport& report : outcome.operands) {
-    if (report.verdict != Verdict::kFailed || report.retry == Retry::kWhenChanged) continue;
+  for (const desired::OperandReport& report : outcome.operands) {
+    if (report.verdict != desired::Verdict::kFailed || report.retry == desired::Retry::kWhenChanged)
+      continue;
     return base::Fail(
         base::Unavailable(report.reason, fmt::format("{}: {}", report.state, report.message)));
   }
@@ -158,8 +163,9 @@ base::Result<kube::Action> PolicyController::ReconcileActive(const PolicyView& v
   return kube::Action::Done();
 }
 
-PolicyOutcome PolicyController::Pass(const PolicyView& view, const io::StopToken& stop) {
-  PolicyOutcome outcome;
+desired::PolicyOutcome PolicyController::Pass(const desired::PolicyView& view,
+                                              const io::StopToken& stop) {
+  desired::PolicyOutcome outcome;
   outcome.removals_held = options_.removals_held();
   outcome.schema_outdated = options_.schema_outdated();
   const auto facts = facts_.Gather(view.policy, stop);
@@ -174,19 +180,19 @@ PolicyOutcome PolicyController::Pass(const PolicyView& view, const io::StopToken
   if (const auto labelled = LabelNamespace(view.policy, *facts, stop); !labelled) {
     outcome.failures.push_back(labelled.error().Within("label the operator's namespace").message);
   }
-  const Context context{.policy = view.policy,
-                        .facts = *facts,
-                        .images = options_.images,
-                        .operator_namespace = world_.operator_namespace};
-  const std::vector<RenderedOperand> rendered = Render(context);
+  const desired::Context context{.policy = view.policy,
+                                 .facts = *facts,
+                                 .images = options_.images,
+                                 .operator_namespace = world_.operator_namespace};
+  const std::vector<desired::RenderedOperand> rendered = Render(context);
   rollout_->DecideRemovals(rendered, stop);
-  for (const RenderedOperand& operand : rendered) {
+  for (const desired::RenderedOperand& operand : rendered) {
     outcome.operands.push_back(rollout_->Run(operand, stop));
   }
   MeasureOperands(outcome);
   std::set<std::string> behind;
-  for (const OperandReport& report : outcome.operands) {
-    for (const DaemonSetProgress& daemonset : report.daemonsets) {
+  for (const desired::OperandReport& report : outcome.operands) {
+    for (const desired::DaemonSetProgress& daemonset : report.daemonsets) {
       if (!daemonset.ready()) behind.insert(daemonset.name);
     }
   }
@@ -197,23 +203,24 @@ PolicyOutcome PolicyController::Pass(const PolicyView& view, const io::StopToken
   return outcome;
 }
 
-base::Status PolicyController::LabelNamespace(const api::ClusterPolicy& policy, const Facts& facts,
+base::Status PolicyController::LabelNamespace(const api::ClusterPolicy& policy,
+                                              const desired::Facts& facts,
                                               const io::StopToken& stop) {
   const std::string version = fmt::format("{}/{}", policy.uid, policy.generation);
   if (labelled_namespace_for_ == version || (!policy.psa_enabled && !facts.openshift())) return {};
   const kube::ObjectKey key{.namespace_name = "", .name = world_.operator_namespace};
   TRY_ASSIGN(const Json current, world_.client->Get(kube::kNamespaces, key, stop));
-  const Json labels = MissingNamespaceLabels(policy, facts, current);
+  const Json labels = desired::MissingNamespaceLabels(policy, facts, current);
   if (!labels.empty()) {
     TRY(world_.client->Patch(kube::kNamespaces, key, kube::PatchType::kMerge,
                              {{"metadata", {{"labels", labels}}}},
-                             {.field_manager = std::string(kFieldManager)}, stop));
+                             {.field_manager = std::string(desired::kFieldManager)}, stop));
   }
   labelled_namespace_for_ = version;
   return {};
 }
 
-base::Status PolicyController::WriteStatus(const PolicyView& view,
+base::Status PolicyController::WriteStatus(const desired::PolicyView& view,
                                            const std::function<Json(const Json& previous)>& make,
                                            const io::StopToken& stop) {
   WrittenStatus& written = written_[view.policy.uid];
@@ -221,36 +228,37 @@ base::Status PolicyController::WriteStatus(const PolicyView& view,
   const Json status = make(previous);
   if (status == previous) return {};
   if (const auto age = base::SteadyClock::now() - written.at;
-      OnlyMessagesDiffer(status, previous) && age < options_.progress_interval) {
+      desired::OnlyMessagesDiffer(status, previous) && age < options_.progress_interval) {
     controller_.EnqueueAfter({.namespace_name = "", .name = view.policy.name},
                              options_.progress_interval - age);
     return {};
   }
   const auto patched = world_.client->Patch(
-      kClusterPolicies, {.namespace_name = "", .name = view.policy.name}, kube::PatchType::kMerge,
-      {{"metadata", {{"uid", view.policy.uid}}}, {"status", status}},
-      {.field_manager = std::string(kFieldManager), .subresource = "status"}, stop);
+      desired::kClusterPolicies, {.namespace_name = "", .name = view.policy.name},
+      kube::PatchType::kMerge, {{"metadata", {{"uid", view.policy.uid}}}, {"status", status}},
+      {.field_manager = std::string(desired::kFieldManager), .subresource = "status"}, stop);
   if (!patched) {
     if (patched.error().code == base::Code::kNotFound) return {};
     return base::Fail(
         patched.error().Within("write the status of ClusterPolicy " + view.policy.name));
   }
-  TRY_ASSIGN(const PolicyView stored, ReadPolicyView(*patched));
+  TRY_ASSIGN(const desired::PolicyView stored, desired::ReadPolicyView(*patched));
   written = {.status = stored.status, .version = stored.version, .at = base::SteadyClock::now()};
   Tell(view, previous, status);
   return {};
 }
 
-void PolicyController::Tell(const PolicyView& view, const Json& before, const Json& after) {
-  const std::vector<Transition> transitions = TransitionsBetween(before, after);
-  for (const Transition& transition : transitions) {
+void PolicyController::Tell(const desired::PolicyView& view, const Json& before,
+                            const Json& after) {
+  const std::vector<desired::Transition> transitions = desired::TransitionsBetween(before, after);
+  for (const desired::Transition& transition : transitions) {
     base::LogInfo("condition changed", {{"policy", view.policy.name},
                                         {"condition", transition.type},
                                         {"status", transition.is_true ? "True" : "False"},
                                         {"reason", transition.reason},
                                         {"message", transition.message}});
   }
-  for (const Announcement& announcement : Announce(transitions)) {
+  for (const desired::Announcement& announcement : desired::Announce(transitions)) {
     events_.Record(
         {.about = Reference(view),
          .type = announcement.warning ? kube::EventType::kWarning : kube::EventType::kNormal,
@@ -259,12 +267,12 @@ void PolicyController::Tell(const PolicyView& view, const Json& before, const Js
   }
 }
 
-void PolicyController::MeasureOperands(const PolicyOutcome& outcome) {
+void PolicyController::MeasureOperands(const desired::PolicyOutcome& outcome) {
   std::vector<DaemonSetPodCounts> counts;
-  for (const OperandReport& report : outcome.operands) {
+  for (const desired::OperandReport& report : outcome.operands) {
     metrics_.SetOperandSeconds(report.state,
                                std::chrono::duration<double>(report.duration).count());
-    for (const DaemonSetProgress& daemonset : report.daemonsets) {
+    for (const desired::DaemonSetProgress& daemonset : report.daemonsets) {
       counts.push_back({.state = std::string(report.state),
                         .name = daemonset.name,
                         .desired = daemonset.status.desired,
@@ -275,7 +283,8 @@ void PolicyController::MeasureOperands(const PolicyOutcome& outcome) {
   metrics_.SetDaemonSets(std::move(counts));
 }
 
-void PolicyController::MeasureDriverToolkit(const api::ClusterPolicy& policy, const Facts& facts) {
+void PolicyController::MeasureDriverToolkit(const api::ClusterPolicy& policy,
+                                            const desired::Facts& facts) {
   const bool wanted = facts.openshift() && policy.operator_settings.use_driver_toolkit &&
                       !policy.driver.use_precompiled;
   const bool stream = facts.driver_toolkit.image_stream_exists;
@@ -293,16 +302,17 @@ void PolicyController::MeasureDriverToolkit(const api::ClusterPolicy& policy, co
   set("rhcos_tags_missing", wanted && stream && !covered ? 1 : 0);
 }
 
-void PolicyController::Measure(const PolicyView& view, const PolicyOutcome& outcome) {
-  const PolicyState state = StateOf(outcome);
+void PolicyController::Measure(const desired::PolicyView& view,
+                               const desired::PolicyOutcome& outcome) {
+  const desired::PolicyState state = desired::StateOf(outcome);
   const bool unworkable = outcome.operands.empty();
   metrics_.Set("gpu_operator_gpu_nodes_total", static_cast<double>(world_.fleet.sizes().gpu_nodes));
   metrics_.Set("gpu_operator_reconciliation_has_nfd_labels", outcome.nfd_labels ? 1 : 0);
   metrics_.Set("gpu_operator_driver_auto_upgrade_enabled",
-               NodePolicyOf(view.policy).driver_auto_upgrade ? 1 : 0);
+               desired::NodePolicyOf(view.policy).driver_auto_upgrade ? 1 : 0);
   metrics_.Set("gpu_operator_reconciliation_status",
-               unworkable ? -1 : (state == PolicyState::kReady ? 1 : 0));
-  if (state != PolicyState::kReady) {
+               unworkable ? -1 : (state == desired::PolicyState::kReady ? 1 : 0));
+  if (state != desired::PolicyState::kReady) {
     metrics_.Increment("gpu_operator_reconciliation_failed_total");
   } else if (outcome.nfd_labels) {
     const auto now = base::WallClock::now().time_since_epoch();

@@ -10,21 +10,21 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "desired/image.h"
+#include "desired/status.h"
 #include "io/stop.h"
 #include "kube/controller.h"
 #include "kube/events.h"
-#include "operator/image.h"
-#include "operator/lagging_pods.h"
-#include "operator/live_facts.h"
-#include "operator/metrics.h"
-#include "operator/rollout.h"
-#include "operator/status.h"
-#include "operator/world.h"
+#include "operator/metrics/metrics.h"
+#include "operator/policy/live_facts.h"
+#include "operator/roll_out/lagging_pods.h"
+#include "operator/roll_out/rollout.h"
+#include "operator/watches/world.h"
 
 namespace pitcrew::gpu_operator {
 
 struct PolicyControllerOptions {
-  DefaultImages images = {};
+  desired::DefaultImages images = {};
   // As in NodeController.
   std::function<std::string()> removals_held = [] { return ""; };
   // As in DefinitionController.
@@ -55,17 +55,18 @@ class PolicyController {
   };
 
   base::Result<kube::Action> Reconcile(const kube::ObjectKey& key, const io::StopToken& stop);
-  base::Result<kube::Action> ReconcileActive(const PolicyView& view, const io::StopToken& stop);
-  PolicyOutcome Pass(const PolicyView& view, const io::StopToken& stop);
-  base::Status LabelNamespace(const api::ClusterPolicy& policy, const Facts& facts,
+  base::Result<kube::Action> ReconcileActive(const desired::PolicyView& view,
+                                             const io::StopToken& stop);
+  desired::PolicyOutcome Pass(const desired::PolicyView& view, const io::StopToken& stop);
+  base::Status LabelNamespace(const api::ClusterPolicy& policy, const desired::Facts& facts,
                               const io::StopToken& stop);
-  base::Status WriteStatus(const PolicyView& view,
+  base::Status WriteStatus(const desired::PolicyView& view,
                            const std::function<codec::Json(const codec::Json& previous)>& make,
                            const io::StopToken& stop);
-  void Tell(const PolicyView& view, const codec::Json& before, const codec::Json& after);
-  void Measure(const PolicyView& view, const PolicyOutcome& outcome);
-  void MeasureOperands(const PolicyOutcome& outcome);
-  void MeasureDriverToolkit(const api::ClusterPolicy& policy, const Facts& facts);
+  void Tell(const desired::PolicyView& view, const codec::Json& before, const codec::Json& after);
+  void Measure(const desired::PolicyView& view, const desired::PolicyOutcome& outcome);
+  void MeasureOperands(const desired::PolicyOutcome& outcome);
+  void MeasureDriverToolkit(const api::ClusterPolicy& policy, const desired::Facts& facts);
   void EnqueuePoliciesSoon();
   void WatchSources();
 

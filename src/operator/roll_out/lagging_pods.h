@@ -14,23 +14,12 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "codec/json.h"
+#include "desired/lagging_pod.h"
 #include "io/stop.h"
 #include "kube/client.h"
-#include "operator/named_object.h"
+#include "operator/watches/named_object.h"
 
 namespace pitcrew::gpu_operator {
-
-// A pod that is not ready.
-struct LaggingPod {
-  std::string name;
-  std::string node;  // also before it is scheduled: a DaemonSet's pods are meant for one node
-  std::string why;   // "container nvidia-driver-ctr: ImagePullBackOff: Back-off pulling image ..."
-
-  bool operator==(const LaggingPod&) const = default;
-};
-// Nothing for a pod that is ready.
-std::optional<LaggingPod> ReadLaggingPod(const codec::Json& pod);
 
 // What is looked for.
 struct DaemonSetPods {
@@ -51,7 +40,8 @@ class LaggingPods {
   // The pod that is behind; the one found before, for as long as it is. Nothing when there is none,
   // when it is too early to look again (the more pods, the more a look costs), or when they cannot
   // be read.
-  std::optional<LaggingPod> Find(const DaemonSetPods& daemonset, const io::StopToken& stop);
+  std::optional<desired::LaggingPod> Find(const DaemonSetPods& daemonset,
+                                          const io::StopToken& stop);
   // Nothing of that DaemonSet is behind: its pod is not watched any longer.
   void Forget(const std::string& daemonset);
   // The same for all DaemonSets but these.
@@ -61,10 +51,10 @@ class LaggingPods {
   struct Search {
     base::SteadyClock::time_point at;  // of the last look
     int in_vain = 0;                   // looks since one was found
-    std::unique_ptr<NamedObject<std::optional<LaggingPod>>> pod;
+    std::unique_ptr<NamedObject<std::optional<desired::LaggingPod>>> pod;
   };
-  base::Result<std::optional<LaggingPod>> Look(const DaemonSetPods& daemonset,
-                                               const io::StopToken& stop);
+  base::Result<std::optional<desired::LaggingPod>> Look(const DaemonSetPods& daemonset,
+                                                        const io::StopToken& stop);
 
   std::shared_ptr<kube::Client> client_;
   std::string operator_namespace_;

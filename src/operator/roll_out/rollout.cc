@@ -1,4 +1,4 @@
-#include "operator/rollout.h"
+#include "operator/roll_out/rollout.h"
 
 #include <fmt/format.h>
 
@@ -17,9 +17,9 @@ std::string IdentityText(const kube::ResourceKind& kind, const kube::ObjectKey& 
   return fmt::format("{} {}", kind.kind, key.name);
 }
 
-OperandReport MakeReport(const Operand& operand, Verdict verdict, std::string reason,
-                         std::string message) {
-  OperandReport report;
+desired::OperandReport MakeReport(const desired::Operand& operand, desired::Verdict verdict,
+                                  std::string reason, std::string message) {
+  desired::OperandReport report;
   report.state = operand.state;
   report.condition = operand.condition;
   report.verdict = verdict;
@@ -28,47 +28,26 @@ OperandReport MakeReport(const Operand& operand, Verdict verdict, std::string re
   return report;
 }
 
-OperandReport FailedReport(const Operand& operand, const base::Error& error) {
-  OperandReport report = MakeReport(
-      operand, Verdict::kFailed,
+desired::OperandReport FailedReport(const desired::Operand& operand, const base::Error& error) {
+  desired::OperandReport report = MakeReport(
+      operand, desired::Verdict::kFailed,
       error.reason.empty() ? std::string("ReconcileFailed") : error.reason, error.message);
   // What is missing is watched: its appearance is the next try.
-  report.retry = error.code != base::Code::kInvalid ? Retry::kSoon : Retry::kWhenChanged;
+  report.retry =
+      error.code != base::Code::kInvalid ? desired::Retry::kSoon : desired::Retry::kWhenChanged;
   return report;
 }
 
 // Of the pods of a DaemonSet, as it was rendered: the operands' select by labels alone.
-std::string PodSelector(const Object& daemonset) {
-  const Object* labels = codec::Find(daemonset, {"spec", "selector", "matchLabels"});
+std::string PodSelector(const desired::Object& daemonset) {
+  const desired::Object* labels = codec::Find(daemonset, {"spec", "selector", "matchLabels"});
   if (labels == nullptr || !labels->is_object()) return "";
   return kube::LabelSelector::FromLabels(labels->get<kube::Labels>()).ToString();
 }
 
 }  // namespace
 
-std::string Describe(const DaemonSetProgress& progress, const std::optional<LaggingPod>& lagging) {
-  const DaemonSetStatus& status = progress.status;
-  if (!progress.current) return fmt::format("DaemonSet {} is being changed", progress.name);
-  if (status.observed_generation < status.generation) {
-    return fmt::format("DaemonSet {} has just been changed", progress.name);
-  }
-  if (status.desired == 0)
-    return fmt::format("DaemonSet {}: no node is meant for it", progress.name);
-  std::string text =
-      status.updated < status.desired
-          ? fmt::format("DaemonSet {}: {} of {} pods run the current version, {} are ready",
-                        progress.name, status.updated, status.desired, status.available)
-          : fmt::format("DaemonSet {}: {} of {} pods are ready", progress.name, status.available,
-                        status.desired);
-  if (lagging) {
-    text += fmt::format("; {} is behind: pod {}: {}",
-                        lagging->node.empty() ? "a node" : "node " + lagging->node, lagging->name,
-                        lagging->why);
-  }
-  return text;
-}
-
-Step Decide(std::string_view desired_hash, const OwnedObject* live, const Written* written,
+Step Decide(std::string_view desired_hash, const desired::OwnedObject* live, const Written* written,
             base::SteadyClock::time_point now) {
   const bool ours = written != nullptr && written->hash == desired_hash;
   const bool may_be_echo = ours && now - written->at < kEchoTimeout;
@@ -93,8 +72,9 @@ void Rollout::Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key)
   written_.erase({std::string(kind.plural), key});
 }
 
-void Rollout::Remember(const Identity& identity, const Object& desired, const Object& live) {
-  const OwnedObject seen = ReadOwned(live);
+void Rollout::Remember(const Identity& identity, const desired::Object& desired,
+                       const desired::Object& live) {
+  const desired::OwnedObject seen = desired::ReadOwned(live);
   const std::lock_guard lock(mutex_);
   written_[identity] = {
       .hash = codec::FindString(desired, {"metadata", "annotations", api::kLastAppliedHash}),
@@ -103,7 +83,7 @@ void Rollout::Remember(const Identity& identity, const Object& desired, const Ob
       .at = base::SteadyClock::now()};
 }
 
-base::Status Rollout::Apply(const kube::ResourceKind& kind, const Object& object,
+base::Status Rollout::Apply(const kube::ResourceKind& kind, const desired::Object& object,
                             const Identity& identity, const io::StopToken& stop) {
   if (ended_) {
     return base::Fail({.code = base::Code::kCancelled,
@@ -114,7 +94,7 @@ base::Status Rollout::Apply(const kube::ResourceKind& kind, const Object& object
     return base::Fail(taken.error().Within("take over " + IdentityText(kind, identity.second)));
   }
   const auto applied = client_->Apply(
-      kind, object, {.field_manager = std::string(kFieldManager), .force = true}, stop);
+      kind, object, {.field_manager = std::string(desired::kFieldManager), .force = true}, stop);
   if (!applied) {
     return base::Fail(applied.error().Within(IdentityText(kind, identity.second)));
   }
@@ -125,8 +105,8 @@ base::Status Rollout::Apply(const kube::ResourceKind& kind, const Object& object
   return {};
 }
 
-base::Status Rollout::ApplyIfNeeded(const Object& object, const io::StopToken& stop) {
-  const kube::ResourceKind* kind = KindOf(object);
+base::Status Rollout::ApplyIfNeeded(const desired::Object& object, const io::StopToken& stop) {
+  const kube::ResourceKind* kind = desired::KindOf(object);
   if (kind == nullptr) {
     return base::Fail(base::Internal(
         "UnknownKind",
@@ -135,7 +115,7 @@ base::Status Rollout::ApplyIfNeeded(const Object& object, const io::StopToken& s
   }
   TRY(predecessor_.Look(*kind, stop));
   const Identity identity{std::string(kind->plural), kube::KeyOf(object)};
-  std::shared_ptr<const OwnedObject> live;
+  std::shared_ptr<const desired::OwnedObject> live;
   if (const auto* store = inventory_.StoreOf(*kind)) {
     const auto found = store->Find(identity.second);
     if (found.is_unknown()) return base::Fail(*found.error());
@@ -157,7 +137,7 @@ base::Status Rollout::ApplyIfNeeded(const Object& object, const io::StopToken& s
       return {};
     case Step::kVerify: {
       const auto current = client_->Get(*kind, identity.second, stop);
-      if (current && Covers(*current, object)) {
+      if (current && desired::Covers(*current, object)) {
         Remember(identity, object, *current);
         return {};
       }
@@ -178,8 +158,8 @@ void Rollout::BeginPass() {
   standing_known_ = {};
 }
 
-std::vector<StandingObject> Rollout::Standing(const io::StopToken& stop) {
-  std::vector<StandingObject> standing;
+std::vector<desired::StandingObject> Rollout::Standing(const io::StopToken& stop) {
+  std::vector<desired::StandingObject> standing;
   for (const Inventory::Kind& entry : inventory_.kinds()) {
     const kube::ResourceKind& kind = *entry.kind;
     const auto& store = entry.informer->store();
@@ -203,15 +183,20 @@ std::vector<StandingObject> Rollout::Standing(const io::StopToken& stop) {
   return standing;
 }
 
-void Rollout::DecideRemovals(std::span<const RenderedOperand> rendered, const io::StopToken& stop) {
-  removals_ = gpu_operator::DecideRemovals(rendered, Standing(stop), policy_uid_);
+void Rollout::DecideRemovals(std::span<const desired::RenderedOperand> rendered,
+                             const io::StopToken& stop) {
+  removals_ = desired::DecideRemovals(rendered, Standing(stop), policy_uid_);
 }
 
-base::Status Rollout::Remove(const Removal& removal, const io::StopToken& stop) {
+base::Status Rollout::Remove(const desired::Removal& removal, const io::StopToken& stop) {
   const kube::ResourceKind& kind = *removal.object.kind;
   const kube::ObjectKey& key = removal.object.key;
-  const base::Status deleted = client_->Delete(
-      kind, key, {.uid = removal.object.uid, .propagation = removal.propagation}, stop);
+  const base::Status deleted =
+      client_->Delete(kind, key,
+                      {.uid = removal.object.uid,
+                       .propagation = removal.orphans_pods ? kube::Propagation::kOrphan
+                                                           : kube::Propagation::kBackground},
+                      stop);
   if (!deleted && deleted.error().code != base::Code::kNotFound &&
       deleted.error().code != base::Code::kConflict) {
     return base::Fail(deleted.error().Within("delete " + IdentityText(kind, key)));
@@ -226,7 +211,7 @@ base::Status Rollout::Remove(const Removal& removal, const io::StopToken& stop) 
 
 base::Status Rollout::RemoveFrom(std::string_view state, const io::StopToken& stop) {
   base::Status result = standing_known_;
-  for (const Removal& removal : removals_) {
+  for (const desired::Removal& removal : removals_) {
     if (removal.object.state != state) continue;
     const base::Status removed = Remove(removal, stop);
     if (!removed && result) result = removed;
@@ -236,27 +221,27 @@ base::Status Rollout::RemoveFrom(std::string_view state, const io::StopToken& st
 
 base::Status Rollout::RemoveFormerOperands(const io::StopToken& stop) {
   base::Status result;
-  for (const Removal& removal : removals_) {
-    if (removal.reason != RemovalReason::kNoSuchOperand) continue;
+  for (const desired::Removal& removal : removals_) {
+    if (removal.reason != desired::RemovalReason::kNoSuchOperand) continue;
     const base::Status removed = Remove(removal, stop);
     if (!removed && result) result = removed;
   }
   return result;
 }
 
-std::pair<DaemonSetProgress, std::string> Rollout::Look(const Object& daemonset,
-                                                        const io::StopToken& stop) const {
+std::pair<desired::DaemonSetProgress, std::string> Rollout::Look(const desired::Object& daemonset,
+                                                                 const io::StopToken& stop) const {
   const kube::ObjectKey key = kube::KeyOf(daemonset);
-  DaemonSetProgress progress{.name = key.name};
+  desired::DaemonSetProgress progress{.name = key.name};
   const auto found = inventory_.StoreOf(kube::kDaemonSets)->Find(key);
   if (!found.is_present()) {
     return {progress, fmt::format("DaemonSet {} is being created", key.name)};
   }
-  const OwnedObject& live = **found.value();
+  const desired::OwnedObject& live = **found.value();
   progress.current =
       live.hash == codec::FindString(daemonset, {"metadata", "annotations", api::kLastAppliedHash});
   progress.status = live.daemonset;
-  std::optional<LaggingPod> lagging;
+  std::optional<desired::LaggingPod> lagging;
   if (lagging_pods_ != nullptr) {
     // Pods that only wait for their turn to be replaced are ready: there is nothing to tell.
     if (progress.current && live.daemonset.available < live.daemonset.desired) {
@@ -272,51 +257,53 @@ std::pair<DaemonSetProgress, std::string> Rollout::Look(const Object& daemonset,
   return {progress, Describe(progress, lagging)};
 }
 
-OperandReport Rollout::Readiness(const RenderedOperand& rendered, const io::StopToken& stop) const {
-  const Operand& operand = *rendered.operand;
+desired::OperandReport Rollout::Readiness(const desired::RenderedOperand& rendered,
+                                          const io::StopToken& stop) const {
+  const desired::Operand& operand = *rendered.operand;
   if (rendered.daemonsets_withheld) {
-    return MakeReport(operand, Verdict::kReady, "NoGPUNodes",
+    return MakeReport(operand, desired::Verdict::kReady, "NoGPUNodes",
                       "no node has a GPU; waiting for one to join");
   }
-  std::vector<DaemonSetProgress> daemonsets;
+  std::vector<desired::DaemonSetProgress> daemonsets;
   std::vector<std::string> ready;
   std::vector<std::string> behind;
-  for (const Object& object : *rendered.objects) {
+  for (const desired::Object& object : *rendered.objects) {
     if (codec::FindString(object, {"kind"}) != "DaemonSet") continue;
     auto [progress, text] = Look(object, stop);
     (progress.ready() ? ready : behind).push_back(std::move(text));
     daemonsets.push_back(std::move(progress));
   }
   if (ready.empty()) ready.emplace_back("as the policy wants it");
-  OperandReport report =
-      behind.empty()
-          ? MakeReport(operand, Verdict::kReady, "Ready",
-                       fmt::format("{}: {}", operand.title, base::Join(ready, "; ")))
-          : MakeReport(operand, Verdict::kNotReady, "RollingOut", base::Join(behind, "; "));
+  desired::OperandReport report =
+      behind.empty() ? MakeReport(operand, desired::Verdict::kReady, "Ready",
+                                  fmt::format("{}: {}", operand.title, base::Join(ready, "; ")))
+                     : MakeReport(operand, desired::Verdict::kNotReady, "RollingOut",
+                                  base::Join(behind, "; "));
   report.daemonsets = std::move(daemonsets);
   return report;
 }
 
-OperandReport Rollout::Run(const RenderedOperand& rendered, const io::StopToken& stop) {
-  const Operand& operand = *rendered.operand;
+desired::OperandReport Rollout::Run(const desired::RenderedOperand& rendered,
+                                    const io::StopToken& stop) {
+  const desired::Operand& operand = *rendered.operand;
   const auto begin = base::SteadyClock::now();
-  const auto finish = [&](OperandReport report) {
+  const auto finish = [&](desired::OperandReport report) {
     report.duration = base::SteadyClock::now() - begin;
     return report;
   };
-  if (rendered.mode != Mode::kEnabled) {
-    const bool delegated = rendered.mode == Mode::kDelegated;
+  if (rendered.mode != desired::Mode::kEnabled) {
+    const bool delegated = rendered.mode == desired::Mode::kDelegated;
     const base::Status removed = RemoveFrom(operand.state, stop);
     if (!removed) return finish(FailedReport(operand, removed.error()));
     return finish(MakeReport(
-        operand, Verdict::kDisabled, delegated ? "Delegated" : "Disabled",
+        operand, desired::Verdict::kDisabled, delegated ? "Delegated" : "Disabled",
         delegated ? fmt::format("{}: left to NVIDIADriver objects", operand.title)
                   : fmt::format("{}: switched off; nothing is deployed", operand.title)));
   }
   if (!rendered.objects) return finish(FailedReport(operand, rendered.objects.error()));
 
   base::Status applied;
-  for (const Object& object : *rendered.objects) {
+  for (const desired::Object& object : *rendered.objects) {
     const base::Status status = ApplyIfNeeded(object, stop);
     if (!status && applied) applied = status;
   }

@@ -14,50 +14,16 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "desired/operand_report.h"
+#include "desired/removal.h"
+#include "desired/render.h"
 #include "io/stop.h"
 #include "kube/client.h"
-#include "operator/lagging_pods.h"
-#include "operator/owned.h"
-#include "operator/removal.h"
-#include "operator/render.h"
-#include "operator/take_over.h"
+#include "operator/roll_out/lagging_pods.h"
+#include "operator/roll_out/take_over.h"
+#include "operator/watches/inventory.h"
 
 namespace pitcrew::gpu_operator {
-
-enum class Verdict { kReady, kNotReady, kDisabled, kFailed };
-
-// When a failed operand is worth another try.
-enum class Retry {
-  kWhenChanged,  // the policy is wrong: a person has to change something, which the watch tells
-  kSoon,         // with a back-off
-};
-
-// How far one DaemonSet of an operand is.
-struct DaemonSetProgress {
-  std::string name;
-  // It stands as it was rendered; otherwise the numbers are those of what stood before.
-  bool current = false;
-  DaemonSetStatus status = {};
-
-  [[nodiscard]] bool ready() const { return current && IsReady(status); }
-  bool operator==(const DaemonSetProgress&) const = default;
-};
-// "DaemonSet x: 3 of 5 pods are ready; node gpu-2 is behind: pod x-abcde: container y: ...".
-std::string Describe(const DaemonSetProgress& progress, const std::optional<LaggingPod>& lagging);
-
-// What became of one operand.
-struct OperandReport {
-  std::string_view state;
-  std::string_view condition;
-  Verdict verdict = Verdict::kNotReady;
-  std::string reason;   // CamelCase, of the condition
-  std::string message;  // for a person
-  Retry retry = Retry::kWhenChanged;
-  std::chrono::nanoseconds duration{0};
-  std::vector<DaemonSetProgress> daemonsets = {};
-
-  bool operator==(const OperandReport&) const = default;
-};
 
 // What to do about one desired object.
 enum class Step {
@@ -75,7 +41,7 @@ struct Written {
   base::SteadyClock::time_point at;
 };
 // `live` null: there is no such object; `written` null: nothing was written since the start.
-Step Decide(std::string_view desired_hash, const OwnedObject* live, const Written* written,
+Step Decide(std::string_view desired_hash, const desired::OwnedObject* live, const Written* written,
             base::SteadyClock::time_point now);
 
 // After this time a write that the watch has not told of is not waited for any longer.
@@ -90,9 +56,10 @@ class Rollout {
   // Forgets the pass before.
   void BeginPass();
   // Decides what the operands no longer want of what stands. Before Run; `rendered` is all of them.
-  void DecideRemovals(std::span<const RenderedOperand> rendered, const io::StopToken& stop);
+  void DecideRemovals(std::span<const desired::RenderedOperand> rendered,
+                      const io::StopToken& stop);
   // Brings one operand to what was rendered and says how it is. Sends nothing when nothing differs.
-  OperandReport Run(const RenderedOperand& operand, const io::StopToken& stop);
+  desired::OperandReport Run(const desired::RenderedOperand& operand, const io::StopToken& stop);
   // Deletes what is left of operands that this version does not have any more.
   base::Status RemoveFormerOperands(const io::StopToken& stop);
   // An object was deleted: what was written before says nothing about it.
@@ -109,20 +76,22 @@ class Rollout {
  private:
   using Identity = std::pair<std::string, kube::ObjectKey>;  // plural and key
 
-  base::Status ApplyIfNeeded(const Object& object, const io::StopToken& stop);
-  base::Status Apply(const kube::ResourceKind& kind, const Object& object, const Identity& identity,
-                     const io::StopToken& stop);
-  void Remember(const Identity& identity, const Object& desired, const Object& live);
+  base::Status ApplyIfNeeded(const desired::Object& object, const io::StopToken& stop);
+  base::Status Apply(const kube::ResourceKind& kind, const desired::Object& object,
+                     const Identity& identity, const io::StopToken& stop);
+  void Remember(const Identity& identity, const desired::Object& desired,
+                const desired::Object& live);
   // What is known to stand of the operands' objects. A kind that has not been listed yet is left
   // out; one that cannot be read is too, and is an error of the pass.
-  std::vector<StandingObject> Standing(const io::StopToken& stop);
+  std::vector<desired::StandingObject> Standing(const io::StopToken& stop);
   // Carries out the removals from operand `state`.
   base::Status RemoveFrom(std::string_view state, const io::StopToken& stop);
-  base::Status Remove(const Removal& removal, const io::StopToken& stop);
-  OperandReport Readiness(const RenderedOperand& operand, const io::StopToken& stop) const;
+  base::Status Remove(const desired::Removal& removal, const io::StopToken& stop);
+  desired::OperandReport Readiness(const desired::RenderedOperand& operand,
+                                   const io::StopToken& stop) const;
   // The DaemonSet as it stands and, when it is behind, why.
-  std::pair<DaemonSetProgress, std::string> Look(const Object& daemonset,
-                                                 const io::StopToken& stop) const;
+  std::pair<desired::DaemonSetProgress, std::string> Look(const desired::Object& daemonset,
+                                                          const io::StopToken& stop) const;
 
   std::atomic<bool> ended_{false};
   std::shared_ptr<kube::Client> client_;
@@ -132,7 +101,7 @@ class Rollout {
   LaggingPods* lagging_pods_ = nullptr;
   bool pending_ = false;
   // Of this pass.
-  std::vector<Removal> removals_;
+  std::vector<desired::Removal> removals_;
   base::Status standing_known_;
   std::mutex mutex_;
   std::map<Identity, Written> written_;

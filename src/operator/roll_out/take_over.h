@@ -14,25 +14,12 @@
 
 #include "base/result.h"
 #include "codec/json.h"
+#include "desired/removal.h"
 #include "io/stop.h"
 #include "kube/client.h"
 #include "kube/resource.h"
-#include "operator/removal.h"
 
 namespace pitcrew::gpu_operator {
-
-// Field manager of upstream's operator: the name of its program.
-inline constexpr std::string_view kUpstreamManager = "gpu-operator";
-
-// metadata.managedFields of `object` after its fields of upstream's manager have become ours by
-// apply: an apply that no longer mentions them removes them. Nothing when it has none. The same
-// idea as client-go's csaupgrade.
-std::optional<codec::Json> TakenOverFields(const codec::Json& object);
-
-// The state whose manifests an object of that name is from, "" for none: of DaemonSets also those
-// with a suffix (one per kernel, per RHCOS version), of RuntimeClasses also those that a policy
-// names.
-std::string_view StateOfName(const codec::Json& object);
 
 // What stands of upstream's in the cluster, looked up once per kind. Used by one thread at a time.
 class Predecessor {
@@ -52,7 +39,8 @@ class Predecessor {
 
   // Objects of the policy that Look found, as they stood then: without inventory label, so that
   // their names tell the state. `kind` must outlive the result.
-  [[nodiscard]] std::vector<StandingObject> Leftovers(const kube::ResourceKind& kind) const;
+  [[nodiscard]] std::vector<desired::StandingObject> Leftovers(
+      const kube::ResourceKind& kind) const;
   // It is ours now, or gone.
   void Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key);
 
@@ -63,7 +51,7 @@ class Predecessor {
   std::string operator_namespace_;
   std::string policy_uid_;
   std::set<std::string> looked_;  // plurals
-  std::map<Identity, StandingObject> found_;
+  std::map<Identity, desired::StandingObject> found_;
 };
 
 }  // namespace pitcrew::gpu_operator

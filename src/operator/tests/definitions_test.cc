@@ -1,4 +1,4 @@
-#include "operator/definitions.h"
+#include "operator/definitions/definitions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

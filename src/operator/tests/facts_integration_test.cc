@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "loopback/scripted_server.h"
-#include "operator/live_facts.h"
+#include "operator/policy/live_facts.h"
 #include "support_operator.h"
 
 namespace pitcrew::gpu_operator::testing {
@@ -138,8 +138,8 @@ class OpenShiftTest : public OperatorTest {
   static constexpr kube::ResourceKind kConstraints{"security.openshift.io", "v1",
                                                    "securitycontextconstraints",
                                                    "SecurityContextConstraints", false};
-  static constexpr const kube::ResourceKind* kKinds[] = {&kClusterVersions, &kProxies,
-                                                         &kImageStreams, &kConstraints};
+  static constexpr const kube::ResourceKind* kKinds[] = {
+      &desired::kClusterVersions, &desired::kProxies, &desired::kImageStreams, &kConstraints};
 
   void SetUp() override {
     OperatorTest::SetUp();
@@ -151,11 +151,11 @@ class OpenShiftTest : public OperatorTest {
         return client_->List(*kind, "").has_value();
       });
     }));
-    Create(kClusterVersions,
+    Create(desired::kClusterVersions,
            {{"metadata", {{"name", "version"}}},
             {"status", {{"history", {{{"state", "Completed"}, {"version", "4.18.3"}}}}}}});
-    Create(kProxies, {{"metadata", {{"name", "cluster"}}},
-                      {"spec", {{"httpsProxy", "http://proxy.one:3128"}}}});
+    Create(desired::kProxies, {{"metadata", {{"name", "cluster"}}},
+                               {"spec", {{"httpsProxy", "http://proxy.one:3128"}}}});
     if (!Exists(kube::kNamespaces, Cluster("openshift"))) {
       Create(kube::kNamespaces, {{"metadata", {{"name", "openshift"}}}});
     }
@@ -175,9 +175,10 @@ class OpenShiftTest : public OperatorTest {
   }
   [[nodiscard]] std::string DriverImage(const std::string& daemonset) const {
     const auto object = client_->Get(kube::kDaemonSets, Own(daemonset));
-    return object
-               ? codec::FindString(ContainerOf(*object, "openshift-driver-toolkit-ctr"), {"image"})
-               : "(no DaemonSet)";
+    return object ? codec::FindString(
+                        desired::testing::ContainerOf(*object, "openshift-driver-toolkit-ctr"),
+                        {"image"})
+                  : "(no DaemonSet)";
   }
 };
 
@@ -194,7 +195,8 @@ TEST_F(OpenShiftTest, ItsObjectsAreWatched) {
   const auto https_proxy = [&](const std::string& daemonset) {
     const auto object = client_->Get(kube::kDaemonSets, Own(daemonset));
     if (!object) return std::string("(no DaemonSet)");
-    for (const std::string& variable : EnvOf(ContainerOf(*object, "nvidia-driver-ctr"))) {
+    for (const std::string& variable :
+         desired::testing::EnvOf(desired::testing::ContainerOf(*object, "nvidia-driver-ctr"))) {
       if (variable.starts_with("HTTPS_PROXY=")) return variable.substr(12);
     }
     return std::string("(none)");
@@ -205,11 +207,12 @@ TEST_F(OpenShiftTest, ItsObjectsAreWatched) {
   EXPECT_EQ(running.Value("gpu_operator_openshift_driver_toolkit_imagestream_missing"), 1);
   EXPECT_EQ(Label("gpu-1", kToolkitLabel), "true");
 
-  Merge(kProxies, Cluster("cluster"), {{"spec", {{"httpsProxy", "http://proxy.two:3128"}}}});
+  Merge(desired::kProxies, Cluster("cluster"),
+        {{"spec", {{"httpsProxy", "http://proxy.two:3128"}}}});
   EXPECT_TRUE(Eventually(
       [&] { return https_proxy("nvidia-driver-daemonset") == "http://proxy.two:3128"; }));
   const auto reads = running.requests("get");
-  Create(kImageStreams,
+  Create(desired::kImageStreams,
          {{"metadata", {{"name", "driver-toolkit"}, {"namespace", "openshift"}}},
           {"spec",
            {{"tags", {{{"name", "418.1"}, {"from", {{"name", "registry.test/toolkit:1"}}}}}}}}});

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 
 #include "kube/await.h"
-#include "operator/definitions.h"
-#include "operator/uninstall.h"
+#include "operator/definitions/definitions.h"
+#include "operator/uninstall/uninstall.h"
 #include "support_operator.h"
 
 namespace pitcrew::gpu_operator::testing {
@@ -20,7 +20,8 @@ class LifecycleTest : public OperatorTest {
     const Json own = OwnDefinitions()->front();
     ASSERT_TRUE(EnsureDefinition(*client_, own, {.force = true}, {}));
     ASSERT_TRUE(AwaitEstablished(client_, kDefinition.name, std::chrono::minutes(3), {}));
-    ASSERT_TRUE(Eventually([&] { return client_->List(kClusterPolicies, "").has_value(); }));
+    ASSERT_TRUE(
+        Eventually([&] { return client_->List(desired::kClusterPolicies, "").has_value(); }));
     OperatorTest::TearDown();
   }
   // Changes the served schema's spec.
@@ -98,7 +99,7 @@ TEST_F(LifecycleTest, ADeletedDefinitionComesBack) {
   ASSERT_TRUE(Eventually([&] { return !DefinitionUid().empty() && DefinitionUid() != before; }));
   // There is no garbage collector here: what is gone, the operator deleted.
   EXPECT_TRUE(Exists(kube::kDaemonSets, Own("nvidia-device-plugin-daemonset")));
-  ASSERT_TRUE(Eventually([&] { return client_->List(kClusterPolicies, "").has_value(); }));
+  ASSERT_TRUE(Eventually([&] { return client_->List(desired::kClusterPolicies, "").has_value(); }));
   CreatePolicy("cluster-policy");
   EXPECT_TRUE(ReachesReady("cluster-policy"));
 
@@ -116,7 +117,7 @@ TEST_F(LifecycleTest, ADefinitionThatIsHeldIsToldApart) {
   CreatePolicy("cluster-policy");
   const auto finalizers = [&](codec::Json value) {
     return client_
-        ->Patch(kClusterPolicies, Cluster("cluster-policy"), kube::PatchType::kMerge,
+        ->Patch(desired::kClusterPolicies, Cluster("cluster-policy"), kube::PatchType::kMerge,
                 {{"metadata", {{"finalizers", std::move(value)}}}})
         .has_value();
   };
@@ -143,7 +144,7 @@ TEST_F(LifecycleTest, UninstallTakesEverythingAlong) {
   const auto left = Uninstall(client_, options, {});
   ASSERT_TRUE(left) << left.error().ToString();
   EXPECT_EQ(LabelledObjects(), 0U);
-  EXPECT_FALSE(Exists(kClusterPolicies, Cluster("cluster-policy")));
+  EXPECT_FALSE(Exists(desired::kClusterPolicies, Cluster("cluster-policy")));
   const auto node = client_->Get(kube::kNodes, Cluster("gpu-1"));
   ASSERT_TRUE(node);
   for (const auto& [key, value] : (*node)["metadata"]["labels"].items()) {
@@ -181,7 +182,7 @@ TEST_F(LifecycleTest, UninstallLeavesTheNodesToAnotherPolicy) {
   ASSERT_TRUE(
       Uninstall(client_, {.operator_namespace = name_space_, .policies = {"cluster-policy"}}, {}));
   EXPECT_EQ(LabelledObjects(), 0U);
-  EXPECT_TRUE(Exists(kClusterPolicies, Cluster("other")));
+  EXPECT_TRUE(Exists(desired::kClusterPolicies, Cluster("other")));
   EXPECT_EQ(Label("gpu-1", "nvidia.com/gpu.present"), "true");
 }
 

@@ -1,5 +1,5 @@
 // The exposition of metrics: Prometheus' text format, and upstream's names.
-#include "operator/metrics.h"
+#include "operator/metrics/metrics.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/strings.h"
-#include "operator/collectors.h"
+#include "operator/metrics/collectors.h"
 
 namespace pitcrew::gpu_operator {
 namespace {

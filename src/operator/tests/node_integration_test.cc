@@ -88,7 +88,8 @@ TEST_F(NodeTest, ANewNodeIsOnePatch) {
   EXPECT_EQ(running.requests("patch"), before + 1);
 }
 
-// operator-behaviour.md #34, better: a node that cannot be patched is tried again by itself and holds up no other.
+// operator-behaviour.md #34, better: a node that cannot be patched is tried again by itself and
+// holds up no other.
 TEST_F(NodeTest, OneNodeThatCannotBePatchedHoldsUpNoOther) {
   const std::string name = "no-labels-" + name_space_;
   Create(kAdmissionPolicies, {{"metadata", {{"name", name}}},

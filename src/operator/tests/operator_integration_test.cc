@@ -132,7 +132,9 @@ TEST_F(OperatorTest, InvalidBlockGetsAConditionWithItsPath) {
   EXPECT_EQ(uid(), before);
   const auto discovery = client_->Get(kube::kDaemonSets, Own("gpu-feature-discovery"));
   ASSERT_TRUE(discovery);
-  EXPECT_THAT(EnvOf(ContainerOf(*discovery, "gpu-feature-discovery")), ::testing::Contains("A=b"));
+  EXPECT_THAT(
+      desired::testing::EnvOf(desired::testing::ContainerOf(*discovery, "gpu-feature-discovery")),
+      ::testing::Contains("A=b"));
   MergeSpec("cluster-policy", "{devicePlugin: {repository: null}}");
   EXPECT_TRUE(ReachesReady("cluster-policy"));
 }
@@ -166,7 +168,7 @@ TEST_F(OperatorTest, TheOldestPolicyIsActive) {
   ASSERT_TRUE(Eventually([&] { return State("z-newer") == "ignored"; }));
   ASSERT_TRUE(ReachesReady("b-older"));
   EXPECT_TRUE(Exists(kube::kDaemonSets, Own("gpu-feature-discovery")));
-  ASSERT_TRUE(client_->Delete(kClusterPolicies, Cluster("b-older")));
+  ASSERT_TRUE(client_->Delete(desired::kClusterPolicies, Cluster("b-older")));
   EXPECT_TRUE(ReachesReady("z-newer"));
 }
 
@@ -180,14 +182,15 @@ TEST_F(OperatorTest, ReferencedConfigMapIsWaitedFor) {
   }));
   EXPECT_THAT(Condition("cluster-policy", "DriverReady"),
               HasSubstr("spec.driver.repoConfig.configMapName"));
-  EXPECT_TRUE(Eventually(
-      [&] { return Exists(kube::kDaemonSets, Own("nvidia-device-plugin-daemonset")); }));
+  EXPECT_TRUE(
+      Eventually([&] { return Exists(kube::kDaemonSets, Own("nvidia-device-plugin-daemonset")); }));
   Create(kube::kConfigMaps, {{"metadata", {{"name", "repos"}, {"namespace", name_space_}}},
                              {"data", {{"cuda.list", "deb"}}}});
   ASSERT_TRUE(Eventually([&] { return Exists(kube::kDaemonSets, Own(kDaemonSets[0])); }));
   const auto driver = client_->Get(kube::kDaemonSets, Own(kDaemonSets[0]));
-  EXPECT_THAT(MountsOf(ContainerOf(*driver, "nvidia-driver-ctr")),
-              ::testing::Contains("repos:/etc/apt/sources.list.d/cuda.list:ro:sub=cuda.list"));
+  EXPECT_THAT(
+      desired::testing::MountsOf(desired::testing::ContainerOf(*driver, "nvidia-driver-ctr")),
+      ::testing::Contains("repos:/etc/apt/sources.list.d/cuda.list:ro:sub=cuda.list"));
 }
 
 // One node that lost its GPU loses its labels; most of the fleet at once does not.
@@ -219,7 +222,7 @@ TEST_F(OperatorTest, LabelsGoOnEvidenceOnly) {
   EXPECT_EQ(present("gpu-2"), "true");
   // A person says that it is so.
   Merge(
-      kClusterPolicies, Cluster("cluster-policy"),
+      desired::kClusterPolicies, Cluster("cluster-policy"),
       {{"metadata", {{"annotations", {{"nvidia.com/gpu-operator.allow-mass-removal", "true"}}}}}});
   for (const char* node : {"gpu-2", "gpu-3", "gpu-4"}) {
     EXPECT_TRUE(Eventually([&] { return present(node) == "false"; })) << node;
@@ -238,7 +241,7 @@ TEST_F(OperatorTest, DeletedPolicyTakesTheNodesLabelsAlong) {
   const RunningOperator running(name_space_);
   const auto present = [&](const char* node) { return Label(node, "nvidia.com/gpu.present"); };
   ASSERT_TRUE(Eventually([&] { return present("gpu-1") == "true" && present("gpu-2") == "true"; }));
-  ASSERT_TRUE(client_->Delete(kClusterPolicies, Cluster("cluster-policy")));
+  ASSERT_TRUE(client_->Delete(desired::kClusterPolicies, Cluster("cluster-policy")));
   ASSERT_TRUE(
       Eventually([&] { return present("gpu-1") == "(none)" && present("gpu-2") == "(none)"; }));
   for (const char* node : {"gpu-1", "gpu-2"}) {
@@ -268,16 +271,18 @@ TEST_F(OperatorTest, NodesAreNotLeftWithoutEvidence) {
   {
     const RunningOperator running(name_space_);
     ASSERT_TRUE(Eventually([&] { return Label("gpu-1", "nvidia.com/gpu.present") == "true"; }));
-    ASSERT_TRUE(client_->Delete(kClusterPolicies, Cluster("cluster-policy"),
+    ASSERT_TRUE(client_->Delete(desired::kClusterPolicies, Cluster("cluster-policy"),
                                 {.propagation = kube::Propagation::kOrphan}));
     // The garbage collector takes this finalizer away; there is none here.
-    Merge(kClusterPolicies, Cluster("cluster-policy"), {{"metadata", {{"finalizers", nullptr}}}});
-    ASSERT_TRUE(Eventually([&] { return !Exists(kClusterPolicies, Cluster("cluster-policy")); }));
+    Merge(desired::kClusterPolicies, Cluster("cluster-policy"),
+          {{"metadata", {{"finalizers", nullptr}}}});
+    ASSERT_TRUE(
+        Eventually([&] { return !Exists(desired::kClusterPolicies, Cluster("cluster-policy")); }));
     // What is created after the deletion is seen after it.
     CreatePolicy("other");
     ASSERT_TRUE(Eventually([&] { return !State("other").empty(); }));
   }
-  ASSERT_TRUE(client_->Delete(kClusterPolicies, Cluster("other")));
+  ASSERT_TRUE(client_->Delete(desired::kClusterPolicies, Cluster("other")));
   const RunningOperator again(name_space_);
   Merge(kube::kNodes, Cluster("gpu-1"), {{"metadata", {{"labels", {{"irrelevant", "yes"}}}}}});
   CreatePolicy("third");

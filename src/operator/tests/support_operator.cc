@@ -14,7 +14,7 @@ void OperatorTest::SetUpTestSuite() {
   ASSERT_TRUE(definition) << definition.error().ToString();
   const auto applied = client->Apply(kube::kCustomResourceDefinitions, *definition, kAdmin);
   ASSERT_TRUE(applied) << applied.error().ToString();
-  ASSERT_TRUE(Eventually([&] { return client->List(kClusterPolicies, "").has_value(); }));
+  ASSERT_TRUE(Eventually([&] { return client->List(desired::kClusterPolicies, "").has_value(); }));
 }
 
 }  // namespace pitcrew::gpu_operator::testing

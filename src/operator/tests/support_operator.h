@@ -12,9 +12,10 @@
 
 #include "apiserver/api_server.h"
 #include "codec/yaml.h"
+#include "desired/cluster_kinds.h"
+#include "desired/testing/render_cluster.h"
 #include "operator/runner.h"
-#include "operator/world.h"
-#include "support_render.h"
+#include "operator/watches/world.h"
 
 namespace pitcrew::gpu_operator::testing {
 
@@ -40,7 +41,8 @@ class RunningOperator {
   explicit RunningOperator(const std::string& name_space,
                            const std::function<void(RunnerOptions&)>& change = {})
       : client_(ApiServer::Shared().MakeClient()) {
-    RunnerOptions options{.operator_namespace = name_space, .images = TestImages()};
+    RunnerOptions options{.operator_namespace = name_space,
+                          .images = desired::testing::TestImages()};
     options.removal_grace = std::chrono::milliseconds(300);
     options.progress_interval = std::chrono::milliseconds(100);
     if (change) change(options);
@@ -98,7 +100,7 @@ class OperatorTest : public ::testing::Test {
     Create(kube::kNamespaces, {{"metadata", {{"name", name_space_}}}});
   }
   void TearDown() override {
-    for (const kube::ResourceKind* kind : {&kClusterPolicies, &kube::kNodes}) {
+    for (const kube::ResourceKind* kind : {&desired::kClusterPolicies, &kube::kNodes}) {
       const auto listed = client_->List(*kind, "");
       ASSERT_TRUE(listed) << listed.error().ToString();
       for (const Json& object : listed->items) {
@@ -112,7 +114,7 @@ class OperatorTest : public ::testing::Test {
     ASSERT_TRUE(created) << created.error().ToString();
   }
   void CreateGpuNode(const std::string& name, const std::string& runtime = "containerd://2.2.0") {
-    Json node = PlainCluster()["nodes"][0];
+    Json node = desired::testing::PlainCluster()["nodes"][0];
     node["metadata"]["name"] = name;
     node["metadata"]["labels"].erase("nvidia.com/gpu.present");
     node.erase("status");
@@ -121,9 +123,9 @@ class OperatorTest : public ::testing::Test {
     Merge(kube::kNodes, Cluster(name), {{"status", status}}, "status");
   }
   void CreatePolicy(const std::string& name, const std::string& spec_yaml = "{}") {
-    Json policy = MinimalPolicy(*codec::ParseYaml(spec_yaml));
+    Json policy = desired::testing::MinimalPolicy(*codec::ParseYaml(spec_yaml));
     policy["metadata"] = {{"name", name}};
-    Create(kClusterPolicies, policy);
+    Create(desired::kClusterPolicies, policy);
   }
   void Merge(const kube::ResourceKind& kind, const ObjectKey& key, const Json& patch,
              const std::string& subresource = "") {
@@ -132,7 +134,7 @@ class OperatorTest : public ::testing::Test {
     ASSERT_TRUE(merged) << merged.error().ToString();
   }
   void MergeSpec(const std::string& policy, const std::string& spec_yaml) {
-    Merge(kClusterPolicies, Cluster(policy), {{"spec", *codec::ParseYaml(spec_yaml)}});
+    Merge(desired::kClusterPolicies, Cluster(policy), {{"spec", *codec::ParseYaml(spec_yaml)}});
   }
 
   static ObjectKey Cluster(const std::string& name) { return {.namespace_name = "", .name = name}; }
@@ -147,12 +149,12 @@ class OperatorTest : public ::testing::Test {
     return object ? codec::FindString(*object, {"metadata", "labels", key}, "(none)") : "(no node)";
   }
   [[nodiscard]] std::string State(const std::string& policy) const {
-    const auto object = client_->Get(kClusterPolicies, Cluster(policy));
+    const auto object = client_->Get(desired::kClusterPolicies, Cluster(policy));
     return object ? codec::FindString(*object, {"status", "state"}) : "";
   }
   // "True Ready: message"
   [[nodiscard]] std::string Condition(const std::string& policy, const std::string& type) const {
-    const auto object = client_->Get(kClusterPolicies, Cluster(policy));
+    const auto object = client_->Get(desired::kClusterPolicies, Cluster(policy));
     const Json* conditions = object ? codec::Find(*object, {"status", "conditions"}) : nullptr;
     if (conditions == nullptr) return "";
     for (const Json& condition : *conditions) {

@@ -2,12 +2,13 @@
 // and changed as upstream makes and changes them (operator-behaviour.md sections 6 and 14): create
 // and update calls under its manager's name, no inventory label, a hash of its own. With upstream's
 // operator itself: tests/differential/take_over.py.
-#include "operator/take_over.h"
+#include "operator/roll_out/take_over.h"
 
 #include <gmock/gmock.h>
 
 #include "kube/ownership.h"
 
+#include "desired/predecessor.h"
 #include "support_operator.h"
 
 namespace pitcrew::gpu_operator::testing {
@@ -72,7 +73,7 @@ class TakeOverTest : public OperatorTest {
       const auto listed = client_->List(*kind, kind->namespaced ? name_space_ : "");
       for (const Json& object : listed ? listed->items : std::vector<Json>{}) {
         const bool orphan = codec::Find(object, {"metadata", "annotations", "orphan"}) != nullptr;
-        if (orphan || TakenOverFields(object)) {
+        if (orphan || desired::TakenOverFields(object)) {
           names.push_back(std::string(plural) + "/" + kube::KeyOf(object).name);
         }
       }
@@ -104,8 +105,9 @@ TEST_F(TakeOverTest, NothingOfUpstreamsIsLeftAndEqualDaemonSetsAreNotTouched) {
   plugin = client_->Get(kube::kDaemonSets, Own("nvidia-device-plugin-daemonset"));
   ASSERT_TRUE(plugin);
   EXPECT_EQ(codec::Find(*plugin, {"spec", "template", "spec", "hostNetwork"}), nullptr);
-  EXPECT_THAT(EnvOf(ContainerOf(*plugin, "nvidia-device-plugin")),
-              ::testing::Not(::testing::Contains("ORPHAN=1")));
+  EXPECT_THAT(
+      desired::testing::EnvOf(desired::testing::ContainerOf(*plugin, "nvidia-device-plugin")),
+      ::testing::Not(::testing::Contains("ORPHAN=1")));
   // One change, not one per request.
   EXPECT_EQ(Generation("nvidia-device-plugin-daemonset"), 3);
   running.Stop();
@@ -119,10 +121,10 @@ TEST_F(TakeOverTest, NothingOfUpstreamsIsLeftAndEqualDaemonSetsAreNotTouched) {
 // operator-behaviour.md #26 over upstream's leftovers: only what the policy owns by a known name.
 TEST_F(TakeOverTest, LeftoversOfDisabledOperandsGoAndOthersStay) {
   InstallUpstream("{}");
-  const auto policy = client_->Get(kClusterPolicies, Cluster("cluster-policy"));
+  const auto policy = client_->Get(desired::kClusterPolicies, Cluster("cluster-policy"));
   ASSERT_TRUE(policy);
   Json mine = {{"metadata", {{"name", "mine"}, {"namespace", name_space_}}}};
-  ASSERT_TRUE(kube::SetControllerReference(mine, *policy, kClusterPolicies));
+  ASSERT_TRUE(kube::SetControllerReference(mine, *policy, desired::kClusterPolicies));
   Create(kube::kConfigMaps, mine);
   Create(kube::kServiceAccounts,
          {{"metadata", {{"name", "nvidia-vfio-manager"}, {"namespace", name_space_}}}});

@@ -1,4 +1,4 @@
-#include "operator/uninstall.h"
+#include "operator/uninstall/uninstall.h"
 
 #include <fmt/format.h>
 
@@ -6,12 +6,15 @@
 #include <set>
 
 #include "base/log.h"
+#include "desired/cluster_kinds.h"
+#include "desired/node_cleanup.h"
+#include "desired/owned_object.h"
+#include "desired/predecessor.h"
 #include "kube/await.h"
 #include "kube/projection.h"
-#include "operator/leaving.h"
-#include "operator/owned.h"
-#include "operator/take_over.h"
-#include "operator/world.h"
+#include "operator/nodes/clean_up_node.h"
+#include "operator/roll_out/take_over.h"
+#include "operator/watches/world.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -38,9 +41,10 @@ struct Policies {
 
 base::Result<Policies> DeletePolicies(const Cleaning& cleaning) {
   Policies policies;
-  TRY_ASSIGN(const bool served, cleaning.client->Serves(kClusterPolicies, cleaning.stop));
+  TRY_ASSIGN(const bool served, cleaning.client->Serves(desired::kClusterPolicies, cleaning.stop));
   if (!served) return policies;
-  TRY_ASSIGN(const auto listed, cleaning.client->List(kClusterPolicies, "", {}, cleaning.stop));
+  TRY_ASSIGN(const auto listed,
+             cleaning.client->List(desired::kClusterPolicies, "", {}, cleaning.stop));
   for (const Json& policy : listed.items) {
     const kube::ObjectKey key = kube::KeyOf(policy);
     const std::string uid = codec::FindString(policy, {"metadata", "uid"});
@@ -51,7 +55,7 @@ base::Result<Policies> DeletePolicies(const Cleaning& cleaning) {
     }
     base::LogInfo("delete the ClusterPolicy", {{"name", key.name}});
     const auto deleted =
-        cleaning.client->Delete(kClusterPolicies, key, {.uid = uid}, cleaning.stop);
+        cleaning.client->Delete(desired::kClusterPolicies, key, {.uid = uid}, cleaning.stop);
     TRY(Allow(deleted, base::Code::kNotFound));
     policies.deleted.insert(uid);
   }
@@ -61,8 +65,8 @@ base::Result<Policies> DeletePolicies(const Cleaning& cleaning) {
 // Finalizers of others may hold a policy.
 base::Status AwaitPoliciesGone(const Cleaning& cleaning, const Uids& uids) {
   if (uids.empty()) return {};
-  const auto gone = kube::AwaitGone(cleaning.client, kClusterPolicies, uids, {}, cleaning.stop,
-                                    cleaning.deadline);
+  const auto gone = kube::AwaitGone(cleaning.client, desired::kClusterPolicies, uids, {},
+                                    cleaning.stop, cleaning.deadline);
   return gone ? gone : base::Fail(gone.error().Within("wait until the ClusterPolicy is gone"));
 }
 
@@ -72,7 +76,7 @@ base::Result<bool> DeleteOwned(const Cleaning& cleaning, const kube::ResourceKin
   kube::InformerOptions options;
   if (kind.namespaced) options.namespace_name = cleaning.options.operator_namespace;
   Uids asked;
-  const auto done = [&](const kube::Store<OwnedObject>& store) -> base::Result<bool> {
+  const auto done = [&](const kube::Store<desired::OwnedObject>& store) -> base::Result<bool> {
     bool left = false;
     for (const auto& [key, object] : store.Snapshot()) {
       if (object == nullptr || !owners.contains(object->owner_uid)) continue;
@@ -84,10 +88,12 @@ base::Result<bool> DeleteOwned(const Cleaning& cleaning, const kube::ResourceKin
     }
     return !left;
   };
-  const auto deleted = kube::Await<OwnedObject>(
+  const auto deleted = kube::Await<desired::OwnedObject>(
       cleaning.client, kind,
-      kube::ProjectJson<OwnedObject>(
-          [](const Json& object) -> base::Result<OwnedObject> { return ReadOwned(object); }),
+      kube::ProjectJson<desired::OwnedObject>(
+          [](const Json& object) -> base::Result<desired::OwnedObject> {
+            return desired::ReadOwned(object);
+          }),
       options, done, cleaning.stop, cleaning.deadline);
   if (deleted) return !asked.empty();
   return base::Fail(deleted.error().Within(fmt::format("delete objects of kind {}", kind.kind)));
@@ -109,14 +115,14 @@ base::Status DeleteAllOwned(const Cleaning& cleaning, const Uids& owners) {
 }
 
 base::Status LeaveNodes(const Cleaning& cleaning) {
-  const auto left = kube::Await<Node>(
-      cleaning.client, kube::kNodes, ReadNodeText, {.page_size = 100},
-      [&](const kube::Store<Node>& store) -> base::Result<bool> {
+  const auto left = kube::Await<desired::Node>(
+      cleaning.client, kube::kNodes, desired::ReadNodeText, {.page_size = 100},
+      [&](const kube::Store<desired::Node>& store) -> base::Result<bool> {
         bool traces = false;
         for (const auto& [key, node] : store.Snapshot()) {
-          if (node == nullptr || !HasTraces(*node)) continue;
+          if (node == nullptr || !desired::HasTraces(*node)) continue;
           traces = true;
-          TRY(TakeLeaveOf(*cleaning.client, key.name, cleaning.stop));
+          TRY(CleanUpNode(*cleaning.client, key.name, cleaning.stop));
         }
         return !traces;
       },
@@ -128,20 +134,20 @@ base::Status CleanNamespace(const Cleaning& cleaning) {
   const kube::ObjectKey key{.namespace_name = "", .name = cleaning.options.operator_namespace};
   const auto found = cleaning.client->Get(kube::kNamespaces, key, cleaning.stop);
   if (!found) return Allow(base::Fail(found.error()), base::Code::kNotFound);
-  const Changes changes = LeaveNamespace(*found);
+  const desired::Changes changes = LeaveNamespace(*found);
   if (changes.empty()) return {};
   Json labels = Json::object();
   for (const auto& [name, value] : changes) labels[name] = nullptr;
-  TRY(cleaning.client->Patch(kube::kNamespaces, key, kube::PatchType::kMerge,
-                             {{"metadata", {{"labels", labels}}}},
-                             {.field_manager = std::string(kFieldManager)}, cleaning.stop));
+  TRY(cleaning.client->Patch(
+      kube::kNamespaces, key, kube::PatchType::kMerge, {{"metadata", {{"labels", labels}}}},
+      {.field_manager = std::string(desired::kFieldManager)}, cleaning.stop));
   return {};
 }
 
 }  // namespace
 
-Changes LeaveNamespace(const Json& name_space) {
-  Changes changes;
+desired::Changes LeaveNamespace(const Json& name_space) {
+  desired::Changes changes;
   const Json* entries = codec::Find(name_space, {"metadata", "managedFields"});
   if (entries == nullptr || !entries->is_array()) return changes;
   for (const char* mode : {"enforce", "audit", "warn"}) {
@@ -149,7 +155,7 @@ Changes LeaveNamespace(const Json& name_space) {
     if (codec::FindString(name_space, {"metadata", "labels", label}) != "privileged") continue;
     const auto set_by_operator = [&](const Json& entry) {
       const std::string manager = codec::FindString(entry, {"manager"});
-      return (manager == kFieldManager || manager == kUpstreamManager) &&
+      return (manager == desired::kFieldManager || manager == desired::kUpstreamManager) &&
              codec::Find(entry, {"fieldsV1", "f:metadata", "f:labels", "f:" + label}) != nullptr;
     };
     if (std::ranges::any_of(*entries, set_by_operator)) changes[label] = std::nullopt;

@@ -14,9 +14,9 @@
 
 #include "base/result.h"
 #include "codec/json.h"
+#include "desired/node_labels.h"
 #include "io/stop.h"
 #include "kube/client.h"
-#include "operator/node_labels.h"
 
 namespace pitcrew::gpu_operator {
 
@@ -36,6 +36,6 @@ base::Status Uninstall(const std::shared_ptr<kube::Client>& client, const Uninst
 
 // Labels for Pod Security Admission that an operator set on its namespace, by its managed fields:
 // those that a person set stay.
-Changes LeaveNamespace(const codec::Json& name_space);
+desired::Changes LeaveNamespace(const codec::Json& name_space);
 
 }  // namespace pitcrew::gpu_operator

@@ -12,12 +12,13 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "codec/yaml.h"
+#include "desired/cluster_kinds.h"
 #include "kube/await.h"
 #include "kube/config.h"
 #include "kube/projection.h"
 #include "operator/command.h"
-#include "operator/definitions.h"
-#include "operator/uninstall.h"
+#include "operator/definitions/definitions.h"
+#include "operator/uninstall/uninstall.h"
 
 namespace pitcrew::gpu_operator {
 namespace {

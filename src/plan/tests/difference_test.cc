@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "codec/yaml.h"
-#include "operator/owned.h"
+#include "desired/owned_object.h"
 
 namespace pitcrew::plan {
 namespace {
@@ -31,7 +31,7 @@ std::vector<std::string> Differences(const std::string& live, const std::string&
   const Json a = *codec::ParseYaml(live);
   const Json b = *codec::ParseYaml(desired);
   const auto changes = FieldChanges(a, b);
-  EXPECT_EQ(changes.empty(), gpu_operator::Covers(a, b)) << live << " / " << desired;
+  EXPECT_EQ(changes.empty(), desired::Covers(a, b)) << live << " / " << desired;
   return Lines(changes);
 }
 

@@ -12,8 +12,10 @@
 #include "apiserver/api_server.h"
 #include "base/file.h"
 #include "codec/yaml.h"
+#include "desired/cluster_kinds.h"
+#include "desired/owned_object.h"
+#include "desired/policy_view.h"
 #include "operator/runner.h"
-#include "operator/world.h"
 #include "plan/run.h"
 #include "support/temporary_folder.h"
 
@@ -53,9 +55,9 @@ bool Eventually(const std::function<bool()>& condition) {
   return true;
 }
 
-gpu_operator::DefaultImages Images() {
-  gpu_operator::DefaultImages images;
-  for (const auto variable : gpu_operator::kImageVariables) {
+desired::DefaultImages Images() {
+  desired::DefaultImages images;
+  for (const auto variable : desired::kImageVariables) {
     images[std::string(variable)] = fmt::format("registry.test/{}:v1", variable);
   }
   return images;
@@ -96,7 +98,7 @@ class PlanTest : public ::testing::Test {
     ASSERT_TRUE(text) << text.error().ToString();
     ASSERT_TRUE(client->Apply(kube::kCustomResourceDefinitions, *codec::ParseYaml(*text), kAdmin));
     ASSERT_TRUE(
-        Eventually([&] { return client->List(gpu_operator::kClusterPolicies, "").has_value(); }));
+        Eventually([&] { return client->List(desired::kClusterPolicies, "").has_value(); }));
     Create(kube::kNamespaces, {{"metadata", {{"name", kNamespace}}}});
     Create(kube::kSecrets, {{"metadata", {{"name", "driver-secret"}, {"namespace", kNamespace}}}});
     for (const char* name : {"gpu-1", "gpu-2"}) {
@@ -156,7 +158,7 @@ class PlanTest : public ::testing::Test {
   static std::map<std::string, Json> Standing() {
     const auto client = ApiServer::Shared().MakeClient();
     std::map<std::string, Json> objects;
-    for (const kube::ResourceKind& kind : gpu_operator::OwnedKinds()) {
+    for (const kube::ResourceKind& kind : desired::OwnedKinds()) {
       const auto listed = client->List(
           kind, "", {.label_selector = std::string(api::kStateLabel), .field_selector = {}});
       if (!listed) continue;  // kinds that this server does not serve
@@ -184,7 +186,7 @@ TEST_F(PlanTest, WhatIsPlannedIsWhatTheOperatorDoes) {
   EXPECT_EQ(fresh.errors, "");
 
   // With the stored one, every object as it will stand.
-  Create(gpu_operator::kClusterPolicies, *codec::ParseYaml(kPolicy));
+  Create(desired::kClusterPolicies, *codec::ParseYaml(kPolicy));
   const Answer planned = Plan(Format::kYaml, "");
   ASSERT_EQ(planned.status, 2) << planned.errors;
   const auto documents = codec::ParseYamlStream(planned.output);
@@ -217,7 +219,7 @@ TEST_F(PlanTest, WhatIsPlannedIsWhatTheOperatorDoes) {
     }
     const auto found = standing.find(fmt::format("{} {}", kind, key.name));
     ASSERT_NE(found, standing.end()) << kind << " " << key.name;
-    EXPECT_TRUE(gpu_operator::Covers(found->second, document)) << kind << " " << key.name;
+    EXPECT_TRUE(desired::Covers(found->second, document)) << kind << " " << key.name;
     standing.erase(found);
   }
   // And the operator made nothing that was not planned.
@@ -240,7 +242,7 @@ TEST_F(PlanTest, WhatIsPlannedIsWhatTheOperatorDoes) {
   for (const auto& [name, object] : Standing()) {
     EXPECT_THAT(leaving.output, HasSubstr(kube::KeyOf(object).name));
   }
-  ASSERT_TRUE(client->Delete(gpu_operator::kClusterPolicies, policy_key));
+  ASSERT_TRUE(client->Delete(desired::kClusterPolicies, policy_key));
 }
 
 // What may not be read is an error that says so, not a plan that creates everything.

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "codec/json.h"
-#include "operator/render.h"
+#include "desired/render.h"
 
-namespace pitcrew::gpu_operator::testing {
+namespace pitcrew::desired::testing {
 
 // One Ubuntu 22.04 node with a GPU under containerd, no OpenShift, Kubernetes 1.35.
 codec::Json PlainCluster();
@@ -43,4 +43,4 @@ std::vector<std::string> MountsOf(const codec::Json& container);
 // The volume as JSON, or null.
 codec::Json VolumeOf(const codec::Json& daemonset, std::string_view name);
 
-}  // namespace pitcrew::gpu_operator::testing
+}  // namespace pitcrew::desired::testing

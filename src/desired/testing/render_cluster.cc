@@ -1,13 +1,13 @@
-#include "support_render.h"
+#include "desired/testing/render_cluster.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "codec/yaml.h"
-#include "operator/node_totals.h"
-#include "operator/pod.h"
+#include "desired/node_totals.h"
+#include "desired/pod.h"
 
-namespace pitcrew::gpu_operator::testing {
+namespace pitcrew::desired::testing {
 
 using codec::Json;
 
@@ -185,4 +185,4 @@ codec::Json VolumeOf(const codec::Json& daemonset, std::string_view name) {
   return nullptr;
 }
 
-}  // namespace pitcrew::gpu_operator::testing
+}  // namespace pitcrew::desired::testing

@@ -1,4 +1,4 @@
-#include "operator/take_over.h"
+#include "desired/predecessor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <set>
 
 #include "codec/yaml.h"
-#include "operator/operand.h"
+#include "desired/operand.h"
 
-namespace pitcrew::gpu_operator {
+namespace pitcrew::desired {
 namespace {
 
 using codec::Json;
@@ -106,4 +106,4 @@ TEST(StateOfName, EveryNameIsOfOneState) {
 }
 
 }  // namespace
-}  // namespace pitcrew::gpu_operator
+}  // namespace pitcrew::desired

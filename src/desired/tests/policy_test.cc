@@ -1,0 +1,420 @@
+// Around the rendering: images, readiness, status.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codec/yaml.h"
+#include "desired/daemonset.h"
+#include "desired/operands/driver_variant.h"
+#include "desired/status.h"
+#include "desired/testing/render_cluster.h"
+
+namespace pitcrew::desired {
+namespace {
+
+using codec::Json;
+using ::testing::HasSubstr;
+
+// clusterpolicy-api.md #22 to #26 [TestImagePath*]
+TEST(Images, References) {
+  const DefaultImages defaults = {{"X_IMAGE", "default/x:1"}};
+  const auto resolve = [&](const char* repository, const char* image, const char* version) {
+    return ResolveImage({.path = "spec.x",
+                         .repository = repository,
+                         .image = image,
+                         .version = version,
+                         .pull_policy = {},
+                         .pull_secrets = {}},
+                        "X_IMAGE", defaults);
+  };
+  EXPECT_EQ(resolve("nvcr.io/nvidia", "driver", "535"), "nvcr.io/nvidia/driver:535");
+  EXPECT_EQ(resolve("nvcr.io/nvidia", "driver", "sha256:abc"), "nvcr.io/nvidia/driver@sha256:abc");
+  EXPECT_EQ(resolve("", "nvcr.io/nvidia/driver@sha256:abc", ""),
+            "nvcr.io/nvidia/driver@sha256:abc");
+  EXPECT_EQ(resolve("", "", ""), "default/x:1");
+  constexpr const char* kInvalid[][3] = {{"", "img", "ver"},   {"", "img", "sha256:1"},
+                                         {"repo", "", "ver"},  {"", "", "ver"},
+                                         {"", "", "sha256:1"}, {"repo", "img", ""}};
+  for (const auto& parts : kInvalid) {
+    const auto refused = resolve(parts[0], parts[1], parts[2]);
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr("invalid image specification"));
+    EXPECT_THAT(refused.error().message, HasSubstr("spec.x."));
+  }
+  const auto missing = ResolveImage({.path = "spec.x",
+                                     .repository = {},
+                                     .image = {},
+                                     .version = {},
+                                     .pull_policy = {},
+                                     .pull_secrets = {}},
+                                    "Y_IMAGE", defaults);
+  ASSERT_FALSE(missing);
+  EXPECT_THAT(missing.error().message, HasSubstr("Y_IMAGE"));
+}
+
+// clusterpolicy-api.md #30, operand-manifests.md #43 [TestGetOSTag]
+TEST(Images, OperatingSystemTags) {
+  const std::tuple<const char*, const char*, const char*> kRows[] = {
+      {"rhel", "9.4", "rhel9"},
+      {"rhel", "8.10", "rhel8"},
+      {"rhel", "10.2", "rhel10"},
+      {"rocky", "9.5", "rocky9"},
+      {"ol", "9.5", "ol9"},
+      {"ubuntu", "24.04", "ubuntu24.04"},
+      {"sles", "15.6", "sles15.6"},
+      {"sles", "15-SP6", "sles15-SP6"},
+      {"sl-micro", "6.0", "sl-micro6.0"},
+      {"talos", "v1.12.6", "talosv1.12.6"},
+      {"archlinux", "rolling", "archlinuxrolling"}};
+  for (const auto& [id, version, tag] : kRows) EXPECT_EQ((OsRelease{id, version}).tag(), tag);
+  EXPECT_EQ(WithOsTag("a@sha256:1", {"ubuntu", "22.04"}), "a@sha256:1");
+}
+
+// operand-manifests.md #40, operator-behaviour.md #47 [TestGetSanitizedKernelVersion]
+TEST(Driver, KernelNames) {
+  for (const char* suffix : {"aarch64", "aarch64_64k", "x86_64", "x86_64_64k"}) {
+    EXPECT_EQ(SanitizeKernelVersion(std::string("5.14.0-427.37.1.el9_4.") + suffix),
+              "5.14.0-427.37.1.el9.4");
+  }
+  EXPECT_EQ(SanitizeKernelVersion("5.15.0-70-generic_x86_64"), "5.15.0-70-generic");
+}
+
+// operator-behaviour.md #15 [TestGetRuntimeString]
+TEST(FactsTest, ContainerRuntimes) {
+  EXPECT_EQ(RuntimeOf("containerd://2.2.0"), Runtime::kContainerd);
+  EXPECT_EQ(RuntimeOf("docker://27"), Runtime::kDocker);
+  EXPECT_EQ(RuntimeOf("cri-o://1.33"), Runtime::kCrio);
+  EXPECT_FALSE(RuntimeOf("unknown://1"));
+}
+
+// operator-behaviour.md #16 [TestGetGPUNodeOSInfo*]: the labels that are missing are named.
+TEST(FactsTest, MissingSystemLabelsAreNamed) {
+  const std::string error = testing::RenderError("state-driver", "{}", R"(
+nodes:
+- metadata: {name: gpu-1, labels: {nvidia.com/gpu.present: "true"}}
+)");
+  EXPECT_THAT(error, HasSubstr("system-os_release.ID"));
+  EXPECT_THAT(error, HasSubstr("gpu-1"));
+}
+
+TEST(FactsTest, OpenShiftVersion) {
+  const auto version = codec::ParseYaml(R"(
+status: {history: [{state: Partial, version: 4.19.0}, {state: Completed, version: 4.18.12}]}
+)");
+  EXPECT_EQ(OpenShiftVersionOf(*version), "4.18");
+  EXPECT_FALSE(OpenShiftVersionOf(Json::object()));
+}
+
+// operand-manifests.md #3, clusterpolicy-api.md #32 [TestApplyUpdateStrategyConfig]
+TEST(CommonConfig, UpdateStrategy) {
+  const auto strategy = [](const std::string& state, const std::string& settings) {
+    const Json daemonset = testing::RenderDaemonSet(state, "{daemonsets: " + settings + "}");
+    const Json* found = codec::Find(daemonset, {"spec", "updateStrategy"});
+    return found == nullptr ? std::string() : found->dump();
+  };
+  constexpr const char* kPlugin = "state-device-plugin";
+  EXPECT_EQ(strategy(kPlugin, "{}"), "");
+  EXPECT_EQ(strategy(kPlugin, "{updateStrategy: RollingUpdate}"), "");
+  EXPECT_EQ(strategy(kPlugin, "{rollingUpdate: {maxUnavailable: \"1\"}}"),
+            R"({"rollingUpdate":{"maxUnavailable":1},"type":"RollingUpdate"})");
+  EXPECT_EQ(strategy(kPlugin, "{rollingUpdate: {maxUnavailable: 10%}}"),
+            R"({"rollingUpdate":{"maxUnavailable":"10%"},"type":"RollingUpdate"})");
+  EXPECT_EQ(strategy(kPlugin, "{updateStrategy: OnDelete}"), R"({"type":"OnDelete"})");
+  EXPECT_EQ(strategy("state-driver", "{rollingUpdate: {maxUnavailable: \"1\"}}"),
+            R"({"type":"OnDelete"})");
+  EXPECT_THAT(
+      testing::RenderError(kPlugin, "{daemonsets: {rollingUpdate: {maxUnavailable: 10%a}}}"),
+      HasSubstr("spec.daemonsets.rollingUpdate.maxUnavailable"));
+}
+
+// operand-manifests.md #10 [TestTransformForRuntime]
+TEST(ContainerToolkitTest, ConfigSourceGoesThroughTheHostRoot) {
+  const auto source = [](const std::string& value) {
+    const Json daemonset = testing::RenderDaemonSet(
+        "state-container-toolkit",
+        "{toolkit: {env: [{name: RUNTIME_CONFIG_SOURCE, value: \"" + value + "\"}]}}");
+    for (const auto& text :
+         testing::EnvOf(testing::ContainerOf(daemonset, "nvidia-container-toolkit-ctr"))) {
+      if (text.starts_with("RUNTIME_CONFIG_SOURCE=")) return text.substr(22);
+    }
+    return std::string();
+  };
+  EXPECT_EQ(source("file,command"), "file,command");
+  EXPECT_EQ(source("file=/path/to/custom/source/config.toml,command"),
+            "file=/host/path/to/custom/source/config.toml,command");
+}
+
+// operand-manifests.md #14: <RUNTIME>_CONFIG beats RUNTIME_CONFIG beats the default.
+TEST(ContainerToolkitTest, ConfigFileOverrides) {
+  const auto folder = [](const std::string& env) {
+    const Json daemonset =
+        testing::RenderDaemonSet("state-container-toolkit", "{toolkit: {env: [" + env + "]}}");
+    return testing::VolumeOf(daemonset, "containerd-config")["hostPath"]["path"];
+  };
+  EXPECT_EQ(folder(""), "/etc/containerd");
+  EXPECT_EQ(folder("{name: RUNTIME_CONFIG, value: /a/x}"), "/a");
+  EXPECT_EQ(folder("{name: RUNTIME_CONFIG, value: /a/x}, {name: CONTAINERD_CONFIG, value: /b/y}"),
+            "/b");
+}
+
+// operand-manifests.md #41 [TestTransformDriverSubscriptionMounts]
+TEST(Driver, Subscriptions) {
+  constexpr const char* kRhel = R"(
+configMaps: {repos: [a.repo]}
+nodes:
+- metadata:
+    name: gpu-1
+    labels:
+      nvidia.com/gpu.present: "true"
+      feature.node.kubernetes.io/system-os_release.ID: rhel
+      feature.node.kubernetes.io/system-os_release.VERSION_ID: "9.4"
+)";
+  const Json with = testing::RenderDaemonSet("state-driver", "{}", kRhel);
+  EXPECT_EQ(testing::VolumeOf(with, "subscription-config-0")["hostPath"]["type"], "Directory");
+  EXPECT_EQ(testing::VolumeOf(with, "subscription-config-1")["hostPath"]["type"], "File");
+  EXPECT_EQ(testing::VolumeOf(with, "subscription-config-2")["hostPath"]["type"], "Directory");
+  const Json without = testing::RenderDaemonSet(
+      "state-driver", "{driver: {repoConfig: {configMapName: repos}}}", kRhel);
+  EXPECT_TRUE(testing::VolumeOf(without, "subscription-config-0").is_null());
+}
+
+// operand-manifests.md #39 [TestDriverPrecompiledLibModules*]
+TEST(Driver, PrecompiledModulesOfSuse) {
+  const auto mounts = [](const std::string& id) {
+    const Json daemonset =
+        testing::RenderDaemonSet("state-driver", "{driver: {usePrecompiled: true}}",
+                                 R"(
+nodes:
+- metadata:
+    name: gpu-1
+    labels:
+      nvidia.com/gpu.present: "true"
+      feature.node.kubernetes.io/kernel-version.full: 6.4.0-default
+      feature.node.kubernetes.io/system-os_release.VERSION_ID: "16.0"
+      feature.node.kubernetes.io/system-os_release.ID: )" +
+                                     id);
+    return testing::MountsOf(testing::ContainerOf(daemonset, "nvidia-driver-ctr"));
+  };
+  EXPECT_THAT(mounts("sles"), ::testing::Contains("lib-modules:/run/host/lib/modules:ro"));
+  EXPECT_THAT(mounts("sl-micro"), ::testing::Contains("lib-modules:/run/host/lib/modules:ro"));
+  EXPECT_THAT(mounts("ubuntu"),
+              ::testing::Not(::testing::Contains("lib-modules:/run/host/lib/modules:ro")));
+}
+
+TEST(Driver, Errors) {
+  EXPECT_THAT(testing::RenderError("state-driver", "{driver: {repoConfig: {configMapName: r}}}",
+                                   "{configMaps: {r: null}}"),
+              HasSubstr("spec.driver.repoConfig.configMapName"));
+  EXPECT_THAT(testing::RenderError("state-driver",
+                                   "{driver: {usePrecompiled: true}, gds: {enabled: true}}"),
+              HasSubstr("spec.gds.enabled"));
+  EXPECT_THAT(testing::RenderError("state-driver", "{driver: {secretEnv: s}}"),
+              HasSubstr("spec.driver.secretEnv"));
+}
+
+// operand-manifests.md #47, clusterpolicy-api.md #36 [TestValidateClusterPolicySpec]
+TEST(PolicyCheck, NriNeedsCdiAndToolkit) {
+  const auto check = [](const std::string& spec) {
+    const auto policy = api::ReadClusterPolicy(testing::MinimalPolicy(*codec::ParseYaml(spec)));
+    const auto problems = CheckPolicy(*policy);
+    return problems.empty() ? std::string() : problems[0].message;
+  };
+  EXPECT_EQ(check("{cdi: {nriPluginEnabled: true}}"), "");
+  EXPECT_EQ(check("{cdi: {enabled: false, nriPluginEnabled: true}}"),
+            "the NRI Plugin cannot be enabled when CDI is disabled");
+  EXPECT_EQ(check("{cdi: {nriPluginEnabled: true}, toolkit: {enabled: false}}"),
+            "the NRI Plugin cannot be enabled when the Container Toolkit is disabled");
+}
+
+TEST(PolicyCheck, AWrongValueFailsItsOperandOnly) {
+  constexpr const char* kSpec = "{gfd: {env: {A: b}}}";
+  EXPECT_THAT(testing::RenderError("gpu-feature-discovery", kSpec), HasSubstr("spec.gfd.env"));
+  EXPECT_EQ(testing::RenderError("state-device-plugin", kSpec), "");
+  EXPECT_THAT(testing::RenderError("state-device-plugin", "{daemonsets: {tolerations: x}}"),
+              HasSubstr("spec.daemonsets.tolerations"));
+}
+
+TEST(Manifests, AllAreEmbeddedAndParse) {
+  for (const Operand& operand : Operands()) {
+    const auto objects = LoadManifests(operand.state, true);
+    ASSERT_TRUE(objects) << objects.error().ToString();
+    EXPECT_FALSE(objects->empty()) << operand.state;
+    for (const Json& object : *objects) EXPECT_NE(KindOf(object), nullptr) << object.dump();
+  }
+}
+
+// operator-behaviour.md #20, operand-manifests.md #53 [TestIsDaemonSetRollingUpdateComplete]
+TEST(Readiness, DaemonSets) {
+  const DaemonSetStatus ready{.generation = 2,
+                              .observed_generation = 2,
+                              .desired = 3,
+                              .updated = 3,
+                              .available = 3,
+                              .unavailable = 0};
+  EXPECT_TRUE(IsReady(ready));
+  const auto changed = [&](std::int64_t DaemonSetStatus::* member, std::int64_t value) {
+    DaemonSetStatus status = ready;
+    status.*member = value;
+    return IsReady(status);
+  };
+  EXPECT_FALSE(changed(&DaemonSetStatus::observed_generation, 1));
+  EXPECT_FALSE(changed(&DaemonSetStatus::updated, 2));
+  EXPECT_FALSE(changed(&DaemonSetStatus::available, 2));
+  EXPECT_FALSE(changed(&DaemonSetStatus::unavailable, 1));
+  EXPECT_TRUE(IsReady({.generation = 1,
+                       .observed_generation = 1,
+                       .desired = 0,
+                       .updated = 0,
+                       .available = 0,
+                       .unavailable = 0}));
+}
+
+TEST(Coverage, IgnoresDefaultsAndSeesRemovals) {
+  const Json desired = {{"a", {{"b", 1}}}, {"list", {{{"name", "x"}}}}, {"empty", ""}};
+  EXPECT_TRUE(
+      Covers({{"a", {{"b", 1}, {"c", 2}}}, {"list", {{{"name", "x"}, {"d", 1}}}}}, desired));
+  EXPECT_FALSE(Covers({{"a", {{"b", 2}}}, {"list", {{{"name", "x"}}}}}, desired));
+  EXPECT_FALSE(Covers({{"a", {{"b", 1}}}, {"list", Json::array()}}, desired));
+  EXPECT_FALSE(Covers({{"a", {{"b", 1}}}, {"list", {{{"name", "x"}}, {{"name", "y"}}}}}, desired));
+}
+
+OperandReport Report(std::string_view state, Verdict verdict) {
+  OperandReport report;
+  report.state = state;
+  report.condition = "XReady";
+  report.verdict = verdict;
+  report.reason = "R";
+  report.message = "m";
+  return report;
+}
+
+// operator-behaviour.md #14 [TestClusterPolicyNotReadyMessage], #52
+TEST(Status, ConditionsOfAPolicyThatIsNotReady) {
+  PolicyOutcome outcome;
+  outcome.nfd_labels = outcome.gpu_nodes = true;
+  outcome.operands = {Report("state-container-toolkit", Verdict::kNotReady),
+                      Report("state-device-plugin", Verdict::kNotReady),
+                      Report("state-driver", Verdict::kReady)};
+  const auto now = *base::ParseRfc3339("2026-01-02T03:04:05Z");
+  const Json status = MakeStatus(outcome, "gpu-operator", 4, nullptr, now);
+  EXPECT_EQ(status["state"], "notReady");
+  EXPECT_EQ(status["namespace"], "gpu-operator");
+  EXPECT_EQ(status["conditions"][0]["type"], "Ready");
+  EXPECT_EQ(status["conditions"][0]["status"], "False");
+  EXPECT_EQ(status["conditions"][0]["reason"], "Error");
+  EXPECT_EQ(status["conditions"][0]["message"], "");
+  EXPECT_EQ(status["conditions"][1]["type"], "Error");
+  EXPECT_EQ(status["conditions"][1]["reason"], "OperandNotReady");
+  EXPECT_EQ(status["conditions"][1]["message"],
+            "ClusterPolicy is not ready; states not ready: [state-container-toolkit "
+            "state-device-plugin]");
+  EXPECT_EQ(status["conditions"][1]["observedGeneration"], 4);
+}
+
+// operator-behaviour.md #52: the time of a condition is that of its last change; equal input gives
+// an equal status.
+TEST(Status, TimesChangeWithTheStatusOnly) {
+  PolicyOutcome outcome;
+  outcome.nfd_labels = outcome.gpu_nodes = true;
+  outcome.operands = {Report("state-driver", Verdict::kReady)};
+  const auto first = *base::ParseRfc3339("2026-01-02T03:04:05Z");
+  const auto later = *base::ParseRfc3339("2026-01-02T04:00:00Z");
+  const Json ready = MakeStatus(outcome, "n", 1, nullptr, first);
+  EXPECT_EQ(ready["state"], "ready");
+  EXPECT_EQ(ready["conditions"][0]["reason"], "Reconciled");
+  EXPECT_EQ(ready["conditions"][1]["reason"], "Ready");
+  EXPECT_EQ(MakeStatus(outcome, "n", 1, ready, later), ready);
+  EXPECT_TRUE(TransitionsBetween(ready, ready).empty());
+
+  outcome.operands[0].verdict = Verdict::kFailed;
+  const Json failed = MakeStatus(outcome, "n", 1, ready, later);
+  EXPECT_EQ(failed["conditions"][0]["lastTransitionTime"], "2026-01-02T04:00:00Z");
+  EXPECT_EQ(failed["conditions"][1]["reason"], "ReconcileFailed");
+  EXPECT_EQ(failed["conditions"][1]["message"], "Failed to reconcile state-driver: m");
+  EXPECT_EQ(TransitionsBetween(ready, failed).size(), 2U);
+}
+
+TEST(Status, AFieldThatSeveralOperandsShareIsToldOnce) {
+  PolicyOutcome outcome;
+  outcome.operands = {Report("state-container-toolkit", Verdict::kFailed),
+                      Report("state-driver", Verdict::kFailed),
+                      Report("state-dcgm", Verdict::kFailed)};
+  outcome.operands[1].message = "another";
+  const Json status = MakeStatus(outcome, "n", 1, nullptr, base::WallClock::now());
+  EXPECT_EQ(status["conditions"][1]["message"],
+            "Failed to reconcile state-container-toolkit, state-dcgm: m; "
+            "Failed to reconcile state-driver: another");
+}
+
+TEST(Status, ReasonsOfReadyAndIgnored) {
+  PolicyOutcome outcome;
+  const auto now = base::WallClock::now();
+  EXPECT_EQ(MakeStatus(outcome, "n", 1, nullptr, now)["conditions"][0]["reason"],
+            "NFDLabelsMissing");
+  outcome.nfd_labels = true;
+  EXPECT_EQ(MakeStatus(outcome, "n", 1, nullptr, now)["conditions"][0]["reason"], "NoGPUNodes");
+  const Json ignored = MakeIgnoredStatus("other", "n", 1, nullptr, now);
+  EXPECT_EQ(ignored["state"], "ignored");
+  EXPECT_THAT(ignored["conditions"][0]["message"].get<std::string>(), HasSubstr("other"));
+}
+
+TEST(Status, ProgressIsAChangeOfMessagesOnly) {
+  PolicyOutcome outcome;
+  outcome.nfd_labels = outcome.gpu_nodes = true;
+  outcome.operands = {Report("state-driver", Verdict::kNotReady)};
+  const auto now = base::WallClock::now();
+  const Json first = MakeStatus(outcome, "n", 1, nullptr, now);
+  outcome.operands[0].message = "4 of 5 pods are ready";
+  const Json second = MakeStatus(outcome, "n", 1, first, now);
+  EXPECT_NE(first, second);
+  EXPECT_TRUE(OnlyMessagesDiffer(first, second));
+  EXPECT_TRUE(TransitionsBetween(first, second).empty());
+  // Another generation, reason or state is news at once.
+  EXPECT_FALSE(OnlyMessagesDiffer(first, MakeStatus(outcome, "n", 2, first, now)));
+  outcome.operands[0].verdict = Verdict::kReady;
+  EXPECT_FALSE(OnlyMessagesDiffer(first, MakeStatus(outcome, "n", 1, first, now)));
+  EXPECT_FALSE(OnlyMessagesDiffer(nullptr, first));
+}
+
+// Twenty operands that roll out together are one event; what is wrong is one each.
+TEST(Status, AnnouncementsAreFew) {
+  const std::vector<Transition> transitions = {
+      {.type = "Ready",
+       .is_true = false,
+       .reason = "OperandNotReady",
+       .message = "states not ready"},
+      {.type = "DriverReady", .is_true = false, .reason = "RollingOut", .message = "a"},
+      {.type = "DCGMReady", .is_true = false, .reason = "RollingOut", .message = "b"},
+      {.type = "ToolkitReady", .is_true = true, .reason = "Ready", .message = "c"},
+      {.type = "GFDReady", .is_true = false, .reason = "InvalidImage", .message = "spec.gfd: d"},
+      {.type = "NodeLabelsReady", .is_true = false, .reason = "MassRemovalHeld", .message = "e"}};
+  const std::vector<Announcement> expected = {
+      {false, "OperandNotReady", "Ready: states not ready"},
+      {true, "InvalidImage", "GFDReady: spec.gfd: d"},
+      {true, "MassRemovalHeld", "NodeLabelsReady: e"},
+      {false, "Ready", "ToolkitReady: c"},
+      {false, "RollingOut", "DriverReady, DCGMReady are False now"}};
+  EXPECT_EQ(Announce(transitions), expected);
+}
+
+// A wrong field that is replaced by another wrong field is news; a hold that ends is, too.
+TEST(Status, TransitionsWithoutAChangeOfStatus) {
+  PolicyOutcome outcome;
+  outcome.nfd_labels = outcome.gpu_nodes = true;
+  outcome.removals_held = "3 of 5";
+  outcome.operands = {Report("state-driver", Verdict::kFailed)};
+  const auto now = base::WallClock::now();
+  const Json first = MakeStatus(outcome, "n", 1, nullptr, now);
+  outcome.operands[0].message = "spec.driver.other: wrong";
+  const auto transitions = TransitionsBetween(first, MakeStatus(outcome, "n", 2, first, now));
+  ASSERT_EQ(transitions.size(), 1U);
+  EXPECT_EQ(transitions[0].message, "spec.driver.other: wrong");
+  outcome.operands[0].message = "m";
+  outcome.removals_held = "";
+  const auto ended = TransitionsBetween(first, MakeStatus(outcome, "n", 1, first, now));
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended[0].reason, "RemovalsGoOn");
+  EXPECT_TRUE(ended[0].is_true);
+}
+
+}  // namespace
+}  // namespace pitcrew::desired

@@ -1,0 +1,29 @@
+#include "operator/nodes/clean_up_node.h"
+
+#include "base/log.h"
+#include "desired/node_cleanup.h"
+#include "desired/owned_object.h"
+
+namespace pitcrew::gpu_operator {
+
+using codec::Json;
+
+base::Status CleanUpNode(kube::Client& client, const std::string& node, const io::StopToken& stop) {
+  const kube::ObjectKey key{.namespace_name = "", .name = node};
+  const auto done = [&](const base::Error& error) -> base::Status {
+    if (error.code == base::Code::kNotFound) return {};
+    return base::Fail(error.Within("clean up node " + node));
+  };
+  const auto found = client.Get(kube::kNodes, key, stop);
+  if (!found) return done(found.error());
+  const desired::NodeLeaving leaving = desired::LeaveNode(*found);
+  if (leaving.empty()) return {};
+  const Json patch = desired::LeavingPatch(leaving);
+  const auto patched = client.Patch(kube::kNodes, key, kube::PatchType::kMerge, patch,
+                                    {.field_manager = std::string(desired::kFieldManager)}, stop);
+  if (!patched) return done(patched.error());
+  base::LogInfo("node cleaned up", {{"node", node}, {"change", codec::ToJsonText(patch)}});
+  return {};
+}
+
+}  // namespace pitcrew::gpu_operator
