@@ -126,7 +126,7 @@ def read_linking(root):
                 found.append(Linking(relative, line, f"{name}_test", words, True))
                 continue
             section = None
-            parts = {"DEPENDS": [], "TEST_DEPENDS": [], "EXTERNAL": []}
+            parts = {"FOLDERS": [], "DEPENDS": [], "TEST_DEPENDS": [], "EXTERNAL": []}
             for word in words:
                 if word in parts:
                     section = word
@@ -164,7 +164,8 @@ def check_linking(root, rooms):
             # The simulation is the hardware of tests, whatever it is made of.
             if one.of_tests and library.startswith("pitcrew_simulation"):
                 continue
-            for other in sorted(linked_rooms(library, names, helpers, set()) - room.allowed - {room.name}):
+            allowed = room.allowed | {room.name} | (room.allowed_in_tests if one.of_tests else set())
+            for other in sorted(linked_rooms(library, names, helpers, set()) - allowed):
                 through = "" if library == f"pitcrew_{other}" else f" (through {library})"
                 problems.append(
                     f"{one.file}:{one.line}: room {room.name} may not link room {other}{through}; allowed: "
