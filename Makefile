@@ -5,6 +5,10 @@ NAME ?=
 CLUSTER ?=
 VALUES ?=
 BIN ?= $(HOME)/.local/bin
+TO ?=
+IMAGES ?= pitcrew
+PULL_SECRET ?=
+INSECURE ?=
 build := build/$(PRESET)
 python := PYTHONDONTWRITEBYTECODE=1 python3
 cluster := $(python) -m cluster
@@ -16,10 +20,10 @@ kinds := unit,golden,integration
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-20s %s\n", $$1, $$2}'
-	@echo "Variables: PRESET=dev|release|asan|tsan, CLUSTER=file, VALUES=file, NAME=..., JOBS=n"
+	@echo "Variables: PRESET=dev|release|release-arm64|asan|tsan, CLUSTER=file, VALUES=file, NAME=..., JOBS=n"
 
 setup: ## install what is missing (root on Debian 12), or name it
-	@tools/setup.sh
+	@tools/setup.sh $(if $(filter %-arm64,$(PRESET)),arm64)
 
 build: setup ## build everything of one preset (PRESET=release)
 	@cmake --preset $(PRESET) --log-level=WARNING
@@ -28,7 +32,18 @@ build: setup ## build everything of one preset (PRESET=release)
 image: build ## build the container images and print their sizes
 	@$(python) deploy/image/build.py --build $(build) --into $(build)/images deploy/image/recipes/*.yaml
 
+# For both architectures where the second has been built before: `make image PRESET=release-arm64`.
+pushed := release $(patsubst build/%/CMakeCache.txt,%,$(wildcard build/release-arm64/CMakeCache.txt))
+.PHONY: push
+push: ## push the image to a registry and write the Helm values that use it (TO=registry/path)
+	@test -n "$(TO)" || { echo "make push TO=registry/path, for example TO=registry.example.com/team" >&2; exit 2; }
+	@tools/setup.sh push
+	@for preset in $(pushed); do $(MAKE) --no-print-directory image PRESET=$$preset || exit 1; done
+	@$(python) deploy/image/push.py --to '$(TO)' $(if $(INSECURE),--insecure) $(if $(PULL_SECRET),--pull-secret '$(PULL_SECRET)') \
+	  $(foreach preset,$(pushed),$(IMAGES:%=build/$(preset)/images/%.tar))
+
 programs: setup ## find or build the Kubernetes programs (once; into $PITCREW_CACHE)
+	@tools/setup.sh test
 	@$(cluster) programs
 
 up: image ## bring a cluster up and run a pod that uses a GPU (CLUSTER=file, VALUES=Helm values)

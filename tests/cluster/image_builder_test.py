@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tarfile
@@ -10,6 +11,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILDER = ROOT / "deploy/image/build.py"
+sys.path.insert(0, str(BUILDER.parent))
+import libraries  # noqa: E402  pylint: disable=wrong-import-position
 
 
 def build(folder, recipe, into="images", *arguments):
@@ -76,6 +79,56 @@ class ImageBuilder(unittest.TestCase):
         result = build(self.folder, RECIPE.replace("/usr/bin/env, to", '"${build}/bin/absent", to'))
         self.assertEqual(result.returncode, 1)
         self.assertIn(f"{self.folder}/bin/absent is not there", result.stderr)
+
+    def test_libraries_are_those_that_the_loader_would_load(self):
+        for program in ("/usr/bin/env", "/usr/bin/cmake", "/usr/bin/git", "/bin/busybox"):
+            told = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+            loaded = {path: pathlib.Path(path).resolve() for path in re.findall(r"(/\S+) \(0x", told)}
+            self.assertEqual(libraries.libraries_of(pathlib.Path(program), libraries.this_machine()), loaded, program)
+
+    def test_a_root_of_its_own_is_never_left(self):
+        """A library for another architecture lies below a root; one of this machine must not be taken for it."""
+        root = pathlib.Path(self.folder, "root")
+        target = root / "usr/lib/x/libreal.so.1"
+        target.parent.mkdir(parents=True)
+        target.write_bytes(b"")
+        (root / "lib").symlink_to("/usr/lib")
+        (target.parent / "liblink.so").symlink_to("../../../../../../../../lib/x/libreal.so.1")
+        self.assertEqual(libraries.real_path(root, "/lib/x/liblink.so"), target)
+        (target.parent / "libc.so.6").symlink_to("/usr/bin/env")
+        self.assertIsNone(libraries.real_path(root, "/lib/x/libc.so.6"))
+        (target.parent / "loop").symlink_to("loop")
+        self.assertIsNone(libraries.real_path(root, "/lib/x/loop"))
+        with self.assertRaisesRegex(libraries.BuildError, f"libc.so.6, which env needs, is in none of .* below {root}"):
+            (root / "lib64").symlink_to("usr/lib/x")
+            (target.parent / self.loader()).write_bytes(b"")
+            libraries.libraries_of(pathlib.Path("/usr/bin/env"), libraries.this_machine(), root)
+
+    @staticmethod
+    def loader():
+        return next(path.name for path in map(pathlib.Path, libraries.libraries_of(
+            pathlib.Path("/usr/bin/env"), libraries.this_machine())) if path.name.startswith("ld-"))
+
+    def test_an_image_for_another_architecture_takes_no_program_of_this_one(self):
+        other = next(name for name in libraries.ARCHITECTURES if name != libraries.this_machine().name)
+        result = build(self.folder, RECIPE, "images", "--architecture", other)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(f"and the image is for {other}", result.stderr)
+        result = build(self.folder, "image: a/b\ntag: v1\ntexts: {/x: '${triplet}'}\n", "images", "--architecture", other)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with tarfile.open(f"{self.folder}/images/trial.tar") as archive:
+            config = json.load(archive.extractfile(json.load(archive.extractfile("manifest.json"))[0]["Config"]))
+        self.assertEqual(config["architecture"], other)
+
+    def test_the_build_folder_says_the_architecture(self):
+        other = next(name for name in libraries.ARCHITECTURES if name != libraries.this_machine().name)
+        pathlib.Path(self.folder, "CMakeCache.txt").write_text(
+            f"PITCREW_ARCHITECTURE:STRING={other}\nPITCREW_SYSROOT:PATH={self.folder}/sysroot\n", encoding="utf-8")
+        result = build(self.folder, "image: a/b\ntag: v1\nbusybox: /bin/busybox\n")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(f"{self.folder}/sysroot/bin/busybox", result.stderr)
+        result = build(self.folder, RECIPE, "images", "--architecture", libraries.this_machine().name)
+        self.assertIn(f"is built for {other}", result.stderr)
 
     def test_a_malformed_recipe_ends_with_2(self):
         for recipe, word in (("image: [\n", "trial.yaml:"), ("image: a\n", "`tag`"),
