@@ -57,6 +57,14 @@ void Place(NodeState& node, std::uint32_t index, std::uint32_t total) {
   gpu.pci_bus = kBuses[index % kBuses.size()] + index / static_cast<std::uint32_t>(kBuses.size());
   gpu.numa_node = total > 1 && index >= (total + 1) / 2 ? 1 : 0;
   gpu.energy_since = node.created;
+  if (gpu.module_id == kModuleIsSlot) gpu.module_id = index + 1;
+  // An HGX board registers with its fabric manager, without a cluster: a public listing of eight
+  // H100 shows state completed, clique 0 and a cluster UUID of zeros.
+  constexpr std::uint32_t kHopper = 9;
+  constexpr std::uint32_t kCompleted = 3;
+  if (gpu.architecture >= kHopper && gpu.link_peers == LinkPeers::kSwitch) {
+    gpu.fabric_state = kCompleted;
+  }
 }
 
 void ReadLinks(Mapping& entry, GpuState& gpu) {

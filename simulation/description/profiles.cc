@@ -52,8 +52,9 @@ void ReadIdentity(Mapping& root, GpuState& gpu) {
   }
   Mapping board = root.Inner("board", "the board");
   Copy(gpu.board_part_number, board.Text("part_number", ""));
-  Copy(gpu.vbios_version, board.Text("vbios"));
+  Copy(gpu.vbios_version, board.Text("vbios", ""));
   Copy(gpu.inforom_version, board.Text("inforom", ""));
+  Copy(gpu.inforom_ecc, board.Text("ecc_object", ""));
   board.RefuseOthers();
   Mapping pci = root.Inner("pci", "pci");
   gpu.pci_device_id = U32(pci, "device", 1, 0xffff) << 16 | kNvidiaVendor;
@@ -90,20 +91,41 @@ void ReadHardware(Mapping& root, GpuState& gpu) {
   Mapping temperature = root.Inner("temperature", "temperature");
   gpu.temperature_idle = U32(temperature, "idle", 1, 150);
   gpu.temperature_full = U32(temperature, "full", 1, 150);
+  gpu.temperature_max_operating = U32(temperature, "max_operating", 1, 150);
   gpu.temperature_slowdown = U32(temperature, "slowdown", 1, 150);
   gpu.temperature_shutdown = U32(temperature, "shutdown", 1, 150);
+  gpu.memory_temperature_max = U32(temperature, "memory_max", 0, 150, 0);
   temperature.RefuseOthers();
-  gpu.fan = root.Boolean("fan") ? 1 : 0;
+  constexpr std::string_view kFans[] = {"none", "passive", "active"};
+  gpu.fan = static_cast<std::uint32_t>(root.Word("fan", kFans));
+  gpu.remap_banks = U32(root, "remap_banks", 0, 1 << 16, 0);
+  constexpr std::string_view kAddressing[] = {"none", "hmm", "ats"};
+  gpu.addressing_mode = static_cast<std::uint32_t>(root.Word("addressing", kAddressing, 1));
+  // "slot": the position on the baseboard, which the description knows.
+  const std::string module = root.Text("module_id", "0");
+  const auto number = ParseNumber(YAML::Node(module));
+  if (!number && module != "slot") {
+    root.Fail("module_id", "\"module_id\" must be a number, or slot: the GPU's place on its board");
+  }
+  gpu.module_id = module == "slot" ? kModuleIsSlot : static_cast<std::uint32_t>(number.value_or(0));
   gpu.ecc_supported = gpu.ecc_current = gpu.ecc_pending = root.Boolean("ecc") ? 1 : 0;
   Mapping nvlink = root.Inner("nvlink", "nvlink");
   constexpr std::string_view kPeers[] = {"none", "switch", "direct"};
   gpu.link_count = U32(nvlink, "links", 0, kMaxNvLinks, 0);
   gpu.link_version = U32(nvlink, "version", 0, 10, 0);
+  gpu.link_speed_mbps = U32(nvlink, "speed_mbps", 0, 1 << 24, 0);
   gpu.link_peers = static_cast<LinkPeers>(nvlink.Word("peers", kPeers, 0));
   nvlink.RefuseOthers();
 }
 
-void ReadComputeProfiles(Mapping& entry, GpuProfile& profile) {
+// A compute instance over all slices of its GPU instance has all its multiprocessors; a smaller one
+// has those of as many single slices (public listings of compute instances on A100).
+std::uint32_t ComputeMultiprocessors(const GpuProfile& profile, std::uint32_t slices,
+                                     std::uint32_t of_one_slice) {
+  return slices == profile.slices ? profile.multiprocessors : slices * of_one_slice;
+}
+
+void ReadComputeProfiles(Mapping& entry, std::uint32_t of_one_slice, GpuProfile& profile) {
   Mapping compute = entry.Inner("compute", "the compute instances of a MIG profile");
   for (const auto& member : compute.Members()) {
     const auto index = ParseNumber(YAML::Node(member.key));
@@ -119,12 +141,13 @@ void ReadComputeProfiles(Mapping& entry, GpuProfile& profile) {
         static_cast<std::uint32_t>(gpu::ComputeInstanceSlices(static_cast<unsigned>(*index)));
     profile.compute_profiles[profile.compute_profile_count++] = {
         static_cast<std::uint32_t>(*index), static_cast<std::uint32_t>(*index), slices,
-        static_cast<std::uint32_t>(*count), profile.multiprocessors * slices / profile.slices};
+        static_cast<std::uint32_t>(*count), ComputeMultiprocessors(profile, slices, of_one_slice)};
   }
   compute.RefuseOthers();
 }
 
-GpuProfile ReadMigProfile(Mapping& entry, bool p2p) {
+// `of_one_slice`: the multiprocessors of the GPU's smallest profile, which comes first.
+GpuProfile ReadMigProfile(Mapping& entry, bool p2p, std::uint32_t of_one_slice) {
   GpuProfile profile{};
   profile.index = U32(entry, "index", 0, kMaxGpuInstanceProfiles - 1);
   profile.id = U32(entry, "id", 0, 255);
@@ -141,12 +164,12 @@ GpuProfile ReadMigProfile(Mapping& entry, bool p2p) {
   profile.ofas = U32(engines, "ofa", 0, 64, 0);
   engines.RefuseOthers();
   Mapping placements = entry.Inner("placements", "placements");
-  profile.placement_size = U32(placements, "size", 1, 8);
-  for (const auto start : placements.Unsigneds("starts", 1, kMaxPlacements, 7)) {
+  profile.placement_size = U32(placements, "size", 1, kMaxMemorySlices);
+  for (const auto start : placements.Unsigneds("starts", 1, kMaxPlacements, kMaxMemorySlices - 1)) {
     profile.placement_starts[profile.placement_count++] = static_cast<std::uint32_t>(start);
   }
   placements.RefuseOthers();
-  ReadComputeProfiles(entry, profile);
+  ReadComputeProfiles(entry, of_one_slice != 0 ? of_one_slice : profile.multiprocessors, profile);
   entry.RefuseOthers();
   return profile;
 }
@@ -162,7 +185,8 @@ void ReadMig(Mapping& root, GpuState& gpu) {
       mig.Fail("profiles", "there are more than 18 MIG profiles");
       break;
     }
-    gpu.profiles[gpu.profile_count++] = ReadMigProfile(entry, p2p);
+    const GpuProfile profile = ReadMigProfile(entry, p2p, gpu.profiles[0].multiprocessors);
+    gpu.profiles[gpu.profile_count++] = profile;
   }
   mig.RefuseOthers();
 }

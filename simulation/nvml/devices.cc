@@ -152,7 +152,7 @@ NVML_API Return nvmlDeviceGetModuleId(Device device, unsigned* module) {
   Target target;
   NVML_TRY(ResolveGpu(device, target));
   NVML_REQUIRE(module != nullptr);
-  *module = target.handle->gpu + 1;
+  *module = target.gpu->module_id;
   return kSuccess;
 }
 
@@ -198,6 +198,7 @@ NVML_API Return nvmlDeviceGetBoardPartNumber(Device device, char* number, unsign
 NVML_API Return nvmlDeviceGetVbiosVersion(Device device, char* version, unsigned length) {
   Target target;
   NVML_TRY(ResolveGpu(device, target));
+  if (target.gpu->vbios_version[0] == 0) return kNotSupported;
   return CopyText(target.gpu->vbios_version, version, length);
 }
 

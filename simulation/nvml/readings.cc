@@ -1,5 +1,6 @@
 // What moves over time, limits, modes, ECC, processes.
 #include <algorithm>
+#include <array>
 #include <ctime>
 
 #include "simulation/nvml/session.h"
@@ -111,11 +112,20 @@ NVML_API Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory) {
   return kSuccess;
 }
 
+// A MIG device has the share of its memory slices, less one mebibyte (nvidia-smi: 1g.10gb of an
+// H100 has 16383 MiB of 131072).
 NVML_API Return nvmlDeviceGetBAR1MemoryInfo(Device device, Bar1Memory* memory) {
   Target target;
-  NVML_TRY(ResolveGpu(device, target));
+  NVML_TRY(ResolveDevice(device, target));
   NVML_REQUIRE(memory != nullptr);
-  const unsigned long long used = std::min<unsigned long long>(target.gpu->bar1_total, 1ull << 20);
+  constexpr unsigned long long kMib = 1ull << 20;
+  if (target.instance != nullptr) {
+    const auto total =
+        target.gpu->bar1_total / MemorySlices(*target.gpu) * target.instance->size - kMib;
+    *memory = {total, total, 0};
+    return kSuccess;
+  }
+  const unsigned long long used = std::min<unsigned long long>(target.gpu->bar1_total, kMib);
   *memory = {target.gpu->bar1_total, target.gpu->bar1_total - used, used};
   return kSuccess;
 }
@@ -137,13 +147,23 @@ NVML_API Return nvmlDeviceGetTemperature(Device device, unsigned sensor, unsigne
                  [](const GpuState& gpu) { return Temperature(gpu, RealtimeNow()); });
 }
 
+// Shutdown, slowdown, memory and GPU at their highest in operation; the others are settings of
+// consumer boards.
 NVML_API Return nvmlDeviceGetTemperatureThreshold(Device device, unsigned threshold,
                                                   unsigned* celsius) {
   NVML_REQUIRE(threshold <= 7);
-  if (threshold > 1) return kNotSupported;
-  return ReadGpu(device, celsius, [&](const GpuState& gpu) {
-    return threshold == 0 ? gpu.temperature_shutdown : gpu.temperature_slowdown;
-  });
+  Target target;
+  NVML_TRY(ResolveDevice(device, target));
+  NVML_REQUIRE(celsius != nullptr);
+  const GpuState& gpu = *target.gpu;
+  const std::array<std::uint32_t, 4> thresholds = {
+      gpu.temperature_shutdown, gpu.temperature_slowdown, gpu.memory_temperature_max,
+      gpu.temperature_max_operating};
+  if (target.compute != nullptr || threshold >= thresholds.size() || thresholds[threshold] == 0) {
+    return kNotSupported;
+  }
+  *celsius = thresholds[threshold];
+  return kSuccess;
 }
 
 NVML_API Return nvmlDeviceGetFanSpeed(Device device, unsigned* percent) {
@@ -151,12 +171,12 @@ NVML_API Return nvmlDeviceGetFanSpeed(Device device, unsigned* percent) {
   NVML_TRY(ResolveGpu(device, target));
   NVML_REQUIRE(percent != nullptr);
   if (target.gpu->fan == 0) return kNotSupported;
-  *percent = 30 + target.gpu->load / 2;
+  *percent = target.gpu->fan == 1 ? 0 : 30 + target.gpu->load / 2;
   return kSuccess;
 }
 
 NVML_API Return nvmlDeviceGetNumFans(Device device, unsigned* count) {
-  return ReadGpu(device, count, [](const GpuState& gpu) { return gpu.fan; });
+  return ReadGpu(device, count, [](const GpuState& gpu) { return gpu.fan != 0 ? 1 : 0; });
 }
 
 NVML_API Return nvmlDeviceGetPowerUsage(Device device, unsigned* milliwatt) {

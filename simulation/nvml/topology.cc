@@ -134,7 +134,7 @@ NVML_API Return nvmlDeviceGetAddressingMode(Device device, AddressingMode* mode)
   NVML_TRY(ResolveGpu(device, target));
   NVML_REQUIRE(mode != nullptr);
   if (mode->version != kAddressingModeV1) return kArgumentVersionMismatch;
-  mode->value = 1;  // HMM: none of the simulated GPUs is cache-coherent with its CPU
+  mode->value = target.gpu->addressing_mode;
   return kSuccess;
 }
 

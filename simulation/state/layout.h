@@ -6,17 +6,19 @@
 
 namespace pitcrew::simulation {
 
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 
 inline constexpr unsigned kMaxGpus = 16;
 inline constexpr unsigned kMaxGpuInstanceProfiles = 18;
 inline constexpr unsigned kMaxPlacements = 8;
+inline constexpr unsigned kMaxMemorySlices = 16;
 inline constexpr unsigned kMaxComputeProfiles = 9;
 inline constexpr unsigned kMaxGpuInstances = 8;
 inline constexpr unsigned kMaxComputeInstances = 8;
 inline constexpr unsigned kMaxProcesses = 16;
 inline constexpr unsigned kMaxNvLinks = 18;
 inline constexpr unsigned kMaxEvents = 128;
+inline constexpr unsigned kMaxGpmValues = 16;
 inline constexpr std::uint32_t kNoInstance = 0xffffffff;
 
 struct ComputeProfile {
@@ -73,6 +75,24 @@ struct ProcessState {
   char name[64];
 };
 
+// Why clocks are held down, by the bits of NVML's clocks event reasons. Time is counted for each.
+inline constexpr unsigned kThrottleReasons = 9;
+struct ThrottleState {
+  std::uint64_t reasons;  // bits in force
+  std::int64_t since;     // nanoseconds since the epoch: when they came into force
+  std::uint64_t nanoseconds[kThrottleReasons];  // by bit, before `since`
+};
+
+// Counters of one NVLink, by nvmlNvLinkErrorCounter_t: replay, recovery, CRC flit, CRC data, ECC.
+inline constexpr unsigned kLinkCounters = 5;
+
+// A GPM metric that was given a value; replaces what follows from the load.
+struct GpmValue {
+  std::uint32_t metric;  // 0 = free slot
+  std::uint32_t padding;
+  double value;
+};
+
 enum class LinkPeers : std::uint32_t { kNone = 0, kSwitch = 1, kDirect = 2 };
 
 struct GpuState {
@@ -83,6 +103,7 @@ struct GpuState {
   char board_part_number[32];
   char vbios_version[32];
   char inforom_version[16];
+  char inforom_ecc[16];
   std::uint32_t brand;
   std::uint32_t architecture;
   std::int32_t compute_major;
@@ -99,6 +120,8 @@ struct GpuState {
   std::uint32_t pcie_switch;       // GPUs with the same number share a switch
   std::uint32_t pcie_generation;
   std::uint32_t pcie_width;
+  std::uint32_t module_id;
+  std::uint32_t addressing_mode;  // NVML's number: 1 HMM, 2 ATS
   std::uint32_t multiprocessors;
   std::uint32_t cores;
   std::uint32_t memory_bus_width;  // bits
@@ -117,13 +140,19 @@ struct GpuState {
   std::uint32_t power_limit;
   std::uint32_t temperature_idle;  // degrees Celsius, also below
   std::uint32_t temperature_full;
+  std::uint32_t temperature_max_operating;
   std::uint32_t temperature_slowdown;
   std::uint32_t temperature_shutdown;
-  std::uint32_t fan;  // 1 = has a fan
+  std::uint32_t memory_temperature_max;  // 0 = no sensor
+  std::uint32_t fan;                     // 0 none, 1 a tachometer without a fan (0 %), 2 a fan
 
   LinkPeers link_peers;
   std::uint32_t link_count;
-  std::uint32_t link_version;
+  std::uint32_t link_version;     // NVML's number: 5 is NVLink 3.1, 6 is 4.0, 7 is 5.0
+  std::uint32_t link_speed_mbps;  // megabytes a second
+  std::uint32_t links_down;       // bits
+  std::uint32_t link_padding;
+  std::uint64_t link_errors[kMaxNvLinks][kLinkCounters];
 
   std::uint32_t fabric_state;  // 0 not supported, 3 completed
   std::uint32_t fabric_clique;
@@ -136,6 +165,18 @@ struct GpuState {
   std::uint64_t ecc_uncorrected_volatile;
   std::uint64_t ecc_corrected_aggregate;
   std::uint64_t ecc_uncorrected_aggregate;
+  std::uint32_t sram_threshold_exceeded;
+
+  std::uint32_t remap_banks;  // 0 = no row remapping (pages are retired instead)
+  std::uint32_t remapped_correctable;
+  std::uint32_t remapped_uncorrectable;
+  std::uint32_t remap_pending;
+  std::uint32_t remap_failure;
+  std::uint32_t retired_single_bit;  // pages, on boards without row remapping
+  std::uint32_t retired_double_bit;
+  std::uint32_t recovery_action;  // NVML's number: 0 none, 1 reset, 2 reboot, ...
+  std::uint32_t pcie_replays;
+  std::uint32_t pcie_correctable_errors;
 
   std::uint32_t persistence_mode;
   std::uint32_t compute_mode;
@@ -150,12 +191,26 @@ struct GpuState {
   ProcessState processes[kMaxProcesses];
 
   std::uint32_t load;  // percent of full load
+  std::uint32_t load_encoder;
+  std::uint32_t load_decoder;
+  std::uint32_t load_jpeg;
+  std::uint32_t load_ofa;
+  std::uint32_t resets;  // since the state was made
   std::uint32_t lost;
   std::uint32_t unknown_error;
-  std::uint32_t slow_milliseconds;
+  std::uint32_t slow_milliseconds;  // kHangs: for ever
+  std::uint32_t fault_padding;
   std::int64_t energy_since;   // nanoseconds since the epoch
   std::uint64_t energy_until;  // millijoule used before energy_since
+  std::uint64_t busy_until;    // nanoseconds of full load before energy_since, for growing counters
+  ThrottleState throttle;
+  GpmValue gpm_values[kMaxGpmValues];
 };
+
+// Of GpuState::slow_milliseconds.
+inline constexpr std::uint32_t kHangs = 0xffffffff;
+// Of GpuState::module_id while the GPU has no place yet.
+inline constexpr std::uint32_t kModuleIsSlot = 0xffffffff;
 
 struct EventRecord {
   std::uint64_t sequence;  // 1, 2, ...; 0 = never used
@@ -172,7 +227,9 @@ struct NodeState {
   char driver_version[32];
   std::uint32_t cuda_version;  // 1000 * major + 10 * minor
   std::uint32_t driver_loaded;
-  std::int64_t created;  // nanoseconds since the epoch
+  std::uint32_t cpus;        // of the node
+  std::uint32_t numa_nodes;  // that the CPUs are spread over evenly
+  std::int64_t created;      // nanoseconds since the epoch
   std::uint64_t last_serial;
   std::uint64_t last_event;
   std::uint32_t gpu_count;

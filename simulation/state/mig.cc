@@ -1,6 +1,7 @@
 #include "simulation/state/mig.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <span>
 #include <tuple>
@@ -69,22 +70,43 @@ std::vector<MigPlacement> ComputePlacements(const GpuProfile& profile,
 }
 
 // The driver numbers GPU instances like the nodes of a binary tree over the memory slices: the
-// whole GPU is 0, its halves 1 (upper) and 2 (lower) on an 8-slice GPU, quarters from 3, eighths
-// from 7.
+// whole GPU is 0, halves from 1, quarters from 3, eighths from 7. On GPUs of eight slices the upper
+// half comes first on every level: seven 1g are 7, 8, 9 (slices 4 to 6) and 11 to 14 (0 to 3),
+// three 2g are 3, 5 and 6, as public listings of H100 and A100 show. On RTX PRO 6000 (12 slices)
+// the lower half comes first.
 std::uint32_t InstanceId(const GpuState& gpu, const MigPlacement& placement) {
-  std::uint32_t slices = 0;
-  for (const auto& profile : std::span(gpu.profiles, gpu.profile_count)) {
-    slices = std::max(slices, profile.placement_size);
+  const std::uint32_t slices = MemorySlices(gpu);
+  std::uint32_t nodes = 1;  // of the level
+  while (slices / nodes > placement.size && slices % (2 * nodes) == 0) nodes *= 2;
+  const std::uint32_t position = placement.start / std::max(slices / nodes, 1u);
+  return nodes - 1 + (slices == 8 ? (position + nodes / 2) % nodes : position);
+}
+
+// Decoders, encoders, JPEG and optical flow engines that an instance takes for itself.
+using Engines = std::array<std::uint32_t, 4>;
+Engines EnginesOf(const GpuProfile& profile) {
+  return {profile.decoders, profile.encoders, profile.jpegs, profile.ofas};
+}
+
+// How many more instances of `profile` the GPU's engines suffice for. A GPU has as many as its
+// richest profile.
+unsigned EnginesLeftFor(const GpuState& gpu, const GpuProfile& profile) {
+  Engines left{};
+  for (const auto& other : std::span(gpu.profiles, gpu.profile_count)) {
+    const Engines all = EnginesOf(other);
+    for (std::size_t i = 0; i < left.size(); ++i) left[i] = std::max(left[i], all[i]);
   }
-  std::uint32_t first = 0;
-  std::uint32_t width = slices;
-  while (width > placement.size && width > 1) {
-    first = 2 * first + 1;
-    width /= 2;
+  for (const auto& instance : gpu.instances) {
+    if (instance.serial == 0) continue;
+    const Engines taken = EnginesOf(ProfileOf(gpu, instance));
+    for (std::size_t i = 0; i < left.size(); ++i) left[i] -= std::min(left[i], taken[i]);
   }
-  const std::uint32_t position = placement.start / std::max(width, 1u);
-  if (slices == 8 && width == 4) return first + 1 - position;
-  return first + position;
+  unsigned fits = kMaxGpuInstances;
+  const Engines needed = EnginesOf(profile);
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (needed[i] != 0) fits = std::min(fits, left[i] / needed[i]);
+  }
+  return fits;
 }
 
 bool HasInstances(const GpuState& gpu) {
@@ -96,6 +118,14 @@ bool HasProcesses(const GpuState& gpu) {
 }
 
 }  // namespace
+
+std::uint32_t MemorySlices(const GpuState& gpu) {
+  std::uint32_t slices = 0;
+  for (const auto& profile : std::span(gpu.profiles, gpu.profile_count)) {
+    slices = std::max(slices, profile.placement_size);
+  }
+  return slices;
+}
 
 const GpuProfile* FindProfileById(const GpuState& gpu, std::uint32_t id) {
   const std::span profiles(gpu.profiles, gpu.profile_count);
@@ -165,7 +195,7 @@ unsigned RemainingCapacity(const GpuState& gpu, const GpuProfile& profile) {
   // Placements of one profile do not overlap each other, so each free one is one more instance.
   const auto free = FreePlacements(PossiblePlacements(profile), Occupied(gpu)).size();
   const unsigned left = profile.max_instances > used ? profile.max_instances - used : 0;
-  return std::min(left, static_cast<unsigned>(free));
+  return std::min({left, static_cast<unsigned>(free), EnginesLeftFor(gpu, profile)});
 }
 
 unsigned RemainingCapacity(const GpuProfile& profile, const GpuInstanceState& instance,

@@ -32,6 +32,9 @@ using nvml::abi::Return;
 [[nodiscard]] const ComputeProfile& ProfileOf(const GpuProfile& profile,
                                               const ComputeInstanceState& instance);
 
+// Memory slices of the whole GPU; 0 without MIG.
+[[nodiscard]] std::uint32_t MemorySlices(const GpuState& gpu);
+
 // Placements that the profile could ever take, and how many more instances of it fit now.
 [[nodiscard]] std::vector<gpu::MigPlacement> PossiblePlacements(const GpuProfile& profile);
 [[nodiscard]] unsigned RemainingCapacity(const GpuState& gpu, const GpuProfile& profile);

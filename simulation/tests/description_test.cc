@@ -92,9 +92,10 @@ gpus:
 
 // Malformed input: file, line, what is wrong, what would be right.
 TEST(DescriptionErrors, NameThePlaceAndTheRemedy) {
-  EXPECT_THAT(ErrorOf("gpus:\n  - profile: H1000\n"),
-              ::testing::AllOf(HasSubstr("gpus.yaml:2:14"), HasSubstr("H1000"),
-                               HasSubstr("A100-40, A100-80, A30, B200, H100-80, H200, L4, L40S")));
+  EXPECT_THAT(
+      ErrorOf("gpus:\n  - profile: H1000\n"),
+      ::testing::AllOf(HasSubstr("gpus.yaml:2:14"), HasSubstr("H1000"),
+                       HasSubstr("A100-40, A100-80, A30, A40, B200, B300, GB200, H100-80")));
   EXPECT_THAT(ErrorOf("gpus:\n  - {profile: T4, cuont: 2}\n"),
               ::testing::AllOf(HasSubstr("gpus.yaml:2:"), HasSubstr("\"cuont\""),
                                HasSubstr("profile, count")));
@@ -198,8 +199,10 @@ TEST(Profiles, DeviceIdsAreThoseOfTheModels) {
 }
 
 TEST(Profiles, AllOfThemLoad) {
-  EXPECT_EQ(ProfileNames({}), (std::vector<std::string>{"A10", "A100-40", "A100-80", "A30", "B200",
-                                                        "H100-80", "H200", "L4", "L40S", "T4"}));
+  EXPECT_EQ(ProfileNames({}),
+            (std::vector<std::string>{"A10", "A100-40", "A100-80", "A30", "A40", "B200", "B300",
+                                      "GB200", "H100-80", "H100-NVL", "H100-PCIE", "H200", "L4",
+                                      "L40S", "RTX-PRO-6000", "T4"}));
   for (const auto& name : ProfileNames({})) {
     const auto gpu = LoadProfile(name, {});
     ASSERT_TRUE(gpu) << gpu.error().message;

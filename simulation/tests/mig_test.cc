@@ -88,10 +88,45 @@ TEST_F(Mig, IdsAreThoseOfTheDriver) {
   EXPECT_EQ(Last().id, 2u);
 }
 
+// A public walk-through of MIG on an H100 lists these ids for seven 1g, one of an A100 these for
+// three 2g.
 TEST_F(Mig, IdsAreDifferentInEveryLayout) {
   std::set<std::uint32_t> ids;
   while (Create(kOneSlice) == kSuccess) EXPECT_TRUE(ids.insert(Last().id).second);
-  EXPECT_EQ(ids, (std::set<std::uint32_t>{7, 8, 9, 10, 11, 12, 13}));
+  EXPECT_EQ(ids, (std::set<std::uint32_t>{7, 8, 9, 11, 12, 13, 14}));
+  for (auto& instance : gpu().instances) instance = {};
+  ids.clear();
+  while (Create(kTwoSlices) == kSuccess) ids.insert(Last().id);
+  EXPECT_EQ(ids, (std::set<std::uint32_t>{3, 5, 6}));
+}
+
+class MigOfRtxPro : public Mig {
+ protected:
+  MigOfRtxPro() : Mig("gpus: [{profile: RTX-PRO-6000, mig: {enabled: true}}]") {}
+};
+
+// A public walk-through on RTX PRO 6000: ids and places of four 1g.24gb, and of 2g.48gb beside two.
+TEST_F(MigOfRtxPro, IdsFollowThePlaces) {
+  constexpr std::uint32_t kQuarter = 14;
+  constexpr std::uint32_t kHalf = 5;
+  for (const std::uint32_t start : {0, 3, 6, 9}) {
+    ASSERT_EQ(Create(kQuarter, gpu::MigPlacement{start, 3}), kSuccess);
+    EXPECT_EQ(Last().id, 3 + start / 3);
+  }
+  for (auto& instance : gpu().instances) instance = {};
+  ASSERT_EQ(Create(kHalf, gpu::MigPlacement{0, 6}), kSuccess);
+  EXPECT_EQ(Last().id, 1u);
+}
+
+// All media engines in one instance leave none for another: only instances without engines fit.
+TEST_F(MigOfRtxPro, EnginesAreNotHandedOutTwice) {
+  constexpr std::uint32_t kQuarter = 14;
+  constexpr std::uint32_t kQuarterAllEngines = 65;
+  constexpr std::uint32_t kQuarterNoEngines = 67;
+  ASSERT_EQ(Create(kQuarterAllEngines), kSuccess);
+  EXPECT_EQ(Create(kQuarter), kInsufficientResources);
+  EXPECT_EQ(RemainingCapacity(gpu(), *FindProfileById(gpu(), kQuarter)), 0u);
+  EXPECT_EQ(Create(kQuarterNoEngines), kSuccess);
 }
 
 // mig-manager.md section 5.4: destroying goes inside out.

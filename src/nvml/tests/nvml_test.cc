@@ -111,13 +111,15 @@ TEST_F(Nvml, ReadsTheInventory) {
   EXPECT_EQ(first.numa_node, 1);
   EXPECT_TRUE(first.IsMigCapable());
   EXPECT_FALSE(first.IsMigEnabled());
-  EXPECT_TRUE(first.fabric.is_absent());
+  ASSERT_NE(first.fabric.value(), nullptr);
+  EXPECT_EQ(first.fabric.value()->state, 3u);  // an HGX board's, of no cluster
   EXPECT_FALSE(*first.coherent_memory.value());
   EXPECT_FALSE(first.mig_profiles.empty());
   const auto& second = inventory.devices[1];
   EXPECT_EQ(second.minor_number, 7u);
   EXPECT_EQ(second.pci.SysfsName(), "0000:07:00.0");
   EXPECT_EQ(second.pci_device_id, 0x1eb810deu);
+  EXPECT_TRUE(second.fabric.is_absent());
   EXPECT_TRUE(second.mig_mode.is_absent());
   EXPECT_EQ(second.serial.size(), 13u);
 }
