@@ -1,5 +1,7 @@
 #include "simulation/description/description.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -97,6 +99,29 @@ void ReadFabric(Mapping& entry, GpuState& gpu) {
   fabric.RefuseOthers();
 }
 
+// What is wrong with a GPU from the start. Nobody can have heard of it yet, so there are no events.
+void ReadFaults(Mapping& entry, GpuState& gpu) {
+  if (!entry.Has("faults")) return;
+  Mapping faults = entry.Inner("faults", "the faults");
+  gpu.lost = faults.Boolean("lost", false) ? 1 : 0;
+  gpu.unknown_error = faults.Boolean("unknown_error", false) ? 1 : 0;
+  gpu.slow_milliseconds = static_cast<std::uint32_t>(faults.Unsigned("slow", 0, 600000, 0));
+  if (faults.Boolean("hangs", false)) gpu.slow_milliseconds = kHangs;
+  constexpr std::string_view kRecovery[] = {"none", "reset", "reboot", "drain-p2p",
+                                            "drain-and-reset"};
+  gpu.recovery_action = static_cast<std::uint32_t>(faults.Word("recovery", kRecovery, 0));
+  Mapping rows = faults.Inner("rows", "the remapped rows");
+  constexpr std::uint64_t kMostRows = 512;
+  gpu.remapped_correctable =
+      static_cast<std::uint32_t>(rows.Unsigned("correctable", 0, kMostRows, 0));
+  gpu.remapped_uncorrectable =
+      static_cast<std::uint32_t>(rows.Unsigned("uncorrectable", 0, kMostRows, 0));
+  gpu.remap_pending = rows.Boolean("pending", false) ? 1 : 0;
+  gpu.remap_failure = rows.Boolean("failure", false) ? 1 : 0;
+  rows.RefuseOthers();
+  faults.RefuseOthers();
+}
+
 // Settings of a single GPU, allowed only where the entry describes exactly one.
 void ReadSingle(Mapping& entry, std::uint32_t count, GpuState& gpu) {
   constexpr std::array<std::string_view, 4> kSingle = {"uuid", "serial", "pci", "minor"};
@@ -141,6 +166,7 @@ void ReadGpu(Mapping& entry, std::uint32_t count, GpuState& gpu, std::int64_t cr
   gpu.ecc_current = gpu.ecc_pending = ecc ? 1 : 0;
   ReadLinks(entry, gpu);
   ReadFabric(entry, gpu);
+  ReadFaults(entry, gpu);
 }
 
 // The GPU's profile and compute profile of that name.
@@ -313,6 +339,9 @@ base::Result<NodeState> ParseDescription(const std::string& text, const std::str
   node.description_hash = base::HashFnv1a32(text);
   Copy(node.node_name, root.Text("node", options.node_name));
   ReadDriver(root, options, node);
+  const long cpus = ::sysconf(_SC_NPROCESSORS_CONF);
+  node.cpus = static_cast<std::uint32_t>(
+      root.Unsigned("cpus", 1, 4096, cpus > 0 ? static_cast<std::uint64_t>(cpus) : 1));
   auto entries = ReadEntries(root, options, node);
   for (auto& entry : entries) {
     for (std::uint32_t i = entry.first; i < entry.first + entry.count; ++i) {
@@ -321,6 +350,10 @@ base::Result<NodeState> ParseDescription(const std::string& text, const std::str
       ReadMig(entry.mapping, node, node.gpus[i]);
     }
     entry.mapping.RefuseOthers();
+  }
+  for (const auto& gpu : std::span(node.gpus, node.gpu_count)) {
+    node.numa_nodes =
+        std::max(node.numa_nodes, static_cast<std::uint32_t>(std::max(gpu.numa_node, -1) + 1));
   }
   root.RefuseOthers();
   if (!source.error) RefuseDoubles(source, node);

@@ -54,6 +54,7 @@ void ReadIdentity(Mapping& root, GpuState& gpu) {
   Copy(gpu.board_part_number, board.Text("part_number", ""));
   Copy(gpu.vbios_version, board.Text("vbios", ""));
   Copy(gpu.inforom_version, board.Text("inforom", ""));
+  Copy(gpu.inforom_oem, board.Text("oem_object", ""));
   Copy(gpu.inforom_ecc, board.Text("ecc_object", ""));
   board.RefuseOthers();
   Mapping pci = root.Inner("pci", "pci");

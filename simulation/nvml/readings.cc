@@ -215,8 +215,7 @@ NVML_API Return nvmlDeviceSetPowerManagementLimit(Device device, unsigned milliw
   NVML_TRY(ResolveGpu(device, target));
   NVML_REQUIRE(milliwatt >= target.gpu->power_min && milliwatt <= target.gpu->power_max);
   return ChangeGpu(device, [&](GpuState& gpu) {
-    gpu.energy_until = Energy(gpu, RealtimeNow());
-    gpu.energy_since = RealtimeNow();
+    CountUntil(gpu, RealtimeNow());
     gpu.power_limit = milliwatt;
   });
 }
@@ -248,15 +247,6 @@ NVML_API Return nvmlDeviceGetPerformanceState(Device device, unsigned* state) {
 }
 NVML_API Return nvmlDeviceGetPowerState(Device device, unsigned* state) {
   return nvmlDeviceGetPerformanceState(device, state);
-}
-
-// Bit 0 says that the GPU is idle; nothing else ever slows a simulated clock.
-NVML_API Return nvmlDeviceGetCurrentClocksEventReasons(Device device, unsigned long long* reasons) {
-  return ReadGpu(device, reasons, [](const GpuState& gpu) { return gpu.load == 0 ? 1 : 0; });
-}
-NVML_API Return nvmlDeviceGetCurrentClocksThrottleReasons(Device device,
-                                                          unsigned long long* reasons) {
-  return nvmlDeviceGetCurrentClocksEventReasons(device, reasons);
 }
 
 NVML_API Return nvmlDeviceGetPersistenceMode(Device device, unsigned* mode) {
@@ -300,7 +290,7 @@ NVML_API Return nvmlDeviceGetCurrPcieLinkWidth(Device device, unsigned* width) {
   return nvmlDeviceGetMaxPcieLinkWidth(device, width);
 }
 NVML_API Return nvmlDeviceGetPcieReplayCounter(Device device, unsigned* count) {
-  return ReadGpu(device, count, [](const GpuState&) { return 0; });
+  return ReadGpu(device, count, [](const GpuState& gpu) { return gpu.pcie_replays; });
 }
 
 NVML_API Return nvmlDeviceGetEccMode(Device device, unsigned* current, unsigned* pending) {

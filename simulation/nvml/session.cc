@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <optional>
 
 #include "simulation/state/discovery.h"
 #include "simulation/state/mig.h"
@@ -143,7 +144,9 @@ void WaitOutSlowness(StateFile& file, std::uint32_t gpu) {
     const auto seen = file.ChangeCount();
     const std::int64_t milliseconds = file.Snapshot()->gpus[gpu].slow_milliseconds;
     if (milliseconds == 0) return;
-    if (!file.Wait(seen, start + milliseconds * 1'000'000)) return;
+    const auto deadline =
+        milliseconds == kHangs ? std::nullopt : std::optional(start + milliseconds * 1'000'000);
+    if (!file.Wait(seen, deadline)) return;
   }
 }
 

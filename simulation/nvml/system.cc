@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 #include "simulation/nvml/session.h"
@@ -110,18 +111,37 @@ NVML_API Return nvmlSystemGetCudaDriverVersion(int* version) {
   return nvmlSystemGetCudaDriverVersion_v2(version);
 }
 
+namespace {
+
+// The program of a process that lives on this machine; empty when there is none.
+std::string LivingProcess(unsigned pid) {
+  char path[32];
+  std::snprintf(path, sizeof(path), "/proc/%u/cmdline", pid);
+  std::FILE* file = std::fopen(path, "re");
+  if (file == nullptr) return {};
+  char text[4096] = {};
+  const std::size_t length = std::fread(text, 1, sizeof(text) - 1, file);
+  std::fclose(file);
+  return std::string(text, ::strnlen(text, length));  // up to the end of the first argument
+}
+
+}  // namespace
+
+// Processes that a fault put on a GPU have names of their own; every other one has its program's.
 NVML_API Return nvmlSystemGetProcessName(unsigned pid, char* name, unsigned length) {
   const auto file = Session::Get().state();
   if (!file) return kUninitialized;
   NVML_REQUIRE(name != nullptr && length > 0);
   const auto node = file->Snapshot();
+  std::string found;
   for (const auto& gpu : node->gpus) {
     for (const auto& process : gpu.processes) {
-      if (process.pid == 0 || process.pid != pid) continue;
-      // A name longer than the buffer is cut, as the real library does.
-      std::snprintf(name, length, "%s", process.name);
-      return kSuccess;
+      if (process.pid != 0 && process.pid == pid) found = process.name;
     }
   }
-  return kNotFound;
+  if (found.empty()) found = LivingProcess(pid);
+  if (found.empty()) return kNotFound;
+  // A name longer than the buffer is cut, as the real library does.
+  std::snprintf(name, length, "%s", found.c_str());
+  return kSuccess;
 }

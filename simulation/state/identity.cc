@@ -33,6 +33,10 @@ std::string NamedUuid(std::string_view text) {
   return uuid;
 }
 
+std::uint32_t NamedNumber(std::string_view text) {
+  return static_cast<std::uint32_t>(Mix(text, 11));
+}
+
 std::string NamedSerial(std::string_view text) {
   char serial[24];
   std::snprintf(serial, sizeof(serial), "16%011llu",

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "nvml/abi.h"
+#include "nvml/abi_metrics.h"
 
 namespace pitcrew::simulation {
 
@@ -37,6 +37,58 @@ void AddEccErrors(NodeState& node, std::uint32_t gpu, bool uncorrected, std::uin
     state.ecc_corrected_aggregate += count;
     AddEvent(node, gpu, nvml::abi::kEventSingleBitEcc, 0);
   }
+}
+
+void AddRemappedRows(NodeState& node, std::uint32_t gpu, const RowRemapping& rows) {
+  GpuState& state = node.gpus[gpu];
+  if (state.remap_banks == 0) {
+    state.retired_single_bit += rows.correctable;
+    state.retired_double_bit += rows.uncorrectable;
+  } else {
+    state.remapped_correctable += rows.correctable;
+    state.remapped_uncorrectable += rows.uncorrectable;
+  }
+  if (rows.pending) {
+    state.remap_pending = 1;
+    state.recovery_action = std::max(state.recovery_action, nvml::abi::kRecoveryGpuReset);
+    AddEvent(node, gpu, nvml::abi::kEventXid, kXidRowRemapped);
+  }
+  if (rows.failure) {
+    state.remap_failure = 1;
+    state.recovery_action = std::max(state.recovery_action, nvml::abi::kRecoveryGpuReset);
+    AddEvent(node, gpu, nvml::abi::kEventXid, kXidRowRemapFailed);
+  }
+}
+
+void AddLinkErrors(NodeState& node, std::uint32_t gpu, std::uint32_t link, std::uint32_t counter,
+                   std::uint64_t count) {
+  if (link < kMaxNvLinks && counter < kLinkCounters) {
+    node.gpus[gpu].link_errors[link][counter] += count;
+  }
+}
+
+void SetLinkDown(NodeState& node, std::uint32_t gpu, std::uint32_t link, bool down) {
+  GpuState& state = node.gpus[gpu];
+  const std::uint32_t bit = 1u << link;
+  if (down && (state.links_down & bit) == 0) {
+    AddEvent(node, gpu, nvml::abi::kEventXid, kXidNvLink);
+  }
+  state.links_down = down ? state.links_down | bit : state.links_down & ~bit;
+}
+
+bool SetGpmValue(GpuState& gpu, std::uint32_t metric, double value) {
+  auto slot = std::ranges::find(gpu.gpm_values, metric, &GpmValue::metric);
+  if (slot == std::end(gpu.gpm_values)) {
+    slot = std::ranges::find(gpu.gpm_values, 0u, &GpmValue::metric);
+  }
+  if (slot == std::end(gpu.gpm_values)) return false;
+  *slot = {metric, 0, value};
+  return true;
+}
+
+const double* FindGpmValue(const GpuState& gpu, std::uint32_t metric) {
+  const auto found = std::ranges::find(gpu.gpm_values, metric, &GpmValue::metric);
+  return found == std::end(gpu.gpm_values) ? nullptr : &found->value;
 }
 
 bool AddProcess(GpuState& gpu, std::uint32_t pid, std::string_view name, std::uint64_t used_memory,

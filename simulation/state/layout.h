@@ -103,6 +103,7 @@ struct GpuState {
   char board_part_number[32];
   char vbios_version[32];
   char inforom_version[16];
+  char inforom_oem[16];  // versions of the inforom's objects; empty = unknown
   char inforom_ecc[16];
   std::uint32_t brand;
   std::uint32_t architecture;

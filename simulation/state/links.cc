@@ -32,7 +32,7 @@ Peers DirectPeers(const NodeState& node, std::uint32_t gpu) {
 
 LinkEnd FarEnd(const NodeState& node, std::uint32_t gpu, std::uint32_t link) {
   const GpuState& state = node.gpus[gpu];
-  if (link >= state.link_count) return {};
+  if (link >= state.link_count || (state.links_down >> link & 1) != 0) return {};
   if (state.link_peers == LinkPeers::kSwitch) {
     const auto bus = static_cast<std::uint8_t>(kSwitchBus + link % kSwitches);
     return {LinkEnd::Kind::kSwitch, {0, bus, 0, 0}, kSwitchId};
@@ -42,7 +42,13 @@ LinkEnd FarEnd(const NodeState& node, std::uint32_t gpu, std::uint32_t link) {
   if (peers.count == 0) return {};
   const std::uint32_t each = peers.fewest_links / peers.count;
   if (each == 0 || link / each >= peers.count) return {};
-  const GpuState& peer = node.gpus[peers.positions[link / each]];
+  const std::uint32_t position = peers.positions[link / each];
+  const GpuState& peer = node.gpus[position];
+  // A link is down when either end is.
+  const Peers back = DirectPeers(node, position);
+  const auto* own = std::ranges::find(back.positions, gpu);
+  const auto number = static_cast<std::uint32_t>(own - back.positions) * each + link % each;
+  if ((peer.links_down >> number & 1) != 0) return {};
   return {
       LinkEnd::Kind::kGpu,
       {peer.pci_domain, static_cast<std::uint8_t>(peer.pci_bus),

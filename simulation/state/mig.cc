@@ -6,6 +6,7 @@
 #include <span>
 #include <tuple>
 
+#include "nvml/abi_metrics.h"
 #include "simulation/state/identity.h"
 
 namespace pitcrew::simulation {
@@ -237,6 +238,15 @@ Return ResetGpu(GpuState& gpu) {
   gpu.ecc_current = gpu.ecc_pending;
   gpu.ecc_corrected_volatile = 0;
   gpu.ecc_uncorrected_volatile = 0;
+  // Rows stay remapped, and what is worn out stays so.
+  gpu.remap_pending = 0;
+  gpu.recovery_action = kRecoveryNone;
+  gpu.unknown_error = 0;
+  gpu.links_down = 0;
+  for (auto& counters : gpu.link_errors) std::ranges::fill(counters, 0);
+  gpu.pcie_replays = 0;
+  gpu.pcie_correctable_errors = 0;
+  ++gpu.resets;
   return kSuccess;
 }
 

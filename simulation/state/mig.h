@@ -46,7 +46,8 @@ using nvml::abi::Return;
 // on it the change stays pending (`activation` in use) until the next reset. Enabling keeps, and
 // disabling needs, no instances: kInUse otherwise.
 Return SetMigMode(GpuState& gpu, bool enabled, Return& activation);
-// What a GPU reset does: pending modes take effect; kInUse while processes run.
+// What a GPU reset does: pending modes and row remappings take effect, counters since the last
+// reset are zero, no recovery action is needed any more; kInUse while processes run.
 Return ResetGpu(GpuState& gpu);
 
 // kNotSupported without MIG mode, kInvalidArgument for an unknown profile or placement,

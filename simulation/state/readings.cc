@@ -3,8 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nvml/abi_metrics.h"
+
 namespace pitcrew::simulation {
+
+using namespace nvml::abi;
+
 namespace {
+
+constexpr std::uint64_t kThermalReasons = kClocksSwThermalSlowdown | kClocksHwThermalSlowdown;
+constexpr std::uint64_t kHardwareReasons =
+    kClocksHwSlowdown | kClocksHwThermalSlowdown | kClocksHwPowerBrakeSlowdown;
 
 // A slow wobble between -1 and 1, different for each GPU.
 double Wobble(const GpuState& gpu, std::int64_t now, double period_seconds) {
@@ -22,6 +31,20 @@ std::uint32_t Round(double value, double low, double high) {
 double Mix(std::uint32_t idle, std::uint32_t full, double load) {
   return idle + (static_cast<double>(full) - idle) * load;
 }
+
+double SecondsSince(const GpuState& gpu, std::int64_t now) {
+  return static_cast<double>(std::max<std::int64_t>(0, now - gpu.energy_since)) / 1e9;
+}
+
+// Bytes a second that the GPU's PCIe link carries at full load: two fifths of what it could.
+double PcieFullLoad(const GpuState& gpu) {
+  // Generation 1 carries 250 MB/s a lane; each one doubles it.
+  return 0.4 * 250e6 * std::exp2(gpu.pcie_generation - 1.0) * gpu.pcie_width;
+}
+// What an idle GPU and its driver say to each other (nvidia-smi shows some 500 KB/s).
+constexpr double kPcieIdle = 500e3;
+
+double PcieShare(Direction direction) { return direction == Direction::kSent ? 0.6 : 1.0; }
 
 // Milliwatt at a load, without wobble.
 double SteadyPower(const GpuState& gpu) {
@@ -41,8 +64,17 @@ std::uint32_t MemoryUtilization(const GpuState& gpu, std::int64_t now) {
 }
 
 std::uint32_t Temperature(const GpuState& gpu, std::int64_t now) {
+  // Clocks are held down for heat when there is heat.
+  if ((gpu.throttle.reasons & kThermalReasons) != 0) {
+    return std::min(gpu.temperature_slowdown + 1, gpu.temperature_shutdown);
+  }
   const double steady = Mix(gpu.temperature_idle, gpu.temperature_full, Load(gpu));
   return Round(steady + 1.4 * Wobble(gpu, now, 61), 0, gpu.temperature_shutdown);
+}
+
+std::uint32_t MemoryTemperature(const GpuState& gpu, std::int64_t now) {
+  // Some degrees above the GPU, as nvidia-smi shows it on HBM boards.
+  return std::min(Temperature(gpu, now) + 6, gpu.memory_temperature_max);
 }
 
 std::uint32_t PowerUsage(const GpuState& gpu, std::int64_t now) {
@@ -53,7 +85,13 @@ std::uint32_t PowerUsage(const GpuState& gpu, std::int64_t now) {
 std::uint32_t SmClock(const GpuState& gpu, std::int64_t now) {
   if (gpu.load == 0) return gpu.sm_clock_idle;
   // Clocks move in steps of 15 MHz, a little below the maximum when the GPU is hot.
-  const double clock = gpu.sm_clock_max * (1 - 0.06 * Load(gpu) + 0.01 * Wobble(gpu, now, 13));
+  double clock = gpu.sm_clock_max * (1 - 0.06 * Load(gpu) + 0.01 * Wobble(gpu, now, 13));
+  // Hardware slowdowns halve the clock or more; software takes what is needed.
+  if ((gpu.throttle.reasons & kHardwareReasons) != 0) {
+    clock /= 2;
+  } else if ((gpu.throttle.reasons & ~(kClocksGpuIdle | kClocksDisplaySetting)) != 0) {
+    clock *= 0.8;
+  }
   return std::min(gpu.sm_clock_max, Round(clock / 15, 1, 1e6) * 15);
 }
 
@@ -67,9 +105,43 @@ std::uint32_t PerformanceState(const GpuState& gpu) {
 }
 
 std::uint64_t Energy(const GpuState& gpu, std::int64_t now) {
-  const double seconds =
-      static_cast<double>(std::max<std::int64_t>(0, now - gpu.energy_since)) / 1e9;
-  return gpu.energy_until + static_cast<std::uint64_t>(SteadyPower(gpu) * seconds);
+  return gpu.energy_until + static_cast<std::uint64_t>(SteadyPower(gpu) * SecondsSince(gpu, now));
+}
+
+double BusySeconds(const GpuState& gpu, std::int64_t now) {
+  return static_cast<double>(gpu.busy_until) / 1e9 + Load(gpu) * SecondsSince(gpu, now);
+}
+
+std::uint64_t PcieBytes(const GpuState& gpu, Direction direction, std::int64_t now) {
+  return static_cast<std::uint64_t>(BusySeconds(gpu, now) * PcieFullLoad(gpu) *
+                                    PcieShare(direction));
+}
+
+std::uint64_t PcieBytesPerSecond(const GpuState& gpu, Direction direction, std::int64_t now) {
+  const double load = Load(gpu) * (1 + 0.05 * Wobble(gpu, now, 7));
+  return static_cast<std::uint64_t>(kPcieIdle + load * PcieFullLoad(gpu) * PcieShare(direction));
+}
+
+std::uint64_t LinkBytes(const GpuState& gpu, std::int64_t now) {
+  return static_cast<std::uint64_t>(BusySeconds(gpu, now) * 0.4e6 * gpu.link_speed_mbps);
+}
+
+std::uint64_t LinkBytesPerSecond(const GpuState& gpu, std::int64_t now) {
+  const double load = Load(gpu) * (1 + 0.05 * Wobble(gpu, now, 9));
+  return static_cast<std::uint64_t>(load * 0.4e6 * gpu.link_speed_mbps);
+}
+
+std::uint64_t ClocksEventReasons(const GpuState& gpu) {
+  return gpu.throttle.reasons | (gpu.load == 0 ? kClocksGpuIdle : 0);
+}
+
+std::uint64_t ThrottledNanoseconds(const GpuState& gpu, std::uint64_t reasons, std::int64_t now) {
+  std::uint64_t sum = 0;
+  for (unsigned bit = 0; bit < kThrottleReasons; ++bit) {
+    if ((reasons >> bit & 1) != 0) sum += gpu.throttle.nanoseconds[bit];
+  }
+  if ((gpu.throttle.reasons & reasons) == 0) return sum;
+  return sum + static_cast<std::uint64_t>(std::max<std::int64_t>(0, now - gpu.throttle.since));
 }
 
 std::uint64_t ProcessMemory(const GpuState& gpu) {
@@ -80,10 +152,27 @@ std::uint64_t ProcessMemory(const GpuState& gpu) {
   return std::min(used, gpu.memory_total - gpu.memory_reserved);
 }
 
-void SetLoad(GpuState& gpu, std::uint32_t percent, std::int64_t now) {
-  gpu.energy_until = Energy(gpu, now);
+void CountUntil(GpuState& gpu, std::int64_t now) {
+  const auto energy = Energy(gpu, now);
+  gpu.busy_until = static_cast<std::uint64_t>(BusySeconds(gpu, now) * 1e9);
+  gpu.energy_until = energy;
   gpu.energy_since = now;
+}
+
+void SetLoad(GpuState& gpu, std::uint32_t percent, std::int64_t now) {
+  CountUntil(gpu, now);
   gpu.load = std::min(percent, 100u);
+}
+
+void SetThrottleReasons(GpuState& gpu, std::uint64_t reasons, std::int64_t now) {
+  ThrottleState& throttle = gpu.throttle;
+  for (unsigned bit = 0; bit < kThrottleReasons; ++bit) {
+    if ((throttle.reasons >> bit & 1) == 0) continue;
+    throttle.nanoseconds[bit] +=
+        static_cast<std::uint64_t>(std::max<std::int64_t>(0, now - throttle.since));
+  }
+  throttle.reasons = reasons;
+  throttle.since = now;
 }
 
 }  // namespace pitcrew::simulation

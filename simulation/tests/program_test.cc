@@ -126,6 +126,45 @@ TEST_F(Program, IncidentsOnDemand) {
   EXPECT_THAT(Gpu({"list"}).output, HasSubstr("NVIDIA H100 80GB HBM3"));
 }
 
+TEST_F(Program, FaultsThatOnlyAResetEnds) {
+  Create("gpus: [{profile: H100-80, count: 2}]");
+  EXPECT_EQ(Gpu({"xid", "0", "95"}).status, 0);
+  EXPECT_EQ(Gpu({"xid", "1", "95", "--recovery", "none"}).status, 0);
+  EXPECT_EQ(Gpu({"rows", "0", "--uncorrectable", "2", "--pending"}).status, 0);
+  EXPECT_EQ(Gpu({"throttle", "0", "hw-thermal", "sw-power-cap"}).status, 0);
+  EXPECT_EQ(Gpu({"nvlink", "0", "3", "--replay", "7", "--down"}).status, 0);
+  EXPECT_EQ(Gpu({"hang", "1"}).status, 0);
+  auto node = Show();
+  EXPECT_EQ(node["gpus"][0]["recoveryAction"], 1);
+  EXPECT_EQ(node["gpus"][1]["recoveryAction"], 0);
+  EXPECT_EQ(node["gpus"][0]["remappedRows"]["pending"], true);
+  EXPECT_EQ(node["gpus"][0]["clocksEventReasons"], 0x45);
+  EXPECT_EQ(node["gpus"][0]["linksDown"], 8);
+  EXPECT_EQ(node["gpus"][1]["slowMilliseconds"], "hangs");
+  EXPECT_THAT(Gpu({"list"}).output,
+              ::testing::AllOf(HasSubstr("remap-pending"), HasSubstr("hangs")));
+  EXPECT_EQ(Gpu({"reset", "0"}).status, 0);
+  EXPECT_EQ(Gpu({"restore", "1"}).status, 0);
+  EXPECT_EQ(Gpu({"throttle", "0", "none"}).status, 0);
+  node = Show();
+  EXPECT_EQ(node["gpus"][0]["recoveryAction"], 0);
+  EXPECT_EQ(node["gpus"][0]["remappedRows"]["pending"], false);
+  EXPECT_EQ(node["gpus"][0]["remappedRows"]["uncorrectable"], 2);
+  EXPECT_EQ(node["gpus"][0]["linksDown"], 0);
+  EXPECT_EQ(node["gpus"][0]["resets"], 1);
+  EXPECT_EQ(node["gpus"][1]["slowMilliseconds"], 0);
+}
+
+TEST_F(Program, FaultsThatCannotBeAreRefused) {
+  Create("gpus: [{profile: L4}]");
+  EXPECT_EQ(Gpu({"nvlink", "0", "0", "--down"}).status, 2) << "an L4 has no links";
+  EXPECT_EQ(Gpu({"throttle", "0", "laziness"}).status, 2);
+  EXPECT_EQ(Gpu({"xid", "0", "95", "--recovery", "prayer"}).status, 2);
+  EXPECT_EQ(Gpu({"gpm", "0", "999", "1"}).status, 2);
+  EXPECT_EQ(Gpu({"gpm", "0", "1", "50"}).status, 0);
+  EXPECT_EQ(Gpu({"gpm", "0", "1", "--clear"}).status, 0);
+}
+
 TEST_F(Program, ProcessesAndMigMode) {
   Create("gpus: [{profile: A100-40}]");
   EXPECT_EQ(Gpu({"process", "0", "4711", "--name", "job"}).status, 0);
