@@ -7,17 +7,17 @@
 #include <cstdint>
 
 #include "api/labels.h"
-#include "api/plugin_config_reader.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/strings.h"
-#include "codec/yaml.h"
+#include "codec/config_reader.h"
 
 namespace pitcrew::api {
 namespace {
 
 using base::Result;
 using base::Status;
+using codec::ConfigReader;
 using codec::Json;
 
 constexpr std::chrono::nanoseconds kInfinite = std::chrono::nanoseconds::max();
@@ -136,10 +136,10 @@ Status CheckDevices(const ConfigReader& resource, bool& chosen) {
 
 Result<int> ReadReplicas(const ConfigReader& resource) {
   const Json* value = resource.Find("replicas");
-  if (value == nullptr) return base::Fail(resource.Wrong("replicas", "is required").error());
+  if (value == nullptr) return resource.Wrong("replicas", "is required");
   const double number = value->is_number() ? value->get<double>() : 0;
   if (number < 2 || number != std::floor(number) || number > 1e6) {
-    return base::Fail(resource.Wrong("replicas", "must be a whole number of at least 2").error());
+    return resource.Wrong("replicas", "must be a whole number of at least 2");
   }
   return static_cast<int>(number);
 }
@@ -149,7 +149,7 @@ Result<ReplicatedResource> ReadReplicated(const ConfigReader& entry, bool rename
   ReplicatedResource resource;
   TRY_ASSIGN(const auto name, entry.RequiredText("name"));
   auto qualified = QualifyResourceName(name);
-  if (!qualified) return base::Fail(entry.Wrong("name", qualified.error().message).error());
+  if (!qualified) return entry.Wrong("name", qualified.error().message);
   resource.name = *std::move(qualified);
   TRY_ASSIGN(resource.replicas, ReadReplicas(entry));
   if (rename_by_default) resource.rename = resource.name + ".shared";
@@ -158,7 +158,7 @@ Result<ReplicatedResource> ReadReplicated(const ConfigReader& entry, bool rename
   TRY(entry.Read("rename", rename));
   if (rename && !rename->empty()) {
     const auto wanted = QualifyResourceName(*rename);
-    if (!wanted) return base::Fail(entry.Wrong("rename", wanted.error().message).error());
+    if (!wanted) return entry.Wrong("rename", wanted.error().message);
     if (*wanted != resource.rename) {
       config.warnings.push_back(
           fmt::format("{} is ignored: choose renameByDefault instead", entry.PathOf("rename")));
@@ -185,7 +185,7 @@ Result<ReplicatedResources> ReadSharing(const ConfigReader& object, bool fail_by
   shared.fail_requests_greater_than_one = fail.value_or(fail_by_default);
   TRY_ASSIGN(const auto entries, object.List("resources"));
   if (entries.empty()) {
-    return base::Fail(object.Wrong("resources", "must name at least one resource").error());
+    return object.Wrong("resources", "must name at least one resource");
   }
   for (const auto& entry : entries) {
     TRY_ASSIGN(auto resource, ReadReplicated(entry, shared.rename_by_default, config));
@@ -263,14 +263,13 @@ const ReplicatedResources* Sharing::replicated() const {
 
 Result<PluginConfig> ParsePluginConfig(std::string_view text, std::string_view source) {
   PluginConfig config;
-  TRY_ASSIGN(const auto document, codec::ParseYaml(text, source));
-  if (document.is_null()) return config;
-  TRY_ASSIGN(const auto root, ConfigReader::Create(document, source));
+  TRY_ASSIGN(const auto document, codec::ConfigDocument::Parse(text, source));
+  if (document.empty()) return config;
+  TRY_ASSIGN(const auto root, document.Root());
   std::optional<std::string> version;
   TRY(root.Read("version", version));
   if (version && !version->empty() && *version != "v1") {
-    return base::Fail(
-        root.Wrong("version", fmt::format("is \"{}\"; only v1 is known", *version)).error());
+    return root.Wrong("version", fmt::format("is \"{}\"; only v1 is known", *version));
   }
   TRY_ASSIGN(const auto flags, root.Object("flags"));
   TRY(ReadFlags(flags, config.flags));
@@ -278,11 +277,11 @@ Result<PluginConfig> ParsePluginConfig(std::string_view text, std::string_view s
   TRY(CheckResources(resources, config));
   TRY_ASSIGN(const auto sharing, root.Object("sharing"));
   if (sharing.Has("timeSlicing")) {
-    TRY_ASSIGN(const auto object, sharing.Exact("timeSlicing"));
+    TRY_ASSIGN(const auto object, sharing.RequiredObject("timeSlicing"));
     TRY_ASSIGN(config.sharing.time_slicing, ReadSharing(object, false, config));
   }
   if (sharing.Find("mps") != nullptr) {
-    TRY_ASSIGN(const auto object, sharing.Exact("mps"));
+    TRY_ASSIGN(const auto object, sharing.RequiredObject("mps"));
     TRY_ASSIGN(config.sharing.mps, ReadSharing(object, true, config));
   }
   TRY_ASSIGN(const auto imex, root.Object("imex"));

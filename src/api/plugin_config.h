@@ -89,8 +89,8 @@ struct PluginConfig {
   std::vector<std::string> warnings;
 };
 
-// An empty text is a valid configuration. Errors are kInvalid "BadPluginConfig" and name `source`
-// and the member's path.
+// An empty text is a valid configuration. Errors are kInvalid and name `source`, the member's place
+// and its path.
 base::Result<PluginConfig> ParsePluginConfig(std::string_view text, std::string_view source);
 // An empty path is the empty configuration.
 base::Result<PluginConfig> ReadPluginConfig(const std::filesystem::path& file);

@@ -7,82 +7,48 @@
 
 #include "base/file.h"
 #include "base/strings.h"
+#include "codec/config_reader.h"
 #include "codec/toml.h"
 
 namespace pitcrew::shim {
 namespace {
 
+using codec::ConfigReader;
 using codec::Json;
-using Path = std::initializer_list<std::string_view>;
 
 constexpr const char* kRelative = "nvidia-container-runtime/config.toml";
 
-class Reader {
- public:
-  Reader(const Json& json, std::string_view source) : json_(json), source_(source) {}
-
-  void Read(Path path, bool& to) {
-    if (const Json* value = Find(path)) {
-      value->is_boolean() ? void(to = value->get<bool>()) : Fail(path, "true or false");
-    }
-  }
-  void Read(Path path, std::string& to) {
-    if (const Json* value = Find(path)) {
-      value->is_string() ? void(to = value->get<std::string>()) : Fail(path, "text");
-    }
-  }
-  template <class Text>
-  void Read(Path path, std::vector<Text>& to) {
-    const Json* value = Find(path);
-    if (value == nullptr) return;
-    if (!value->is_array()) return Fail(path, "a list");
-    std::vector<Text> items;
-    for (const auto& item : *value) {
-      if (!item.is_string()) return Fail(path, "a list of texts");
-      items.emplace_back(item.get<std::string>());
-    }
-    to = std::move(items);
-  }
-  [[nodiscard]] base::Status Finish() const {
-    if (problem_.empty()) return {};
-    return base::Fail(base::Invalid("InvalidConfig", problem_));
-  }
-
- private:
-  const Json* Find(Path path) { return codec::Find(json_, path); }
-  void Fail(Path path, std::string_view expected) {
-    std::string name;
-    for (const auto part : path) name += (name.empty() ? "" : ".") + std::string(part);
-    if (problem_.empty()) problem_ = fmt::format("{}: {} must be {}", source_, name, expected);
-  }
-
-  const Json& json_;
-  std::string source_;
-  std::string problem_;
-};
+base::Status ReadFolders(const ConfigReader& cdi, std::vector<std::filesystem::path>& folders) {
+  std::optional<std::vector<std::string>> names;
+  TRY(cdi.Read("spec-dirs", names));
+  if (names) folders.assign(names->begin(), names->end());
+  return {};
+}
 
 }  // namespace
 
 base::Result<Config> ParseConfig(std::string_view text, std::string_view source) {
   TRY_ASSIGN(const Json json, codec::ParseToml(text, source));
+  TRY_ASSIGN(const auto root, ConfigReader::Create(json, source, codec::Names::kExact));
+  TRY_ASSIGN(const auto runtime, root.Object("nvidia-container-runtime"));
+  TRY_ASSIGN(const auto modes, runtime.Object("modes"));
+  TRY_ASSIGN(const auto cdi, modes.Object("cdi"));
+  TRY_ASSIGN(const auto hook, root.Object("nvidia-container-runtime-hook"));
   Config config;
-  Reader in(json, source);
-  constexpr std::string_view kRuntime = "nvidia-container-runtime";
-  in.Read({"accept-nvidia-visible-devices-envvar-when-unprivileged"},
-          config.accept_env_when_unprivileged);
-  in.Read({"accept-nvidia-visible-devices-as-volume-mounts"}, config.accept_devices_as_mounts);
   std::string swarm;
-  in.Read({"swarm-resource"}, swarm);
+  TRY(root.Read("accept-nvidia-visible-devices-envvar-when-unprivileged",
+                config.accept_env_when_unprivileged));
+  TRY(root.Read("accept-nvidia-visible-devices-as-volume-mounts", config.accept_devices_as_mounts));
+  TRY(root.Read("swarm-resource", swarm));
   config.swarm_resources = base::SplitTrimmed(swarm, ',');
-  in.Read({kRuntime, "debug"}, config.debug_log);
-  in.Read({kRuntime, "log-level"}, config.log_level);
-  in.Read({kRuntime, "runtimes"}, config.runtimes);
-  in.Read({kRuntime, "mode"}, config.mode);
-  in.Read({kRuntime, "modes", "cdi", "annotation-prefixes"}, config.annotation_prefixes);
-  in.Read({kRuntime, "modes", "cdi", "default-kind"}, config.default_kind);
-  in.Read({kRuntime, "modes", "cdi", "spec-dirs"}, config.spec_folders);
-  in.Read({"nvidia-container-runtime-hook", "skip-mode-detection"}, config.skip_mode_detection);
-  TRY(in.Finish());
+  TRY(runtime.Read("debug", config.debug_log));
+  TRY(runtime.Read("log-level", config.log_level));
+  TRY(runtime.Read("runtimes", config.runtimes));
+  TRY(runtime.Read("mode", config.mode));
+  TRY(cdi.Read("annotation-prefixes", config.annotation_prefixes));
+  TRY(cdi.Read("default-kind", config.default_kind));
+  TRY(ReadFolders(cdi, config.spec_folders));
+  TRY(hook.Read("skip-mode-detection", config.skip_mode_detection));
   return config;
 }
 

@@ -30,8 +30,8 @@ TEST(PluginConfig, EmptyTextIsAValidConfiguration) {  // device-plugin.md #13
 TEST(PluginConfig, OtherVersionsAreRefused) {  // device-plugin.md #13
   const auto config = Parse("version: v2");
   ASSERT_FALSE(config.has_value());
-  EXPECT_EQ(config.error().reason, "BadPluginConfig");
-  EXPECT_THAT(config.error().message, HasSubstr("config.yaml: version"));
+  EXPECT_EQ(config.error().reason, "InvalidConfiguration");
+  EXPECT_THAT(config.error().message, HasSubstr("config.yaml:1:10: version"));
 }
 
 TEST(PluginConfig, MpsFailsRequestsGreaterThanOneUnlessToldOtherwise) {  // device-plugin.md #1

@@ -5,9 +5,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "codec/config_reader.h"
 
 namespace pitcrew::node::nfd {
 namespace {
+
+using codec::ConfigReader;
 
 base::Error Refuse(std::string message) {
   return base::Invalid("InvalidConfiguration", std::move(message));
@@ -20,9 +23,11 @@ base::Status ReadAdded(const ConfigTexts& texts, std::string_view key,
   if (flag) {
     target = *flag;
   } else {
-    TRY(ConfigReader(&texts.file, "").Read(key, target));
+    TRY_ASSIGN(const auto file, ConfigReader::Create(texts.file, ""));
+    TRY(file.Read(key, target));
     std::vector<std::string> more;
-    TRY(ConfigReader(&texts.options, "").Read(key, more));
+    TRY_ASSIGN(const auto options, ConfigReader::Create(texts.options, "-options"));
+    TRY(options.Read(key, more));
     target.insert(target.end(), more.begin(), more.end());
   }
   std::erase_if(target, [](const std::string& name) { return base::Trim(name).empty(); });
@@ -77,7 +82,7 @@ base::Result<MasterConfig> MakeMasterConfig(const ConfigTexts& texts,
                                             const MasterOverrides& overrides,
                                             std::string namespace_name) {
   const auto merged = MergedConfig(texts);
-  const ConfigReader root(&merged, "");
+  TRY_ASSIGN(const auto root, ConfigReader::Create(merged, ""));
   MasterConfig config;
   config.namespace_name = std::move(namespace_name);
   config.instance = overrides.instance.value_or("");
@@ -92,11 +97,12 @@ base::Result<MasterConfig> MakeMasterConfig(const ConfigTexts& texts,
   TRY(root.Read("resyncPeriod", config.resync_period));
   TRY(root.Read("nfdApiParallelism", config.parallelism));
   TRY(root.Read("informerPageSize", config.page_size));
-  const auto election = root.Section("leaderElection");
+  TRY_ASSIGN(const auto election, root.Object("leaderElection"));
   TRY(election.Read("leaseDuration", config.lease_duration));
   TRY(election.Read("renewDeadline", config.renew_deadline));
   TRY(election.Read("retryPeriod", config.retry_period));
-  TRY(ReadRestrictions(root.Section("restrictions"), config));
+  TRY_ASSIGN(const auto restrictions, root.Object("restrictions"));
+  TRY(ReadRestrictions(restrictions, config));
   TRY(ReadGates(overrides.feature_gates, config));
   if (overrides.no_publish) config.no_publish = *overrides.no_publish;
   if (overrides.resync_period) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "node/nfd/config_reader.h"
+#include "node/nfd/config_texts.h"
 #include "node/nfd/label_rules.h"
 
 namespace pitcrew::node::nfd {

@@ -5,9 +5,12 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "codec/config_reader.h"
 
 namespace pitcrew::node::nfd {
 namespace {
+
+using codec::ConfigReader;
 
 constexpr std::chrono::seconds kShortestInterval{1};
 
@@ -77,8 +80,8 @@ base::Result<std::vector<Owner>> ParseOwners(const std::vector<std::string>& nam
 base::Result<WorkerConfig> MakeWorkerConfig(const ConfigTexts& texts,
                                             const WorkerOverrides& overrides) {
   const auto merged = MergedConfig(texts);
-  const ConfigReader root(&merged, "");
-  const auto core = root.Section("core");
+  TRY_ASSIGN(const auto root, ConfigReader::Create(merged, ""));
+  TRY_ASSIGN(const auto core, root.Object("core"));
   WorkerConfig config;
   RawCore raw;
   TRY(core.Read("labelWhiteList", raw.label_white_list));
@@ -90,8 +93,11 @@ base::Result<WorkerConfig> MakeWorkerConfig(const ConfigTexts& texts,
   TRY(core.Read("noPublishFeatures", config.no_publish_features));
   TRY(core.Read("sleepInterval", config.sleep_interval));
   // The old name of labelSources counts in the file only.
-  TRY(ConfigReader(&texts.file, "").Section("core").Read("sources", raw.label_sources));
-  const auto pci = root.Section("sources").Section("pci");
+  TRY_ASSIGN(const auto file, ConfigReader::Create(texts.file, ""));
+  TRY_ASSIGN(const auto file_core, file.Object("core"));
+  TRY(file_core.Read("sources", raw.label_sources));
+  TRY_ASSIGN(const auto sources, root.Object("sources"));
+  TRY_ASSIGN(const auto pci, sources.Object("pci"));
   TRY(pci.Read("deviceClassWhitelist", config.pci.device_class_whitelist));
   TRY(pci.Read("deviceLabelFields", config.pci.device_label_fields));
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "node/nfd/config_reader.h"
+#include "node/nfd/config_texts.h"
 #include "node/nfd/label_rules.h"
 #include "node/nfd/sources.h"
 

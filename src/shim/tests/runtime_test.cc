@@ -74,7 +74,7 @@ TEST(RuntimeConfig, DefaultsAndOverrides) {
   EXPECT_TRUE(config->accept_env_when_unprivileged);
   EXPECT_FALSE(config->accept_devices_as_mounts);
   EXPECT_EQ(ParseConfig("swarm-resource = 5\n", "config.toml").error().message,
-            "config.toml: swarm-resource must be text");
+            "config.toml: swarm-resource must be a text, not 5");
 }
 
 // container-toolkit.md #2, #3.

@@ -73,7 +73,7 @@ TEST(WorkerConfig, AWrongKindIsToldWithItsPath) {
   const auto config = MakeWorkerConfig(File("sources: {pci: {deviceLabelFields: vendor}}"), {});
   ASSERT_FALSE(config);
   EXPECT_EQ(config.error().message,
-            "sources.pci.deviceLabelFields must be a list of texts, and is \"vendor\"");
+            "sources.pci.deviceLabelFields must be a list of texts, not \"vendor\"");
 }
 
 TEST(Collector, ASourceThatFailsKeepsWhatItFound) {
