@@ -26,6 +26,8 @@ constexpr std::array<std::string_view, 11> kLibraryFolders = {
 };
 constexpr std::array<std::string_view, 5> kProgramFolders = {"/", "/usr/bin", "/usr/sbin", "/bin",
                                                              "/sbin"};
+constexpr std::array<std::string_view, 6> kStandardProgramFolders = {
+    "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"};
 constexpr std::array<std::string_view, 6> kHostSmiPaths = {
     "/usr/bin/nvidia-smi", "/usr/sbin/nvidia-smi",        "/bin/nvidia-smi",
     "/sbin/nvidia-smi",    "/usr/lib/wsl/lib/nvidia-smi", "/opt/bin/nvidia-smi",
@@ -55,6 +57,7 @@ base::Result<std::filesystem::path> RegularFile(const Root& root, std::string_vi
 
 std::span<const std::string_view> LibraryFolders() { return kLibraryFolders; }
 std::span<const std::string_view> ProgramFolders() { return kProgramFolders; }
+std::span<const std::string_view> StandardProgramFolders() { return kStandardProgramFolders; }
 std::span<const std::string_view> HostSmiPaths() { return kHostSmiPaths; }
 
 base::Result<std::filesystem::path> FindLibrary(const Root& root, std::string_view file_name) {
@@ -106,6 +109,10 @@ base::Result<std::filesystem::path> FindProgram(const Root& root, std::string_vi
   return FirstProgram(root, views);
 }
 
+base::Result<bool> HasDevFolder(const Root& driver_root) {
+  return IsDirectory(driver_root.At("/dev"));
+}
+
 DriverRoot HostDriver(const std::string& host_root) {
   return {true, host_root, std::string(kHostMount), host_root, std::string(kHostMount)};
 }
@@ -113,7 +120,7 @@ DriverRoot HostDriver(const std::string& host_root) {
 base::Result<DriverRoot> ContainerDriver(const std::string& host_root,
                                          const std::string& install_folder,
                                          const std::filesystem::path& seen_at) {
-  TRY_ASSIGN(const bool has_devices, IsDirectory(seen_at / "dev"));
+  TRY_ASSIGN(const bool has_devices, HasDevFolder(Root(seen_at)));
   DriverRoot root{false, install_folder, std::string(kDriverMount), host_root,
                   std::string(kHostMount)};
   if (has_devices) {
@@ -121,10 +128,6 @@ base::Result<DriverRoot> ContainerDriver(const std::string& host_root,
     root.device_root_container = kDriverMount;
   }
   return root;
-}
-
-std::vector<Root> DriverRootCandidates() {
-  return {Root(kHostMount), Root(kDriverMount), Root(kDriverInstallFolder), Root("/")};
 }
 
 }  // namespace pitcrew::host

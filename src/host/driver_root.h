@@ -24,6 +24,8 @@ inline constexpr std::string_view kSmiProgram = "nvidia-smi";
 // Folders below a driver root in the order of search. "/" is the root itself.
 std::span<const std::string_view> LibraryFolders();
 std::span<const std::string_view> ProgramFolders();
+// The PATH of a system: where programs are that no driver brings.
+std::span<const std::string_view> StandardProgramFolders();
 // Order of the search for nvidia-smi on a host (validator.md 3.1), as whole paths.
 std::span<const std::string_view> HostSmiPaths();
 
@@ -52,6 +54,9 @@ struct DriverRoot {
   bool operator==(const DriverRoot&) const = default;
 };
 
+// Whether a driver's root has its own /dev folder: then that is where the driver's devices are.
+base::Result<bool> HasDevFolder(const Root& driver_root);
+
 // A preinstalled driver: everything is the host's root (`host_root` is its path on the host, mostly
 // "/").
 DriverRoot HostDriver(const std::string& host_root);
@@ -60,10 +65,5 @@ DriverRoot HostDriver(const std::string& host_root);
 base::Result<DriverRoot> ContainerDriver(const std::string& host_root,
                                          const std::string& install_folder,
                                          const std::filesystem::path& seen_at);
-
-// Roots to try, best first, for a component that was not told where the driver is: the host's own
-// root when mounted, the driver container's root, then the own root ("/": libraries found by the
-// loader).
-std::vector<Root> DriverRootCandidates();
 
 }  // namespace pitcrew::host

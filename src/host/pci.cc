@@ -15,6 +15,8 @@
 namespace pitcrew::host {
 namespace {
 
+using gpu::PciAddress;
+
 std::optional<std::uint32_t> ParseHex(std::string_view text) {
   if (text.starts_with("0x") || text.starts_with("0X")) text.remove_prefix(2);
   std::uint32_t value = 0;
@@ -106,33 +108,6 @@ base::Result<PciDevice> ReadDevice(const PciAddress& address, const std::filesys
 }
 
 }  // namespace
-
-base::Result<PciAddress> PciAddress::Parse(std::string_view text) {
-  const auto invalid = [&] {
-    return base::Fail(base::Invalid(
-        "MalformedPciAddress",
-        fmt::format("\"{}\" is not a PCI address; expected domain:bus:device.function, for example "
-                    "0000:65:00.0",
-                    text)));
-  };
-  const auto dot = text.rfind('.');
-  if (dot == std::string_view::npos) return invalid();
-  auto fields = base::Split(text.substr(0, dot), ':');
-  if (fields.size() == 2) fields.insert(fields.begin(), "0");
-  if (fields.size() != 3) return invalid();
-  const auto domain = ParseHex(fields[0]);
-  const auto bus = ParseHex(fields[1]);
-  const auto device = ParseHex(fields[2]);
-  const auto function = ParseHex(text.substr(dot + 1));
-  if (!domain || !bus || !device || !function) return invalid();
-  if (*bus > 0xff || *device > 0x1f || *function > 7) return invalid();
-  return PciAddress{*domain, static_cast<std::uint8_t>(*bus), static_cast<std::uint8_t>(*device),
-                    static_cast<std::uint8_t>(*function)};
-}
-
-std::string PciAddress::ToString() const {
-  return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", domain, bus, device, function);
-}
 
 bool PciDevice::is_display_controller() const {
   return (base_class() == 0x0300 || base_class() == 0x0302) && !physical_function.is_present();

@@ -3,7 +3,6 @@
 // unknown.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -12,27 +11,15 @@
 
 #include "base/observed.h"
 #include "base/result.h"
+#include "gpu/pci_address.h"
 
 namespace pitcrew::host {
 
 inline constexpr std::uint16_t kVendorNvidia = 0x10de;
 inline constexpr std::uint16_t kVendorMellanox = 0x15b3;
 
-struct PciAddress {
-  std::uint32_t domain = 0;
-  std::uint8_t bus = 0;
-  std::uint8_t device = 0;
-  std::uint8_t function = 0;
-
-  // "0000:65:00.0" and NVML's "00000000:65:00.0", any case; "65:00.0" means domain 0.
-  static base::Result<PciAddress> Parse(std::string_view text);
-  // As in sysfs: "0000:65:00.0", lower case.
-  [[nodiscard]] std::string ToString() const;
-  auto operator<=>(const PciAddress&) const = default;
-};
-
 struct PciDevice {
-  PciAddress address;
+  gpu::PciAddress address;
   std::filesystem::path folder;  // this device's folder as this process sees it
   std::uint16_t vendor = 0;
   std::uint16_t device = 0;
@@ -43,7 +30,8 @@ struct PciDevice {
   base::Observed<std::string> driver =
       base::Observed<std::string>::Missing();  // bound driver's name
   base::Observed<std::uint32_t> iommu_group = base::Observed<std::uint32_t>::Missing();
-  base::Observed<PciAddress> physical_function = base::Observed<PciAddress>::Missing();  // of a VF
+  base::Observed<gpu::PciAddress> physical_function =
+      base::Observed<gpu::PciAddress>::Missing();  // of a VF
   base::Observed<std::uint32_t> sriov_total_vfs = base::Observed<std::uint32_t>::Missing();
   base::Observed<std::uint32_t> sriov_vfs = base::Observed<std::uint32_t>::Missing();
 

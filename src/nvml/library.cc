@@ -2,45 +2,30 @@
 
 #include <dlfcn.h>
 
-#include <array>
+#include "host/driver_root.h"
 
 namespace pitcrew::nvml {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kLibraryName = "libnvidia-ml.so.1";
-
-// device-plugin.md section 5.1; validator.md section 3.3 also looks into the root itself.
-constexpr std::array kLibraryFolders = {
-    "usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu",
-    "lib64",     "lib/x86_64-linux-gnu",     "lib/aarch64-linux-gnu",
-    ""};
-
 bool IsLoaderSearch(const fs::path& root) { return root.empty() || root == "/"; }
 
 base::Error NotFoundError(const std::string& details) {
   return base::NotFound("LibraryNotFound",
-                        std::string("there is no ") + kLibraryName + details +
+                        std::string("there is no ") + std::string(host::kNvmlLibrary) + details +
                             "; is the NVIDIA driver installed, and is its root mounted here?");
 }
 
 }  // namespace
 
-base::Result<fs::path> Library::Locate(const fs::path& driver_root) {
-  for (const char* folder : kLibraryFolders) {
-    const fs::path candidate = driver_root / folder / kLibraryName;
-    if (std::error_code error; fs::exists(candidate, error)) return candidate;
-  }
-  return base::Fail(NotFoundError(" below " + driver_root.string()));
-}
-
 base::Result<std::shared_ptr<Library>> Library::Open(const std::vector<fs::path>& driver_roots) {
   for (const auto& root : driver_roots) {
     if (IsLoaderSearch(root)) continue;
-    if (const auto path = Locate(root)) return LoadedLibrary::Load(*path);
+    if (const auto path = host::FindLibrary(host::Root(root), host::kNvmlLibrary))
+      return LoadedLibrary::Load(*path);
   }
-  return LoadedLibrary::Load(kLibraryName);
+  return LoadedLibrary::Load(host::kNvmlLibrary);
 }
 
 LoadedLibrary::LoadedLibrary(fs::path path, void* handle)

@@ -99,10 +99,6 @@ class Library {
   static base::Result<std::shared_ptr<Library>> Open(
       const std::vector<std::filesystem::path>& driver_roots);
 
-  // The path of libnvidia-ml.so.1 below `driver_root`, links not resolved; kNotFound
-  // "LibraryNotFound".
-  static base::Result<std::filesystem::path> Locate(const std::filesystem::path& driver_root);
-
   virtual ~Library() = default;
 
   // What dlopen was given.

@@ -22,8 +22,6 @@
 namespace pitcrew::cdi_generate {
 namespace {
 
-constexpr std::string_view kProgramFolders[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
-                                                "/usr/bin",        "/sbin",          "/bin"};
 constexpr std::string_view kPrograms[] = {"nvidia-smi",
                                           "nvidia-debugdump",
                                           "nvidia-persistenced",
@@ -281,7 +279,7 @@ base::Result<DriverFiles> Locate(const LocateOptions& options) {
   files.sockets = FindSockets(options.driver_root);
   files.firmware = FindFirmware(options, files.version);
   for (const auto name : kPrograms) {
-    if (auto program = LocateFirst(options.driver_root, kProgramFolders, name)) {
+    if (auto program = LocateFirst(options.driver_root, host::StandardProgramFolders(), name)) {
       files.programs.push_back(*std::move(program));
     }
   }

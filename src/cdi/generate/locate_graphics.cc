@@ -13,8 +13,6 @@ namespace pitcrew::cdi_generate {
 namespace {
 
 constexpr std::string_view kConfigFolders[] = {"/etc", "/usr/local/share", "/usr/share"};
-constexpr std::string_view kProgramFolders[] = {"/usr/local/sbin", "/usr/local/bin", "/usr/sbin",
-                                                "/usr/bin",        "/sbin",          "/bin"};
 
 struct Config {
   std::string_view name;
@@ -116,7 +114,7 @@ void LocateGraphics(const host::Root& root, DriverFiles& files) {
        {std::string("nvidia_drv.so"), "libglxserver_nvidia.so." + files.version}) {
     if (auto file = LocateFirst(root, xorg_views, name)) files.graphics.push_back(*std::move(file));
   }
-  if (auto file = LocateFirst(root, kProgramFolders, "nvidia-xconfig")) {
+  if (auto file = LocateFirst(root, host::StandardProgramFolders(), "nvidia-xconfig")) {
     files.graphics.push_back(*std::move(file));
   }
   for (const auto& config : kConfigs) {

@@ -13,6 +13,7 @@ TEST(PciAddress, SpellingsOfNvmlAndSysfs) {
   EXPECT_EQ(address->BusId(), "00000000:1B:00.0");
   EXPECT_EQ(*PciAddress::Parse("0000:1b:00.0"), *address);
   EXPECT_EQ(*PciAddress::Parse("1b:00"), *address);
+  EXPECT_EQ(PciAddress::Parse("65:1F.7")->SysfsName(), "0000:65:1f.7");
   EXPECT_EQ(PciAddress::Parse("00010000:07:00.0")->SysfsName(), "10000:07:00.0");
 }
 

@@ -17,7 +17,6 @@
 #include "host/mounts.h"
 #include "host/os_release.h"
 #include "host/pci.h"
-#include "host/process.h"
 #include "host/root.h"
 #include "host/uevent.h"
 
@@ -91,14 +90,6 @@ TEST_F(RootTest, SaysAbsentOnlyWhenItIs) {
   EXPECT_TRUE(*Exists(root_ / "dangling"));
   EXPECT_FALSE(*IsDirectory(root_ / "dangling"));
   EXPECT_EQ(ListFolder(root_ / "nothing").error().code, base::Code::kNotFound);
-}
-
-TEST_F(PciTest, ReadsAddressesInEveryForm) {
-  EXPECT_EQ(PciAddress::Parse("00000000:65:00.0")->ToString(), "0000:65:00.0");
-  EXPECT_EQ(PciAddress::Parse("65:1F.7")->ToString(), "0000:65:1f.7");
-  EXPECT_FALSE(PciAddress::Parse("65:20.0"));
-  EXPECT_FALSE(PciAddress::Parse("65:00"));
-  EXPECT_FALSE(PciAddress::Parse(""));
 }
 
 TEST_F(PciTest, ReadsDevices) {
@@ -228,36 +219,6 @@ TEST_F(DeviceNodeTest, MakesKeepsAndCorrectsNodes) {
   const auto listed = ListNvidiaDevices(root_ / "dev");
   ASSERT_TRUE(listed);
   EXPECT_THAT(*listed, ElementsAre(NamedDevice{"nvidiactl", {1, 5}}));
-}
-
-TEST(Process, GivesExitStatusAndOutput) {
-  const auto end = RunProgram({.program = "/bin/sh",
-                               .arguments = {"-c", "printf '%s' \"$GREETING\"; exit 3"},
-                               .environment = {{"GREETING", "hello"}},
-                               .root = {},
-                               .capture_output = true,
-                               .deadline = {}});
-  ASSERT_TRUE(end);
-  EXPECT_EQ(end->exit_status, 3);
-  EXPECT_EQ(end->output, "hello");
-}
-
-TEST(Process, ToldToStopKillsTheProgram) {
-  int pipe_ends[2];
-  ASSERT_EQ(::pipe(pipe_ends), 0);
-  ::close(pipe_ends[1]);  // readable: at its end
-  ProgramRun run;
-  run.program = "/bin/sleep";
-  run.arguments = {"1000"};
-  run.stop_fd = pipe_ends[0];
-  EXPECT_EQ(RunProgram(run).error().code, base::Code::kCancelled);
-  ::close(pipe_ends[0]);
-}
-
-TEST(Process, AMissingProgramIsNotFound) {
-  ProgramRun run;
-  run.program = "/nonexistent/program";
-  EXPECT_EQ(RunProgram(run).error().code, base::Code::kNotFound);
 }
 
 TEST(Mounts, DeepestComesFirst) {

@@ -11,6 +11,7 @@
 #include "cdi/generate/generate.h"
 #include "cdi/generate/locate.h"
 #include "host/device_node.h"
+#include "host/driver_root.h"
 #include "node/device_plugin/allocation.h"
 
 namespace pitcrew::node::device_plugin {
@@ -130,7 +131,7 @@ cdi::Spec SpecOf(std::string_view device_class) {
 
 DriverRoots FindRoots(const std::filesystem::path& driver_root_in_here) {
   const host::Root driver(driver_root_in_here);
-  const bool has_dev = host::IsDirectory(driver.At("/dev")).value_or(false);
+  const bool has_dev = host::HasDevFolder(driver).value_or(false);
   return {.driver = driver, .dev = has_dev ? driver : host::Root("/")};
 }
 

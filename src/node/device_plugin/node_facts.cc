@@ -14,11 +14,7 @@ base::Result<NodeFacts> ReadNodeFacts(const std::vector<std::filesystem::path>& 
     for (const auto& device : scan->devices) {
       const auto* numa_node = device.numa_node.value();
       if (numa_node == nullptr) continue;
-      const auto& address = device.address;
-      facts.numa_nodes[{.domain = address.domain,
-                        .bus = address.bus,
-                        .device = address.device,
-                        .function = address.function}] = *numa_node;
+      facts.numa_nodes[device.address] = *numa_node;
     }
     break;
   }

@@ -39,11 +39,7 @@ std::map<gpu::PciAddress, std::uint32_t> ReadClasses(const std::filesystem::path
   const auto scan = host::ReadPciDevices(pci_devices);
   if (!scan) return classes;
   for (const auto& device : scan->devices) {
-    const auto& address = device.address;
-    classes[{.domain = address.domain,
-             .bus = address.bus,
-             .device = address.device,
-             .function = address.function}] = device.class_code;
+    classes[device.address] = device.class_code;
   }
   return classes;
 }

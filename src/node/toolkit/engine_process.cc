@@ -17,8 +17,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "host/driver_root.h"
+#include "host/process.h"
 #include "io/file_watcher.h"
-#include "node/toolkit/program.h"
 #include "rpc/container_runtime.h"
 
 namespace pitcrew::node::toolkit {
@@ -27,6 +28,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kDumpTime = 30s;
+constexpr std::size_t kMostConfig = 16U << 20;
 // A client's greeting and an empty SETTINGS frame (RFC 9113, section 3.4).
 constexpr std::string_view kHttp2Greeting("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
 constexpr std::size_t kFrameHeader = 9;
@@ -143,15 +145,25 @@ base::Status SignalEngine(const EngineOptions& options, const io::StopToken& sto
   return WaitForExit(*engine, stop, deadline);
 }
 
+// A program of the host that gets nothing of this container.
+host::ProgramRun InHost(const EngineOptions& options) {
+  host::ProgramRun run;
+  run.inherit_environment = false;
+  if (!options.host_root.empty() && options.host_root != "/") run.root = options.host_root;
+  return run;
+}
+
 base::Status RestartThroughSystemd(const EngineOptions& options,
                                    base::SteadyClock::time_point deadline) {
-  Program program;
-  program.root = options.host_root;
-  TRY_ASSIGN(program.path, FindHostProgram(options.host_root, "systemctl"));
-  program.arguments = {"restart", std::string(ToString(options.kind))};
+  auto run = InHost(options);
+  TRY_ASSIGN(const auto program,
+             host::FindStandardProgram(host::Root(options.host_root), "systemctl"));
+  run.program = program.string();
+  run.arguments = {"restart", std::string(ToString(options.kind))};
+  run.deadline = deadline;
   base::LogInfo("Restarting the container engine through systemd",
                 {{"engine", ToString(options.kind)}});
-  TRY(RunProgram(program, deadline));
+  TRY(host::ReadProgramOutput(run));
   return {};
 }
 
@@ -169,9 +181,15 @@ std::string ConfigArgument(pid_t pid) {
   return {};
 }
 
+// A run of the engine's program, and the file that it executes when that was found by the process.
+struct EngineProgram {
+  host::ProgramRun run;
+  base::FileDescriptor executable;
+};
+
 // The program that runs now, in the root that it has: right even where the engine lies at a path
 // that nobody would guess.
-base::Result<Program> RunningProgram(const EngineOptions& options) {
+base::Result<EngineProgram> RunningProgram(const EngineOptions& options) {
   TRY_ASSIGN(const auto engine, FindEngine(options.socket));
   const std::string link = fmt::format("/proc/{}/exe", engine.pid);
   std::error_code problem;
@@ -182,29 +200,31 @@ base::Result<Program> RunningProgram(const EngineOptions& options) {
         "UnknownEngineProgram",
         fmt::format("{} is served by {}", options.socket.string(), target.string())));
   }
-  Program program;
-  program.root = fmt::format("/proc/{}/root", engine.pid);
-  program.path = target;
-  program.executable = base::FileDescriptor(::open(link.c_str(), O_PATH | O_CLOEXEC));
-  if (!program.executable.valid()) return base::Fail(base::FromErrno(errno, "open " + link));
+  EngineProgram found{InHost(options),
+                      base::FileDescriptor(::open(link.c_str(), O_PATH | O_CLOEXEC))};
+  if (!found.executable.valid()) return base::Fail(base::FromErrno(errno, "open " + link));
+  found.run.root = fmt::format("/proc/{}/root", engine.pid);
+  found.run.program = target.string();
+  found.run.executable = found.executable.get();
   if (const auto config = ConfigArgument(engine.pid); !config.empty()) {
-    program.arguments = {"--config", config};
+    found.run.arguments = {"--config", config};
   }
-  return program;
+  return found;
 }
 
-base::Result<Program> EngineProgram(const EngineOptions& options) {
-  Program program;
-  program.root = options.host_root;
+base::Result<EngineProgram> FindEngineProgram(const EngineOptions& options) {
+  EngineProgram found{InHost(options), {}};
   if (!options.executable.empty()) {
-    program.path = options.executable;
-    return program;
+    found.run.program = options.executable;
+    return found;
   }
   if (options.kind == EngineKind::kContainerd) {
     if (auto running = RunningProgram(options)) return running;
   }
-  TRY_ASSIGN(program.path, FindHostProgram(options.host_root, ToString(options.kind)));
-  return program;
+  TRY_ASSIGN(const auto program,
+             host::FindStandardProgram(host::Root(options.host_root), ToString(options.kind)));
+  found.run.program = program.string();
+  return found;
 }
 
 }  // namespace
@@ -287,12 +307,15 @@ base::Status RestartEngine(const EngineOptions& options, const io::StopToken& st
 }
 
 base::Result<std::string> DumpEngineConfig(const EngineOptions& options) {
-  TRY_ASSIGN(Program program, EngineProgram(options));
+  TRY_ASSIGN(auto program, FindEngineProgram(options));
   const auto command = options.kind == EngineKind::kCrio
                            ? std::vector<std::string>{"status", "config"}
                            : std::vector<std::string>{"config", "dump"};
-  program.arguments.insert(program.arguments.end(), command.begin(), command.end());
-  return RunProgram(program, base::SteadyClock::now() + kDumpTime);
+  auto& run = program.run;
+  run.arguments.insert(run.arguments.end(), command.begin(), command.end());
+  run.most_output = kMostConfig;
+  run.deadline = base::SteadyClock::now() + kDumpTime;
+  return host::ReadProgramOutput(std::move(run));
 }
 
 }  // namespace pitcrew::node::toolkit

@@ -18,10 +18,10 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "codec/toml.h"
+#include "host/process.h"
 #include "node/toolkit/configure_engine.h"
 #include "node/toolkit/engine.h"
 #include "node/toolkit/engine_process.h"
-#include "node/toolkit/program.h"
 #include "rpc/container_runtime.h"
 #include "rpc/testing/fake_container_runtime.h"
 
@@ -50,11 +50,12 @@ fs::path FindContainerd() {
       folders.push_back(entry.path());
   }
   for (const auto& folder : folders) {
-    Program program;
-    program.path = folder / "containerd";
-    program.arguments = {"--version"};
-    const auto version = RunProgram(program, base::SteadyClock::now() + 20s);
-    if (version && version->find(" v2.") != std::string::npos) return program.path;
+    host::ProgramRun run;
+    run.program = (folder / "containerd").string();
+    run.arguments = {"--version"};
+    run.deadline = base::SteadyClock::now() + 20s;
+    const auto version = host::ReadProgramOutput(run);
+    if (version && version->find(" v2.") != std::string::npos) return run.program;
   }
   return {};
 }

@@ -11,7 +11,6 @@
 #include "node/toolkit/containerd.h"
 #include "node/toolkit/installation.h"
 #include "node/toolkit/pid_file.h"
-#include "node/toolkit/program.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -270,28 +269,6 @@ swarm-resource = ""
 [nvidia-ctk]
   path = "/usr/local/nvidia/toolkit/nvidia-ctk"
 )");
-}
-
-TEST(ProgramTest, OutputStatusAndDeadline) {
-  const auto soon = [] { return base::SteadyClock::now() + 20s; };
-  const auto run = [&](Names arguments) {
-    Program program;
-    program.path = "/bin/sh";
-    program.arguments = std::move(arguments);
-    return RunProgram(program, soon());
-  };
-  EXPECT_EQ(*run({"-c", "echo out; echo err >&2; echo $PATH"}),
-            "out\n/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n");
-  const auto failed = run({"-c", "echo broken >&2; exit 3"});
-  EXPECT_EQ(failed.error().reason, "ProgramFailed");
-  EXPECT_NE(failed.error().message.find("status 3: broken"), std::string::npos);
-  Program missing;
-  missing.path = "/no/such/program";
-  EXPECT_EQ(RunProgram(missing, soon()).error().code, base::Code::kNotFound);
-  Program endless;
-  endless.path = "/bin/sh";
-  endless.arguments = {"-c", "read x < /proc/self/fd/1"};
-  EXPECT_EQ(RunProgram(endless, base::SteadyClock::now()).error().code, base::Code::kTimeout);
 }
 
 }  // namespace
