@@ -18,6 +18,7 @@
 #include "operator/metrics/collectors.h"
 #include "operator/runner.h"
 #include "operator/settings.h"
+#include "prom/process.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -81,10 +82,10 @@ base::Status Work(const Settings& settings, const io::StopToken& stop) {
              kube::Client::Create(std::move(config), {.user_agent = "gpu-operator"}));
   Metrics metrics;
   Standing standing;
-  const auto collecting = metrics.Collect([&](Exposition& exposition) {
+  const auto collecting = metrics.Collect([&](prom::Exposition& exposition) {
     ExposeRequests(client->request_counts(), client->config().server, exposition);
     if (settings.leader_elect) ExposeLeader(api::kOperatorLease, standing.leads, exposition);
-    ExposeProcess(exposition);
+    prom::ExposeProcess(exposition);
   });
   TRY_ASSIGN(
       const auto health,

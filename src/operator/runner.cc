@@ -105,7 +105,7 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
                              .progress_interval = options.progress_interval,
                              .synced = synced});
   told = &policies;
-  const auto collecting = metrics.Collect([&](Exposition& exposition) {
+  const auto collecting = metrics.Collect([&](prom::Exposition& exposition) {
     ExposeController(nodes.statistics(), exposition);
     ExposeController(policies.statistics(), exposition);
     ExposeController(definitions.statistics(), exposition);

@@ -1,15 +1,10 @@
 #include "operator/metrics/collectors.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <map>
 #include <string>
 
-#include "base/file.h"
-#include "base/strings.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -25,23 +20,10 @@ std::string_view MethodOf(std::string_view verb) {
 
 std::string CodeOf(int status) { return status == 0 ? "<error>" : fmt::format("{}", status); }
 
-// Seconds since the epoch at which this process started; 0 when unknown.
-double StartTime(const std::vector<std::string>& stat) {
-  const auto text = base::ReadFile("/proc/stat");
-  if (!text || stat.size() < 20) return 0;
-  for (const std::string& line : base::Split(*text, '\n')) {
-    if (!line.starts_with("btime ")) continue;
-    const auto boot = base::ParseDouble(line.substr(6));
-    const auto ticks = base::ParseDouble(stat[19]);
-    if (boot && ticks) return *boot + *ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
-  }
-  return 0;
-}
-
 }  // namespace
 
-void ExposeController(const kube::ControllerStatistics& statistics, Exposition& exposition) {
-  const MetricLabels labels = {{"controller", statistics.name}};
+void ExposeController(const kube::ControllerStatistics& statistics, prom::Exposition& exposition) {
+  const prom::Labels labels = {{"controller", statistics.name}};
   const auto results = [&](std::string_view result, std::uint64_t count) {
     exposition.AddCounter("controller_runtime_reconcile_total", "Reconciles by result",
                           static_cast<double>(count),
@@ -67,7 +49,7 @@ void ExposeController(const kube::ControllerStatistics& statistics, Exposition& 
                       labels);
   exposition.AddGauge("controller_runtime_active_workers", "Workers that reconcile now",
                       statistics.active, labels);
-  const MetricLabels queue = {{"controller", statistics.name}, {"name", statistics.name}};
+  const prom::Labels queue = {{"controller", statistics.name}, {"name", statistics.name}};
   exposition.AddGauge("workqueue_depth", "Keys that are ready to be worked on",
                       static_cast<double>(statistics.queue.depth), queue);
   exposition.AddCounter("workqueue_adds_total", "Keys added",
@@ -77,8 +59,8 @@ void ExposeController(const kube::ControllerStatistics& statistics, Exposition& 
 }
 
 void ExposeWatch(std::string_view resource, const kube::InformerStatus& status, std::size_t objects,
-                 Exposition& exposition) {
-  const MetricLabels labels = {{"resource", resource}};
+                 prom::Exposition& exposition) {
+  const prom::Labels labels = {{"resource", resource}};
   exposition.AddCounter("gpu_operator_watch_lists_total",
                         "Lists begun: more than one where a watch could not be resumed",
                         static_cast<double>(status.lists), labels);
@@ -92,7 +74,7 @@ void ExposeWatch(std::string_view resource, const kube::InformerStatus& status, 
 }
 
 void ExposeRequests(const kube::Client::RequestCounts& requests, std::string_view host,
-                    Exposition& exposition) {
+                    prom::Exposition& exposition) {
   // Several verbs share a method.
   std::map<std::pair<std::string_view, int>, std::uint64_t> methods;
   for (const auto& [what, count] : requests) {
@@ -110,48 +92,11 @@ void ExposeRequests(const kube::Client::RequestCounts& requests, std::string_vie
   }
 }
 
-void ExposeLeader(std::string_view lease, bool leads, Exposition& exposition) {
+void ExposeLeader(std::string_view lease, bool leads, prom::Exposition& exposition) {
   exposition.AddGauge("leader_election_master_status", "1 while this process leads", leads ? 1 : 0,
                       {{"name", lease}});
   exposition.AddCounter("leader_election_slowpath_total", "Renewals that had to read first: all", 0,
                         {{"name", lease}});
-}
-
-void ExposeProcess(Exposition& exposition) {
-  // Behind the program's name, which may hold spaces.
-  std::vector<std::string> stat;
-  if (const auto text = base::ReadFile("/proc/self/stat")) {
-    const auto end = text->rfind(')');
-    if (end != std::string::npos) stat = base::SplitTrimmed(text->substr(end + 1), ' ');
-  }
-  const auto number = [&](std::size_t index) {
-    return index < stat.size() ? base::ParseDouble(stat[index]).value_or(0) : 0;
-  };
-  const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
-  if (stat.size() > 21) {
-    exposition.AddCounter("process_cpu_seconds_total", "Processor time, user and system",
-                          (number(11) + number(12)) / ticks);
-    exposition.AddGauge("process_virtual_memory_bytes", "Virtual memory", number(20));
-    exposition.AddGauge("process_resident_memory_bytes", "Resident memory",
-                        number(21) * static_cast<double>(::sysconf(_SC_PAGESIZE)));
-    if (const double start = StartTime(stat); start > 0) {
-      exposition.AddGauge("process_start_time_seconds", "Unix time of the start", start);
-    }
-  }
-  std::error_code error;
-  std::size_t open = 0;
-  for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end;
-       !error && entry != end; entry.increment(error)) {
-    ++open;
-  }
-  if (!error) {
-    exposition.AddGauge("process_open_fds", "Open file descriptors", static_cast<double>(open));
-  }
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    exposition.AddGauge("process_max_fds", "File descriptors that may be open",
-                        static_cast<double>(limit.rlim_cur));
-  }
 }
 
 }  // namespace pitcrew::gpu_operator

@@ -38,25 +38,37 @@ constexpr Series kSeries[] = {
     {"gpu_operator_nodes_upgrades_pending", "gauge", "Nodes that wait for their upgrade"},
 };
 
+// Names that this file makes are valid and differ.
+template <class Kind>
+Kind* Made(base::Result<Kind*> family) {
+  return *family;
+}
+
 }  // namespace
 
-Metrics::Metrics() {
-  for (const Series& series : kSeries) values_.emplace(series.name, 0.0);
+Metrics::Metrics()
+    : operand_seconds_(Made(registry_.MakeGauge("gpu_operator_operand_pass_seconds",
+                                                "Duration of the last pass over an operand",
+                                                {"state"}))) {
+  for (const Series& series : kSeries) {
+    const std::string name(series.name);
+    const std::string help(series.help);
+    if (series.type == "counter") {
+      counters_.emplace(name, Made(registry_.MakeCounter(name, help))).first->second->Add(0);
+    } else {
+      gauges_.emplace(name, Made(registry_.MakeGauge(name, help))).first->second->Set(0);
+    }
+  }
+  collecting_daemonsets_ =
+      registry_.Collect([this](prom::Exposition& exposition) { ExposeDaemonSets(exposition); });
 }
 
-void Metrics::Set(std::string_view name, double value) {
-  const std::lock_guard lock(mutex_);
-  values_.insert_or_assign(std::string(name), value);
-}
+void Metrics::Set(std::string_view name, double value) { gauges_.find(name)->second->Set(value); }
 
-void Metrics::Increment(std::string_view name) {
-  const std::lock_guard lock(mutex_);
-  values_[std::string(name)] += 1;
-}
+void Metrics::Increment(std::string_view name) { counters_.find(name)->second->Add(); }
 
 void Metrics::SetOperandSeconds(std::string_view state, double seconds) {
-  const std::lock_guard lock(mutex_);
-  operand_seconds_.insert_or_assign(std::string(state), seconds);
+  operand_seconds_->Set(seconds, {std::string(state)});
 }
 
 void Metrics::SetDaemonSets(std::vector<DaemonSetPodCounts> daemonsets) {
@@ -64,31 +76,8 @@ void Metrics::SetDaemonSets(std::vector<DaemonSetPodCounts> daemonsets) {
   daemonsets_ = std::move(daemonsets);
 }
 
-std::shared_ptr<void> Metrics::Collect(Collector collector) {
+void Metrics::ExposeDaemonSets(prom::Exposition& exposition) const {
   const std::lock_guard lock(mutex_);
-  const std::uint64_t number = ++last_collector_;
-  collectors_.emplace(number, std::move(collector));
-  return {static_cast<void*>(this), [this, number](void*) {
-            const std::lock_guard removing(mutex_);
-            collectors_.erase(number);
-          }};
-}
-
-std::string Metrics::Render() const {
-  const std::lock_guard lock(mutex_);
-  Exposition exposition;
-  for (const Series& series : kSeries) {
-    const double value = values_.find(series.name)->second;
-    if (series.type == "counter") {
-      exposition.AddCounter(series.name, series.help, value);
-    } else {
-      exposition.AddGauge(series.name, series.help, value);
-    }
-  }
-  for (const auto& [state, seconds] : operand_seconds_) {
-    exposition.AddGauge("gpu_operator_operand_pass_seconds",
-                        "Duration of the last pass over an operand", seconds, {{"state", state}});
-  }
   for (const DaemonSetPodCounts& pods : daemonsets_) {
     const auto add = [&](std::string_view name, std::string_view help, std::int64_t value) {
       exposition.AddGauge(name, help, static_cast<double>(value),
@@ -99,8 +88,6 @@ std::string Metrics::Render() const {
     add("gpu_operator_operand_pods_updated", "Pods of its current version", pods.updated);
     add("gpu_operator_operand_pods_ready", "Pods that are ready", pods.ready);
   }
-  for (const auto& [number, collector] : collectors_) collector(exposition);
-  return exposition.Text();
 }
 
 }  // namespace pitcrew::gpu_operator

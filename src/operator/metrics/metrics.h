@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "operator/metrics/exposition.h"
+#include "prom/registry.h"
 
 namespace pitcrew::gpu_operator {
 
@@ -34,20 +33,23 @@ class Metrics {
   void SetOperandSeconds(std::string_view state, double seconds);
   // Pods of every DaemonSet of every operand, as the last pass saw them.
   void SetDaemonSets(std::vector<DaemonSetPodCounts> daemonsets);
-  // `collector` adds to every rendering until what is returned goes. It is called on the thread
-  // that renders, and must not call this object.
-  using Collector = std::function<void(Exposition&)>;
-  [[nodiscard]] std::shared_ptr<void> Collect(Collector collector);
+  // See prom::Registry.
+  [[nodiscard]] std::shared_ptr<void> Collect(prom::Registry::Collector collector) {
+    return registry_.Collect(std::move(collector));
+  }
   // What /metrics answers.
-  [[nodiscard]] std::string Render() const;
+  [[nodiscard]] std::string Render() const { return registry_.Render(); }
 
  private:
+  void ExposeDaemonSets(prom::Exposition& exposition) const;
+
+  prom::Registry registry_;
+  std::map<std::string, prom::Gauge*, std::less<>> gauges_;
+  std::map<std::string, prom::Counter*, std::less<>> counters_;
+  prom::Gauge* operand_seconds_;
   mutable std::mutex mutex_;
-  std::map<std::string, double, std::less<>> values_;
-  std::map<std::string, double, std::less<>> operand_seconds_;
   std::vector<DaemonSetPodCounts> daemonsets_;
-  std::map<std::uint64_t, Collector> collectors_;
-  std::uint64_t last_collector_ = 0;
+  std::shared_ptr<void> collecting_daemonsets_;  // goes before what it reads
 };
 
 }  // namespace pitcrew::gpu_operator

@@ -8,6 +8,7 @@
 
 #include "base/strings.h"
 #include "operator/metrics/collectors.h"
+#include "prom/process.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -36,24 +37,6 @@ void ExpectWellFormed(const std::string& text) {
   }
 }
 
-TEST(ExpositionTest, LabelsAreEscapedAndBucketsCumulated) {
-  Exposition exposition;
-  exposition.AddGauge("b", "help", 1.5, {{"path", "a\"b\\c\nd"}});
-  exposition.AddHistogram("a_seconds", "help", {0.5, 1}, {2, 0, 1}, 7.25, {{"x", "y"}});
-  exposition.AddGauge("b", "help", 2);
-  const std::string text = exposition.Text();
-  ExpectWellFormed(text);
-  EXPECT_EQ(text,
-            "# HELP a_seconds help\n# TYPE a_seconds histogram\n"
-            "a_seconds_bucket{x=\"y\",le=\"0.5\"} 2\n"
-            "a_seconds_bucket{x=\"y\",le=\"1\"} 2\n"
-            "a_seconds_bucket{x=\"y\",le=\"+Inf\"} 3\n"
-            "a_seconds_sum{x=\"y\"} 7.25\n"
-            "a_seconds_count{x=\"y\"} 3\n"
-            "# HELP b help\n# TYPE b gauge\n"
-            "b{path=\"a\\\"b\\\\c\\nd\"} 1.5\nb 2\n");
-}
-
 // operator-behaviour.md section 2: controller-runtime's, client-go's and the process' metrics.
 TEST(MetricsTest, NamesThatUpstreamsLibrariesExport) {
   Metrics metrics;
@@ -65,7 +48,7 @@ TEST(MetricsTest, NamesThatUpstreamsLibrariesExport) {
                                         .durations = {4, 1},
                                         .seconds = 0.5,
                                         .queue = {.depth = 7, .adds = 9, .retries = 2}};
-  auto collecting = metrics.Collect([&](Exposition& exposition) {
+  auto collecting = metrics.Collect([&](prom::Exposition& exposition) {
     ExposeController(statistics, exposition);
     statistics.name = "clusterpolicies";
     ExposeController(statistics, exposition);
@@ -75,7 +58,7 @@ TEST(MetricsTest, NamesThatUpstreamsLibrariesExport) {
     ExposeRequests({{{"get", 200}, 5}, {{"list", 200}, 2}, {{"apply", 409}, 1}, {{"watch", 0}, 1}},
                    "https://api", exposition);
     ExposeLeader("53822513.nvidia.com", true, exposition);
-    ExposeProcess(exposition);
+    prom::ExposeProcess(exposition);
   });
   metrics.SetDaemonSets(
       {{.state = "state-driver", .name = "d", .desired = 5, .updated = 4, .ready = 3}});

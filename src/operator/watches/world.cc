@@ -86,7 +86,7 @@ void World::Stop() {
   for (Inventory::Kind& kind : inventory.kinds()) kind.informer->Stop();
 }
 
-void World::Expose(Exposition& exposition) const {
+void World::Expose(prom::Exposition& exposition) const {
   ExposeWatch("nodes", nodes.status(), nodes.store().size(), exposition);
   ExposeWatch("clusterpolicies", policies.status(), policies.store().size(), exposition);
   for (const Inventory::Kind& kind : inventory.kinds()) {

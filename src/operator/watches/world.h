@@ -15,8 +15,8 @@
 #include "desired/policy_view.h"
 #include "kube/client.h"
 #include "kube/informer.h"
-#include "operator/metrics/exposition.h"
 #include "operator/watches/inventory.h"
+#include "prom/exposition.h"
 
 namespace pitcrew::gpu_operator {
 
@@ -68,7 +68,7 @@ class World {
   // Ends all watches: afterwards nothing calls what was registered with them.
   void Stop();
   // Adds the watches and their stores.
-  void Expose(Exposition& exposition) const;
+  void Expose(prom::Exposition& exposition) const;
   // The policy that precedes all others and is not being deleted. Null when there is none.
   [[nodiscard]] std::shared_ptr<const desired::PolicyView> ActivePolicy() const;
   // Of the container toolkit.
