@@ -107,7 +107,8 @@ void Exposition::AddHistogram(std::string_view name, std::string_view help,
 std::string Exposition::Text() const {
   std::string text;
   for (const auto& [name, family] : families_) {
-    text += fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", name, EscapeHelp(family.help), family.type);
+    text +=
+        fmt::format("# HELP {0} {1}\n# TYPE {0} {2}\n", name, EscapeHelp(family.help), family.type);
     text += family.samples;
   }
   return text;

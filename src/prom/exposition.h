@@ -47,8 +47,7 @@ class Exposition {
     std::string samples;
   };
   Family& FamilyOf(std::string_view name, std::string_view type, std::string_view help);
-  static void AddSample(Family& family, std::string_view name, const Labels& labels,
-                        double value);
+  static void AddSample(Family& family, std::string_view name, const Labels& labels, double value);
   std::map<std::string, Family, std::less<>> families_;
 };
 

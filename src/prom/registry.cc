@@ -75,9 +75,9 @@ base::Result<Kind*> Registry::Make(std::string name, std::string help,
   auto family =
       std::make_shared<Kind>(name, std::move(help), std::move(label_names), std::move(rest)...);
   Kind* const made = family.get();
-  state_->families.emplace(
-      std::move(name),
-      State::Entry{std::move(family), [made](Exposition& to) { made->Expose(to); }});
+  state_->families.emplace(std::move(name), State::Entry{std::move(family), [made](Exposition& to) {
+                                                           made->Expose(to);
+                                                         }});
   return made;
 }
 
@@ -94,7 +94,8 @@ base::Result<Gauge*> Registry::MakeGauge(std::string name, std::string help,
 base::Result<Histogram*> Registry::MakeHistogram(std::string name, std::string help,
                                                  std::vector<double> bounds,
                                                  std::vector<std::string> label_names) {
-  if (!std::ranges::is_sorted(bounds) || std::ranges::find(label_names, "le") != label_names.end()) {
+  if (!std::ranges::is_sorted(bounds) ||
+      std::ranges::find(label_names, "le") != label_names.end()) {
     return base::Fail(base::Invalid(
         "InvalidHistogram",
         fmt::format("the bounds of {} must ascend, and \"le\" is no label of its own", name)));

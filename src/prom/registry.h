@@ -137,8 +137,8 @@ class Registry {
  private:
   struct State;
   template <class Kind, class... Rest>
-  base::Result<Kind*> Make(std::string name, std::string help,
-                           std::vector<std::string> label_names, Rest... rest);
+  base::Result<Kind*> Make(std::string name, std::string help, std::vector<std::string> label_names,
+                           Rest... rest);
 
   std::shared_ptr<State> state_;
 };

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
+#include <optional>
 
 #include "api/labels.h"
 #include "base/file.h"
@@ -16,11 +16,11 @@
 #include "host/pci.h"
 #include "host/process.h"
 #include "io/file_watcher.h"
-#include "kube/await.h"
-#include "kube/projection.h"
-#include "kube/retry.h"
 #include "node/driver_manager/eviction.h"
 #include "node/driver_manager/operand_labels.h"
+#include "node/own_node/own_node.h"
+#include "workload/cordon.h"
+#include "workload/pause.h"
 
 namespace pitcrew::node::driver_manager {
 namespace {
@@ -31,11 +31,6 @@ constexpr std::chrono::minutes kMofedTimeout{30};
 // In the order of their dependencies (4.10), with nvidia_drm, which upstream forgets.
 constexpr std::array kModules = {"nvidia_drm", "nvidia_modeset",   "nvidia_uvm", "nvidia_peermem",
                                  "nvidia_fs",  "nvidia_vgpu_vfio", "gdrdrv",     "nvidia"};
-
-struct PodApp {
-  std::string app;
-  bool operator==(const PodApp&) const = default;
-};
 
 // The version that the host's own nvidia-smi tells; kNotFound when the host has no working driver.
 base::Result<std::string> HostDriverVersion(const Options& options, const io::StopToken& stop) {
@@ -60,11 +55,15 @@ base::Result<std::string> HostDriverVersion(const Options& options, const io::St
 class Manager {
  public:
   Manager(const Options& options, std::shared_ptr<kube::Client> client, const io::StopToken& stop)
-      : options_(options), client_(std::move(client)), stop_(stop) {}
+      : options_(options),
+        client_(client),
+        node_(std::move(client),
+              {.node_name = options.node_name, .component = "driver-manager", .pod_name = ""}),
+        stop_(stop) {}
 
   base::Status Run() {
     TRY(RefuseHostDriver());
-    TRY_ASSIGN(const auto node, GetNode(stop_));
+    TRY_ASSIGN(const auto node, node_.Read(stop_));
     TRY_ASSIGN(const auto state, ObserveNode(options_, node));
     const base::Status done = state.driver_loaded ? RemoveLoaded(state) : RemoveRemains(node);
     // Whatever happened: a node is never left with its operands paused. Told to stop, the clean-up
@@ -80,27 +79,6 @@ class Manager {
   }
 
  private:
-  base::Result<codec::Json> GetNode(const io::StopToken& stop) {
-    return client_->Get(kube::kNodes, {"", options_.node_name}, stop);
-  }
-
-  base::Status PatchNode(const codec::Json& patch, const io::StopToken& stop) {
-    kube::WriteOptions as;
-    as.field_manager = "driver-manager";
-    constexpr int kTries = 7;
-    constexpr kube::BackoffPolicy kBackoff{.base = std::chrono::milliseconds(1000),
-                                           .cap = std::chrono::milliseconds(32000),
-                                           .jitter = 0.0};
-    for (int tries = 1;; ++tries) {
-      const auto patched = client_->Patch(kube::kNodes, {"", options_.node_name},
-                                          kube::PatchType::kMerge, patch, as, stop);
-      if (patched) return {};
-      if (tries == kTries || stop.WaitFor(kBackoff.Delay(tries))) {
-        return base::Fail(patched.error().Within("patch node " + options_.node_name));
-      }
-    }
-  }
-
   // A driver container must not start beside a driver of the host (step 1).
   base::Status RefuseHostDriver() {
     const auto version = HostDriverVersion(options_, stop_);
@@ -109,8 +87,7 @@ class Manager {
       base::LogInfo("The host has no driver of its own", {{"reason", version.error().message}});
       return {};
     }
-    TRY(PatchNode(
-        {{"metadata", {{"labels", {{std::string(api::kDeployDriver), "pre-installed"}}}}}}, stop_));
+    TRY(node_.Patch(own_node::LabelPatch(api::kDeployDriver, "pre-installed"), stop_));
     base::LogWarning("The host has a driver of its own; the operator is told so",
                      {{"version", *version}});
     [[maybe_unused]] const bool stopped = stop_.WaitFor(options_.preinstalled_pause);
@@ -141,66 +118,52 @@ class Manager {
 
   // Nothing is loaded: what an earlier driver container has left is taken away.
   base::Status RemoveRemains(const codec::Json& node) {
-    if (!LabelOf(node, api::kDeployDraDriver).empty()) TRY(PauseAndAwait());
+    if (!own_node::LabelOf(node, api::kDeployDraDriver).empty()) TRY(PauseAndAwait());
     TRY(RemoveRootfs());
     TRY(UnloadNouveau());
     return AwaitMofed();
   }
 
   base::Status PauseAndAwait() {
-    TRY_ASSIGN(const auto node, GetNode(stop_));
-    if (const auto patch = PausePatch(node, options_.custom_pause_label)) {
-      base::LogInfo("The operands of this node are paused");
-      TRY(PatchNode(*patch, stop_));
-    }
-    std::set<std::string> apps;
-    for (const auto& operand : OperandLabels()) {
-      if (!operand.app.empty()) apps.emplace(operand.app);
-    }
-    kube::InformerOptions selection;
-    selection.namespace_name = options_.namespace_name;
-    selection.field_selector = "spec.nodeName=" + options_.node_name;
-    std::string remaining;
-    const base::Status gone = kube::Await<PodApp>(
-        client_, kube::kPods,
-        kube::ProjectJson<PodApp>([](const codec::Json& pod) -> base::Result<PodApp> {
-          return PodApp{LabelOf(pod, api::kAppLabel)};
-        }),
-        selection,
-        [&](const kube::Store<PodApp>& store) -> base::Result<bool> {
-          remaining.clear();
-          for (const auto& [key, pod] : store.Snapshot()) {
-            if (apps.contains(pod->app)) remaining += " " + key.name;
-          }
-          return remaining.empty();
+    bool paused = false;
+    TRY(node_.Change(
+        [&](const codec::Json& node) {
+          auto patch = workload::PausePatch(node, LabelsToPause(options_.custom_pause_label),
+                                            api::kPausedForDriverUpgrade);
+          paused = paused || patch.has_value();
+          return patch;
         },
-        stop_, std::chrono::steady_clock::now() + kOperandTimeout);
-    if (gone || gone.error().code != base::Code::kTimeout) return gone;
-    return base::Fail(base::Error{base::Code::kTimeout, "OperandsStillRunning",
-                                  "paused operands did not end in time:" + remaining});
+        stop_));
+    if (paused) base::LogInfo("The operands of this node are paused");
+    return workload::AwaitOperandsGone(client_, options_.node_name, options_.namespace_name,
+                                       AppsToAwait(),
+                                       std::chrono::steady_clock::now() + kOperandTimeout, stop_);
   }
 
   base::Status Cordon() {
-    TRY_ASSIGN(const auto node, GetNode(stop_));
-    const auto* unschedulable = codec::Find(node, {"spec", "unschedulable"});
-    if (unschedulable != nullptr && *unschedulable == true) return {};
-    return PatchNode({{"metadata", {{"annotations", {{std::string(kCordonedAnnotation), "true"}}}}},
-                      {"spec", {{"unschedulable", true}}}},
-                     stop_);
+    TRY(node_.Change(
+        [](const codec::Json& node) { return workload::CordonPatch(node, kCordonedAnnotation); },
+        stop_));
+    return {};
   }
 
   // Labels back to what they were, and the node schedulable again if this program (this time or
   // before a crash) had cordoned it.
   base::Status Resume() {
-    const io::StopToken never;
-    TRY_ASSIGN(const auto node, GetNode(never));
-    auto patch = ResumePatch(node, options_.custom_pause_label).value_or(codec::Json::object());
-    if (AnnotationOf(node, kCordonedAnnotation) == "true") {
-      patch["metadata"]["annotations"][std::string(kCordonedAnnotation)] = nullptr;
-      patch["spec"]["unschedulable"] = nullptr;
-    }
-    if (patch.empty()) return {};
-    return PatchNode(patch, never);
+    TRY(node_.Change(
+        [&](const codec::Json& node) -> std::optional<codec::Json> {
+          auto patch = workload::ResumePatch(node, LabelsToPause(options_.custom_pause_label),
+                                             api::kPausedForDriverUpgrade);
+          if (const auto uncordon = workload::UncordonPatch(node, kCordonedAnnotation)) {
+            if (!patch) return uncordon;
+            // One write, with nulls that a merge would take for removals.
+            (*patch)["metadata"]["annotations"] = uncordon->at("metadata").at("annotations");
+            (*patch)["spec"] = uncordon->at("spec");
+          }
+          return patch;
+        },
+        io::StopToken()));
+    return {};
   }
 
   base::Status UnloadModules() {
@@ -262,6 +225,7 @@ class Manager {
 
   const Options& options_;
   std::shared_ptr<kube::Client> client_;
+  own_node::OwnNode node_;
   const io::StopToken& stop_;
 };
 
@@ -269,7 +233,7 @@ class Manager {
 
 base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& node) {
   NodeState state;
-  state.upgrade_managed = AnnotationOf(node, api::kUpgradeEnabledAnnotation) == "true";
+  state.upgrade_managed = own_node::AnnotationOf(node, api::kUpgradeEnabledAnnotation) == "true";
   const auto module = host::ReadModuleReferences("nvidia", options.sys);
   if (module.is_unknown()) return base::Fail(*module.error());
   state.driver_loaded = module.is_present();

@@ -1,14 +1,10 @@
-// The labels that keep the GPU operands on a node, and how they are paused while a driver is
-// exchanged (driver-lifecycle.md 4.5). Pure functions.
+// The labels that keep the GPU operands on a node (driver-lifecycle.md 4.5).
 #pragma once
 
-#include <map>
-#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "codec/json.h"
 
 namespace pitcrew::node::driver_manager {
 
@@ -19,20 +15,9 @@ struct OperandLabel {
 // Every operand that uses the driver, except the driver itself.
 const std::vector<OperandLabel>& OperandLabels();
 
-// "true" becomes "paused-for-driver-upgrade", "x" becomes "x_paused-for-driver-upgrade"; "",
-// "false" and paused values stay.
-std::string PausedValue(std::string_view value);
-// The way back; values that are not paused stay.
-std::string ResumedValue(std::string_view value);
-
-// The merge patch of a node's labels that pauses (or resumes) every operand label and
-// `custom_label` ("": none); nothing when no label has to change. Labels that are not there are not
-// made.
-std::optional<codec::Json> PausePatch(const codec::Json& node, std::string_view custom_label);
-std::optional<codec::Json> ResumePatch(const codec::Json& node, std::string_view custom_label);
-
-// A label or annotation of an object; "" when it is missing.
-std::string LabelOf(const codec::Json& object, std::string_view name);
-std::string AnnotationOf(const codec::Json& object, std::string_view name);
+// Their labels, and `custom_label` ("": none). Borrowed.
+std::vector<std::string_view> LabelsToPause(std::string_view custom_label);
+// The apps whose pods are waited for.
+std::set<std::string, std::less<>> AppsToAwait();
 
 }  // namespace pitcrew::node::driver_manager

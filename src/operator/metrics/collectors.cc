@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 
-
 namespace pitcrew::gpu_operator {
 namespace {
 

@@ -47,9 +47,9 @@ Kind* Made(base::Result<Kind*> family) {
 }  // namespace
 
 Metrics::Metrics()
-    : operand_seconds_(Made(registry_.MakeGauge("gpu_operator_operand_pass_seconds",
-                                                "Duration of the last pass over an operand",
-                                                {"state"}))) {
+    : operand_seconds_(
+          Made(registry_.MakeGauge("gpu_operator_operand_pass_seconds",
+                                   "Duration of the last pass over an operand", {"state"}))) {
   for (const Series& series : kSeries) {
     const std::string name(series.name);
     const std::string help(series.help);

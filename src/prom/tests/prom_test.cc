@@ -54,9 +54,11 @@ TEST(Names, OfMetricsAndLabels) {
   for (const char* name : {"a", "_a1", "DCGM_FI_DEV_GPU_TEMP", "job:rate"}) {
     EXPECT_TRUE(CheckMetricName(name)) << name;
   }
-  for (const char* name : {"", "1a", "a-b", "a b", "ä"}) EXPECT_FALSE(CheckMetricName(name)) << name;
+  for (const char* name : {"", "1a", "a-b", "a b", "ä"})
+    EXPECT_FALSE(CheckMetricName(name)) << name;
   EXPECT_TRUE(CheckLabelName("pod"));
-  for (const char* name : {"", "a:b", "__name__", "a.b"}) EXPECT_FALSE(CheckLabelName(name)) << name;
+  for (const char* name : {"", "a:b", "__name__", "a.b"})
+    EXPECT_FALSE(CheckLabelName(name)) << name;
 }
 
 TEST(Registry, SeriesComeWithTheirFirstValueAndGoWhenRemoved) {
@@ -111,8 +113,7 @@ TEST(Registry, CollectorsAddUntilTheirTokenGoes) {
   std::shared_ptr<void> longest;
   {
     Registry registry;
-    auto token =
-        registry.Collect([](Exposition& exposition) { exposition.AddGauge("x", "X", 1); });
+    auto token = registry.Collect([](Exposition& exposition) { exposition.AddGauge("x", "X", 1); });
     longest = registry.Collect([](Exposition& exposition) { exposition.AddGauge("x", "X", 2); });
     EXPECT_THAT(registry.Render(), HasSubstr("x 1\nx 2\n"));
     token.reset();
@@ -132,7 +133,8 @@ TEST(Registry, MayBeUsedFromSeveralThreads) {
   }
   for (int i = 0; i < 20; ++i) (void)registry.Render();
   for (auto& thread : threads) thread.join();
-  EXPECT_THAT(registry.Render(), HasSubstr("n_total{thread=\"0\"} 2000\nn_total{thread=\"1\"} 2000\n"));
+  EXPECT_THAT(registry.Render(),
+              HasSubstr("n_total{thread=\"0\"} 2000\nn_total{thread=\"1\"} 2000\n"));
 }
 
 TEST(Process, TellsOfItself) {

@@ -10,13 +10,15 @@
 #include "kube/await.h"
 #include "kube/projection.h"
 #include "node/driver_manager/manager.h"
-#include "node/driver_manager/operand_labels.h"
+#include "node/own_node/own_node.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::node::driver_manager {
 namespace {
 
 using codec::Json;
+using own_node::AnnotationOf;
+using own_node::LabelOf;
 using ::pitcrew::testing::ApiServer;
 using ::testing::ElementsAre;
 

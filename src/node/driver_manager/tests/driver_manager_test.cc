@@ -7,7 +7,6 @@
 #include "codec/yaml.h"
 #include "node/driver_manager/eviction.h"
 #include "node/driver_manager/manager.h"
-#include "node/driver_manager/operand_labels.h"
 #include "node/driver_manager/options.h"
 #include "tests/support/temporary_folder.h"
 
@@ -51,78 +50,16 @@ TEST(Options, EnvironmentAndDefaults) {  // driver-lifecycle.md #101, section 4.
   EXPECT_FALSE((*Read({{"NODE_NAME", "n"}, {"ENABLE_GPU_POD_EVICTION", ""}}))->evict_gpu_pods);
 }
 
-TEST(OperandLabels, PauseMapping) {  // driver-lifecycle.md #91
-  const std::pair<const char*, const char*> rows[] = {
-      {"", ""},
-      {"false", "false"},
-      {"true", "paused-for-driver-upgrade"},
-      {"paused-for-driver-upgrade", "paused-for-driver-upgrade"},
-      {"foo", "foo_paused-for-driver-upgrade"},
-      {"foo_paused-for-driver-upgrade", "foo_paused-for-driver-upgrade"}};
-  for (const auto& [value, paused] : rows) EXPECT_EQ(PausedValue(value), paused);
-}
-
-TEST(OperandLabels, ResumeMapping) {  // driver-lifecycle.md #92
-  const std::pair<const char*, const char*> rows[] = {{"", ""},
-                                                      {"false", "false"},
-                                                      {"true", "true"},
-                                                      {"paused-for-driver-upgrade", "true"},
-                                                      {"foo_paused-for-driver-upgrade", "foo"},
-                                                      {"foo", "foo"}};
-  for (const auto& [value, resumed] : rows) EXPECT_EQ(ResumedValue(value), resumed);
-}
-
-TEST(OperandLabels, OnlyLabelsThatAreThereArePatched) {  // section 12.2, weakness 33
-  const Json node = {{"metadata",
-                      {{"labels",
-                        {{"nvidia.com/gpu.deploy.device-plugin", "true"},
-                         {"nvidia.com/gpu.deploy.dcgm", "false"},
-                         {"nvidia.com/gpu.deploy.driver", "true"},
-                         {"my/label", "x"}}}}}};
-  EXPECT_EQ(*PausePatch(node, "my/label"),
-            Json({{"metadata",
-                   {{"labels",
-                     {{"nvidia.com/gpu.deploy.device-plugin", "paused-for-driver-upgrade"},
-                      {"my/label", "x_paused-for-driver-upgrade"}}}}}}));
-  EXPECT_FALSE(ResumePatch(node, "my/label"));
-}
-
-Json Pod(const std::string& yaml) { return *codec::ParseYaml(yaml); }
-
-TEST(Eviction, PlansOnlyPodsThatUseGpusAndMayGo) {  // section 4.8, weakness 31
-  const std::vector<Json> pods = {
-      Pod(R"({metadata: {name: plain, namespace: a}, spec: {containers: [{name: c}]}})"),
-      Pod(R"({metadata: {name: job, namespace: a, ownerReferences: [{kind: Job, controller: true}]},
-              spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]},
-              status: {phase: Running}})"),
-      Pod(R"({metadata: {name: done, namespace: a, ownerReferences: [{kind: Job, controller: true}]},
-              spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]},
-              status: {phase: Succeeded}})"),
-      Pod(R"({metadata: {name: mig, namespace: a, ownerReferences: [{kind: Job, controller: true}]},
-              spec: {containers: [{resources: {limits: {nvidia.com/mig-1g.10gb: 1}}}]}})"),
-      Pod(R"({metadata: {name: ds, namespace: a, ownerReferences: [{kind: DaemonSet, controller: true}]},
-              spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}})"),
-  };
-  const auto plan = PlanEviction(pods, {});
-  EXPECT_THAT(plan.evict, ElementsAre(kube::ObjectKey{"a", "job"}, kube::ObjectKey{"a", "mig"}));
-  EXPECT_THAT(plan.refused, SizeIs(0));
-}
-
-TEST(Eviction, RefusesWhatWouldBeLost) {  // section 4.8
-  const std::vector<Json> pods = {
-      Pod(R"({metadata: {name: bare, namespace: a},
-              spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}})"),
-      Pod(R"({metadata: {name: data, namespace: a, ownerReferences: [{kind: Job, controller: true}]},
-              spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}],
-                     volumes: [{name: v, emptyDir: {}}]}})")};
-  const auto plan = PlanEviction(pods, {});
-  EXPECT_THAT(plan.evict, SizeIs(0));
-  EXPECT_THAT(plan.refused,
-              ElementsAre(HasSubstr("a/bare"), HasSubstr("DRAIN_DELETE_EMPTYDIR_DATA")));
+TEST(Eviction, RefusalsNameTheVariablesThatAllowIt) {  // driver-lifecycle.md 4.2, 4.8
+  const std::vector<Json> pods = {*codec::ParseYaml("{metadata: {name: bare, namespace: a}}"),
+                                  *codec::ParseYaml("{metadata: {name: data, namespace: a}, "
+                                                    "spec: {volumes: [{name: v, emptyDir: {}}]}}")};
+  EXPECT_THAT(workload::PlanDrain(pods, DrainOptionsOf({})).refused,
+              ElementsAre(HasSubstr("DRAIN_USE_FORCE"), HasSubstr("DRAIN_DELETE_EMPTYDIR_DATA")));
   Options options;
   options.drain_force = true;
   options.drain_delete_empty_dir = true;
-  EXPECT_THAT(PlanEviction(pods, options).evict, SizeIs(2));
+  EXPECT_THAT(workload::PlanDrain(pods, DrainOptionsOf(options)).evict, SizeIs(2));
 }
 
 TEST(ObserveNode, ADriverIsKeptOnlyWhenItIsTheWantedOne) {  // driver-lifecycle.md #97, 6.3

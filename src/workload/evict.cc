@@ -1,0 +1,176 @@
+#include "workload/evict.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "base/file_descriptor.h"
+#include "base/strings.h"
+#include "kube/informer.h"
+#include "kube/projection.h"
+
+namespace pitcrew::workload {
+namespace {
+
+using codec::Json;
+
+base::Status SendEviction(kube::Client& client, const PodReference& pod, int attempts,
+                          const io::StopToken& stop) {
+  // Never another pod that has come under the same name.
+  const Json eviction = {
+      {"apiVersion", "policy/v1"},
+      {"kind", "Eviction"},
+      {"metadata", {{"name", pod.key.name}, {"namespace", pod.key.namespace_name}}},
+      {"deleteOptions", {{"preconditions", {{"uid", pod.uid}}}}}};
+  kube::WriteOptions options;
+  options.subresource = "eviction";
+  TRY_ASSIGN(const auto request, kube::CreateRequest(kube::kPods, eviction, options));
+  kube::CallLimits limits;
+  limits.retry.attempts = attempts;
+  limits.retry.longest_retry_after = std::chrono::minutes(5);
+  const auto sent = client.Send(request, limits, stop);
+  if (sent || sent.error().code == base::Code::kNotFound ||
+      sent.error().code == base::Code::kConflict) {
+    return {};  // sent, or that pod is gone
+  }
+  return base::Fail(sent.error());
+}
+
+// One thread per pod, because each waits for its own budget; what they have to tell rings.
+class Evictions {
+ public:
+  Evictions(std::shared_ptr<kube::Client> client, const EvictOptions& options)
+      : client_(std::move(client)),
+        options_(options),
+        changed_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Evictions() {
+    ending_.Stop();
+    for (auto& thread : threads_) thread.join();
+  }
+  Evictions(const Evictions&) = delete;
+  Evictions& operator=(const Evictions&) = delete;
+
+  [[nodiscard]] bool valid() const { return changed_.valid(); }
+  [[nodiscard]] int fd() const { return changed_.get(); }
+  void Ring() const { ::eventfd_write(changed_.get(), 1); }
+  // Until the next ring, fd() is not readable.
+  void Take() const {
+    eventfd_t count = 0;
+    ::eventfd_read(changed_.get(), &count);
+  }
+  void Start(const PodReference& pod) {
+    threads_.emplace_back([this, pod] {
+      auto status = SendEviction(*client_, pod, 1, ending_.token());
+      if (!status && status.error().code == base::Code::kTooMany) {
+        if (options_.held_up) options_.held_up(pod.key, status.error());
+        Set(pod, status.error(), false);
+        status = SendEviction(*client_, pod, std::numeric_limits<int>::max(), ending_.token());
+      }
+      if (status) {
+        Forget(pod);
+      } else if (status.error().code != base::Code::kCancelled) {
+        Set(pod, status.error(), true);
+      }
+      Ring();
+    });
+  }
+  // Why a pod is still there, as far as its eviction tells; null when it was accepted.
+  [[nodiscard]] std::optional<base::Error> Trouble(const PodReference& pod) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = troubles_.find(pod);
+    return found == troubles_.end() ? std::nullopt : std::optional(found->second.first);
+  }
+  [[nodiscard]] bool HasFailed(const PodReference& pod) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = troubles_.find(pod);
+    return found != troubles_.end() && found->second.second;
+  }
+
+ private:
+  void Set(const PodReference& pod, const base::Error& error, bool final) {
+    const std::lock_guard lock(mutex_);
+    troubles_[pod] = {error, final};
+  }
+  void Forget(const PodReference& pod) {
+    const std::lock_guard lock(mutex_);
+    troubles_.erase(pod);
+  }
+
+  const std::shared_ptr<kube::Client> client_;
+  const EvictOptions& options_;
+  const base::FileDescriptor changed_;
+  const io::StopSource ending_;
+  mutable std::mutex mutex_;
+  std::map<PodReference, std::pair<base::Error, bool>> troubles_;
+  std::vector<std::thread> threads_;
+};
+
+std::vector<PodReference> StillThere(const kube::Store<std::string>& store,
+                                     const std::vector<PodReference>& pods) {
+  std::set<std::string> uids;
+  for (const auto& [key, uid] : store.Snapshot()) uids.insert(*uid);
+  std::vector<PodReference> remaining;
+  std::ranges::copy_if(pods, std::back_inserter(remaining),
+                       [&](const PodReference& pod) { return uids.contains(pod.uid); });
+  return remaining;
+}
+
+// The pods that remain, each with what its eviction met; the code of `why`.
+base::Error NotGone(const base::Error& why, const std::vector<PodReference>& remaining,
+                    const Evictions& evictions) {
+  std::vector<std::string> parts;
+  for (const auto& pod : remaining) {
+    const auto trouble = evictions.Trouble(pod);
+    parts.push_back(trouble ? fmt::format("{} ({})", pod.key.ToString(), trouble->message)
+                            : fmt::format("{} (ending)", pod.key.ToString()));
+  }
+  return {why.code, why.reason, fmt::format("{}: {}", why.message, fmt::join(parts, "; "))};
+}
+
+}  // namespace
+
+base::Status EvictPods(const std::shared_ptr<kube::Client>& client, const std::string& node,
+                       const std::vector<PodReference>& pods, const EvictOptions& options,
+                       const io::StopToken& stop) {
+  if (pods.empty()) return {};
+  Evictions evictions(client, options);
+  if (!evictions.valid()) return base::Fail(base::FromErrno(errno, "make an eventfd"));
+  kube::InformerOptions selection;
+  selection.field_selector = "spec.nodeName=" + node;
+  kube::Informer<std::string> informer(
+      client, kube::kPods,
+      kube::ProjectJson<std::string>([](const Json& pod) -> base::Result<std::string> {
+        return codec::FindString(pod, {"metadata", "uid"});
+      }),
+      selection);
+  informer.AddHandler([&](const kube::Change<std::string>&) { evictions.Ring(); });
+  informer.Start();
+  TRY(informer.WaitUntilSynced(stop, options.deadline));
+  for (const auto& pod : StillThere(informer.store(), pods)) evictions.Start(pod);
+  while (true) {
+    evictions.Take();
+    const auto remaining = StillThere(informer.store(), pods);
+    if (remaining.empty()) return {};
+    const auto failed = [&](const PodReference& pod) { return evictions.HasFailed(pod); };
+    if (std::ranges::all_of(remaining, failed)) {
+      return base::Fail(NotGone({evictions.Trouble(remaining.front())->code, "PodsNotEvicted",
+                                 "pods could not be evicted"},
+                                remaining, evictions));
+    }
+    const auto woken = io::WaitReadable({evictions.fd()}, stop, options.deadline);
+    if (woken) continue;
+    auto why = woken.error();
+    if (why.code == base::Code::kTimeout) {
+      why = {base::Code::kTimeout, "PodsNotGone", "pods were not gone in time"};
+    }
+    return base::Fail(NotGone(why, remaining, evictions));
+  }
+}
+
+}  // namespace pitcrew::workload

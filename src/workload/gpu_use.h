@@ -1,0 +1,33 @@
+// Which pods use a node's GPUs: by the resources that they ask for, and by claims of dynamic
+// resource allocation (driver-lifecycle.md 2.8).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codec/json.h"
+#include "io/stop.h"
+#include "kube/client.h"
+
+namespace pitcrew::workload {
+
+// Succeeded or Failed: what the pod had is free again.
+bool HasEnded(const codec::Json& pod);
+
+// Whether a container of the pod, an init container too, has a limit or request of nvidia.com/gpu*
+// or nvidia.com/mig-*.
+bool AsksForGpu(const codec::Json& pod);
+
+// Names of the ResourceClaims of a pod, in its own namespace: those that it names, and those that
+// were made for it from templates. A claim that is not made yet has no name.
+std::vector<std::string> ClaimNames(const codec::Json& pod);
+
+// Whether a ResourceClaim has an allocated device of NVIDIA's GPU driver (gpu.nvidia.com). Claims
+// with admin access watch a device and do not use it.
+bool HoldsGpu(const codec::Json& claim);
+
+// Whether a pod that has not ended uses a GPU in either way. A claim that does not exist holds
+// nothing; one that cannot be read counts as holding a GPU, and is logged.
+bool UsesGpu(kube::Client& client, const codec::Json& pod, const io::StopToken& stop);
+
+}  // namespace pitcrew::workload
