@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "simulation/description/description.h"
 #include "simulation/driver/container.h"
 #include "simulation/driver/files.h"
+#include "simulation/driver/hardware.h"
 #include "simulation/driver/pci_tree.h"
 #include "simulation/program/commands.h"
 #include "simulation/state/discovery.h"
@@ -85,13 +87,30 @@ base::Status InstallDriver(const Options& options) {
   return {};
 }
 
-// Loads, waits for a signal, unloads.
-int RunDriverContainer(const ContainerPaths& paths) {
-  // Blocked before the start, so that a signal in the middle of it is answered by a full undo.
+// The signals that end a foreground command. Blocked before it starts, so that one in the middle of
+// the start is answered by a full undo.
+sigset_t BlockEndingSignals() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int one : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE}) sigaddset(&signals, one);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+// Is there, waits for a signal, is gone.
+base::Status BeHardware(const HardwareOptions& options) {
+  const sigset_t signals = BlockEndingSignals();
+  TRY(ProvideHardware(options));
+  fmt::print("The node has the simulated GPUs of {}\n", options.description.string());
+  std::fflush(stdout);
+  int received = 0;
+  sigwait(&signals, &received);
+  return RemoveHardware(options);
+}
+
+// Loads, waits for a signal, unloads.
+int RunDriverContainer(const ContainerPaths& paths) {
+  const sigset_t signals = BlockEndingSignals();
   DriverContainer container(paths);
   if (const auto started = container.Start(); !started) {
     base::LogError("The driver did not start", started.error());
@@ -108,7 +127,38 @@ int RunDriverContainer(const ContainerPaths& paths) {
 
 }  // namespace
 
+namespace {
+
+void AddHardware(CLI::App& app, int& exit_code) {
+  const auto options = std::make_shared<HardwareOptions>();
+  const auto check = std::make_shared<bool>(false);
+  auto* hardware = app.add_subcommand(
+      "hardware",
+      "Be the GPUs of a node until a signal comes: their description where drivers look for it, "
+      "and a file for node feature discovery; both are gone at the end");
+  hardware->add_option("--description", options->description, "YAML description of the node's GPUs")
+      ->default_val(kDefaultDescription);
+  hardware->add_option("--host-root", options->host_root, "the node's root as seen from here")
+      ->default_val("/");
+  hardware->add_option("--features", options->features_folder,
+                       "folder of the node that node feature discovery's source local reads");
+  hardware->add_option("--feature", options->features, "feature that is true; repeatable")
+      ->needs("--features");
+  hardware->add_flag("--check", *check,
+                     "only tell whether the node has its GPUs (exit code 0 or 1)");
+  hardware->callback([options, check, &exit_code] {
+    if (*check) {
+      exit_code = HasHardware(options->host_root) ? 0 : 1;
+    } else if (const auto status = BeHardware(*options); !status) {
+      exit_code = ExitCodeFor(status.error());
+    }
+  });
+}
+
+}  // namespace
+
 void AddNodeCommands(CLI::App& app, int& exit_code) {
+  AddHardware(app, exit_code);
   const auto options = std::make_shared<Options>();
   const auto run = [&exit_code, options](base::Status (*action)(const Options&)) {
     return [&exit_code, options, action] {

@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
+#include "base/file.h"
 #include "codec/json.h"
 #include "simulation/state/discovery.h"
 #include "simulation/testing/process.h"
@@ -80,6 +82,37 @@ TEST_F(Program, PciTree) {
                 folder_ / "pci"});
   EXPECT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_TRUE(fs::exists(folder_ / "pci/0000:43:00.0/vendor"));
+}
+
+// node-feature-discovery.md section 6.10: a file of the source "local".
+TEST_F(Program, HardwareIsThereUntilItEnds) {
+  const auto root = folder_ / "host";
+  const auto description = root / "etc/pitcrew/simulated-gpus.yaml";
+  const auto features = root / "features.d/simulated-gpus";
+  const std::string text = "gpus: [{profile: L4, count: 2}]\n";
+  EXPECT_EQ(Simulate({"hardware", "--check", "--host-root", root}).status, 1);
+  {
+    Process hardware({(kBuild / "bin/pitcrew-simulate").string(), "hardware", "--description",
+                      Describe(text), "--host-root", root, "--features", "/features.d", "--feature",
+                      "pci-10de.present"});
+    EXPECT_THAT(hardware.ReadLine(), HasSubstr("simulated GPUs"));
+    EXPECT_EQ(base::ReadFile(description).value_or(""), text);
+    EXPECT_EQ(base::ReadFile(features).value_or(""), "pci-10de.present=true\n");
+    EXPECT_EQ(Simulate({"hardware", "--check", "--host-root", root}).status, 0);
+    hardware.Signal(SIGTERM);
+    EXPECT_EQ(hardware.Wait().status, 0);
+  }
+  EXPECT_FALSE(fs::exists(description));
+  EXPECT_FALSE(fs::exists(features));
+}
+
+TEST_F(Program, MalformedHardwareIsNotProvided) {
+  const auto root = folder_ / "host";
+  const auto outcome = Simulate({"hardware", "--description", Describe("gpus: [{profile: X}]\n"),
+                                 "--host-root", root, "--features", "/features.d"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.errors, HasSubstr("\"X\""));
+  EXPECT_FALSE(fs::exists(root));
 }
 
 TEST_F(Program, AHostDriverWorksInItsRoot) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "nvml/abi_metrics.h"
 #include "nvml/library.h"
 
 namespace pitcrew::nvml {
@@ -17,7 +18,14 @@ Observed<T> Observe(base::Result<T> result) {
   return Observed<T>::Present(*std::move(result));
 }
 
+// The second version tells what the driver keeps for itself apart from what is used, as nvidia-smi
+// shows it (real-gpus.md, further facts); drivers before 510 have only the first.
 base::Result<gpu::Memory> ReadMemory(const Symbols& nvml, abi::Device handle) {
+  abi::MemoryV2 apart{};
+  apart.version = abi::VersionWord<abi::MemoryV2>(2);
+  if (NVML_CALL(nvml, nvmlDeviceGetMemoryInfo_v2, "read the memory size", handle, &apart)) {
+    return gpu::Memory{apart.total, apart.free, apart.used};
+  }
   abi::Memory memory{};
   TRY(NVML_CALL(nvml, nvmlDeviceGetMemoryInfo, "read the memory size", handle, &memory));
   return gpu::Memory{memory.total, memory.free, memory.used};

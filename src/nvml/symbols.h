@@ -27,6 +27,7 @@ namespace pitcrew::nvml {
   FUNCTION(nvmlDeviceGetCudaComputeCapability, abi::Device, int*, int*)                         \
   FUNCTION(nvmlDeviceGetPciInfo_v3, abi::Device, abi::PciInfo*)                                 \
   FUNCTION(nvmlDeviceGetMemoryInfo, abi::Device, abi::Memory*)                                  \
+  FUNCTION(nvmlDeviceGetMemoryInfo_v2, abi::Device, abi::MemoryV2*)                             \
   FUNCTION(nvmlDeviceGetMemoryAffinity, abi::Device, unsigned, unsigned long*, unsigned)        \
   FUNCTION(nvmlDeviceGetAddressingMode, abi::Device, abi::AddressingMode*)                      \
   FUNCTION(nvmlDeviceGetGpuFabricInfo, abi::Device, abi::GpuFabricInfo*)                        \

@@ -95,6 +95,7 @@ TEST_F(Nvml, ReadsTheInventory) {
   EXPECT_EQ(first.architecture, gpu::Architecture::kHopper);
   EXPECT_EQ(first.compute_capability.ToString(), "9.0");
   EXPECT_EQ(first.memory.value()->total, 81559ull << 20);
+  EXPECT_EQ(first.memory.value()->used, 0u) << "what the driver keeps is not used";
   EXPECT_EQ(first.numa_node, 1);
   EXPECT_TRUE(first.IsMigCapable());
   EXPECT_FALSE(first.IsMigEnabled());
