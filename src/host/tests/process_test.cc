@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <string>
 
 #include "base/file.h"
 #include "base/file_descriptor.h"
@@ -105,10 +106,11 @@ TEST(Process, OfEndlessErrorsTheLastOnesAreKept) {
 }
 
 TEST(Process, WhatTheProgramLeftBehindIsNotWaitedFor) {
-  auto run = Shell("sleep 1000 & echo started");
+  auto run = Shell("sleep 1000 & echo $!");
   const auto end = RunProgram(run);
   ASSERT_TRUE(end) << end.error().ToString();
-  EXPECT_EQ(end->output, "started\n");
+  const pid_t left = std::stoi(end->output);
+  EXPECT_EQ(::kill(left, SIGKILL), 0) << "it was not killed with the program";
 }
 
 TEST(Process, WhatTheProgramStartedIsKilledWithIt) {
