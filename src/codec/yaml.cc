@@ -4,18 +4,16 @@
 #include <yaml-cpp/yaml.h>
 
 #include "codec/yaml_reader.h"
+#include "codec/yaml_scalar.h"
 
 namespace pitcrew::codec {
 namespace {
 
+// Whether a reader would take the unquoted text for something else. That knows the words of
+// YAML 1.1.
 bool NeedsQuotes(const std::string& text) {
-  if (!PlainYamlScalar(text).is_string()) return true;
-  // YAML 1.1 readers take these for booleans.
-  for (const std::string_view word : {"y", "Y", "yes", "Yes", "YES", "n", "N", "no", "No", "NO",
-                                      "on", "On", "ON", "off", "Off", "OFF"}) {
-    if (text == word) return true;
-  }
-  return text == "=" || text == "<<";
+  const auto plain = ResolveYamlScalar(text);
+  return !plain || !plain->is_string() || text == "=" || text == "<<";
 }
 
 // Characters that a YAML reader takes for the end of a line: NEL, LS and PS of Unicode.

@@ -1,5 +1,8 @@
-// YAML to and from JSON values, with YAML 1.2 core types as Kubernetes reads them
-// (sigs.k8s.io/yaml): plain true/false/null and numbers become such values, quoted text stays text.
+// YAML to and from JSON values, read as sigs.k8s.io/yaml reads it, which Kubernetes' programs use:
+// the words and numbers of YAML 1.1 (yes and off are booleans, 0644 is octal), "<<" merges, quoted
+// text stays text. One thing is stricter: a key that stands twice in one mapping is an error
+// (YAMLToJSONStrict), while members that were merged may be replaced. tests/go_yaml_integration_test.cc
+// holds this against the Go library.
 #pragma once
 
 #include <map>
@@ -14,7 +17,6 @@
 namespace pitcrew::codec {
 
 // One document. `source` names the text in errors, which say "source:line:column: what is wrong".
-// A mapping with the same key twice is an error.
 base::Result<Json> ParseYaml(std::string_view text, std::string_view source = "YAML");
 
 // Where each value of a document stands in its text, for errors about well-formed but wrong values.

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 #include <yaml.h>
 
-#include <charconv>
-#include <cmath>
 #include <optional>
+#include <set>
+
+#include "codec/yaml_scalar.h"
 
 namespace pitcrew::codec {
 namespace {
@@ -14,39 +15,7 @@ namespace {
 constexpr int kDeepest = 200;
 // Aliases may multiply what a text says: more values than this are an attack.
 constexpr std::size_t kMostAliasedValues = 1'000'000;
-
-std::optional<Json> NumberFrom(const std::string& text) {
-  const char* first = text.data();
-  const char* last = first + text.size();
-  if (text.starts_with('+')) ++first;
-  if (text.starts_with("0x") || text.starts_with("0o")) {
-    std::uint64_t value = 0;
-    const auto [end, problem] = std::from_chars(first + 2, last, value, text[1] == 'x' ? 16 : 8);
-    if (problem == std::errc() && end == last) return Json(value);
-    return std::nullopt;
-  }
-  std::int64_t integer = 0;
-  if (const auto [end, problem] = std::from_chars(first, last, integer);
-      problem == std::errc() && end == last) {
-    return Json(integer);
-  }
-  std::uint64_t big = 0;
-  if (const auto [end, problem] = std::from_chars(first, last, big);
-      problem == std::errc() && end == last) {
-    return Json(big);
-  }
-  // from_chars also reads "inf" and "nan", which JSON has no form for.
-  if (text.find_first_not_of("0123456789.eE+-") != std::string::npos ||
-      text.find_first_of("0123456789") == std::string::npos) {
-    return std::nullopt;
-  }
-  double real = 0;
-  if (const auto [end, problem] = std::from_chars(first, last, real);
-      problem == std::errc() && end == last && std::isfinite(real)) {
-    return Json(real);
-  }
-  return std::nullopt;
-}
+constexpr std::string_view kMergeTag = "tag:yaml.org,2002:merge";
 
 std::size_t CountValues(const Json& value) {
   std::size_t count = 1;
@@ -71,10 +40,16 @@ class Event {
     const auto& scalar = event_.data.scalar;
     return {reinterpret_cast<const char*>(scalar.value), scalar.length};
   }
+  // Quoted, or a block: not a word that could mean a number.
   [[nodiscard]] bool is_text() const {
     const auto& scalar = event_.data.scalar;
-    if (scalar.tag != nullptr) return Word(scalar.tag) == YAML_STR_TAG || Word(scalar.tag) == "!";
-    return scalar.style != YAML_PLAIN_SCALAR_STYLE;
+    return scalar.tag == nullptr && scalar.plain_implicit == 0;
+  }
+  [[nodiscard]] std::string tag() const { return Word(event_.data.scalar.tag); }
+  // "<<", which takes the members of other mappings over.
+  [[nodiscard]] bool is_merge() const {
+    return type() == YAML_SCALAR_EVENT && text() == "<<" &&
+           (event_.data.scalar.plain_implicit != 0 || tag() == kMergeTag);
   }
   // Name that an alias refers to, or that this value can be referred to by; "" when there is none.
   [[nodiscard]] std::string anchor() const {
@@ -150,16 +125,30 @@ class Reader {
       (*marks_)[pointer] = {static_cast<int>(mark.line) + 1, static_cast<int>(mark.column) + 1};
     }
     if (event.type() == YAML_ALIAS_EVENT) return Aliased(event);
+    const std::string anchor = event.anchor();
+    if (!anchor.empty()) anchors_.insert_or_assign(anchor, std::nullopt);
     base::Result<Json> value = Json();
     if (event.type() == YAML_SCALAR_EVENT) {
-      value = event.is_text() ? Json(event.text()) : PlainYamlScalar(event.text());
+      TRY_ASSIGN(Json resolved, Scalar(event));
+      value = Placed(event, YamlValue(std::move(resolved)));
     } else {
       value = event.type() == YAML_SEQUENCE_START_EVENT ? Sequence(pointer, depth)
                                                         : Mapping(pointer, depth);
     }
-    if (const std::string anchor = event.anchor(); value && !anchor.empty()) {
-      anchors_.insert_or_assign(anchor, *value);
-    }
+    if (value && !anchor.empty()) anchors_.insert_or_assign(anchor, *value);
+    return value;
+  }
+
+  // With floating numbers as they are.
+  base::Result<Json> Scalar(const Event& event) {
+    if (event.is_text()) return Json(event.text());
+    return Placed(event, ResolveYamlScalar(event.text(), event.tag()));
+  }
+
+  // The error says where.
+  template <class Value>
+  base::Result<Value> Placed(const Event& event, base::Result<Value> value) {
+    if (!value) return base::Fail(Wrong(event.start(), value.error().message));
     return value;
   }
 
@@ -169,11 +158,15 @@ class Reader {
       return base::Fail(
           Wrong(event.start(), fmt::format("there is no anchor \"{}\"", event.anchor())));
     }
-    aliased_values_ += CountValues(found->second);
+    if (!found->second) {
+      return base::Fail(
+          Wrong(event.start(), fmt::format("anchor \"{}\" contains itself", event.anchor())));
+    }
+    aliased_values_ += CountValues(*found->second);
     if (aliased_values_ > kMostAliasedValues) {
       return base::Fail(Wrong(event.start(), "aliases make too many values"));
     }
-    return found->second;
+    return *found->second;
   }
 
   base::Result<Json> Sequence(const std::string& pointer, int depth) {
@@ -189,22 +182,61 @@ class Reader {
 
   base::Result<Json> Mapping(const std::string& pointer, int depth) {
     Json object = Json::object();
+    std::set<std::string> written;  // here, not merged from elsewhere
     while (true) {
       Event key;
       TRY(Next(key));
       if (key.type() == YAML_MAPPING_END_EVENT) return object;
-      if (key.type() != YAML_SCALAR_EVENT) {
-        return base::Fail(Wrong(key.start(), "a key must be plain text"));
+      if (key.is_merge()) {
+        TRY(Merge(object, pointer, depth));
+        continue;
       }
-      std::string name = key.text();
-      if (object.contains(name)) {
+      TRY_ASSIGN(std::string name, Key(key));
+      if (!written.insert(name).second) {
         return base::Fail(Wrong(key.start(), fmt::format("key \"{}\" stands here twice", name)));
       }
       Event event;
       TRY(Next(event));
       TRY_ASSIGN(Json member, Value(event, Below(pointer, name), depth + 1));
-      object.emplace(std::move(name), std::move(member));
+      object[std::move(name)] = std::move(member);
     }
+  }
+
+  base::Result<std::string> Key(const Event& event) {
+    if (event.type() != YAML_SCALAR_EVENT && event.type() != YAML_ALIAS_EVENT) {
+      return base::Fail(Wrong(event.start(), "a key must be plain text"));
+    }
+    Json resolved;
+    if (event.type() == YAML_ALIAS_EVENT) {
+      TRY_ASSIGN(resolved, Aliased(event));
+    } else {
+      TRY_ASSIGN(resolved, Scalar(event));
+      if (const std::string anchor = event.anchor(); !anchor.empty()) {
+        TRY_ASSIGN(Json value, Placed(event, YamlValue(resolved)));
+        anchors_.insert_or_assign(anchor, std::move(value));
+      }
+    }
+    return Placed(event, YamlKey(resolved));
+  }
+
+  // The value of "<<": a mapping, or several, of which the first one wins. Members that come later
+  // replace earlier ones, merged or not, as with the Go library.
+  base::Status Merge(Json& object, const std::string& pointer, int depth) {
+    Event event;
+    TRY(Next(event));
+    TRY_ASSIGN(Json source, Value(event, Below(pointer, "<<"), depth + 1));
+    const bool list = event.type() == YAML_SEQUENCE_START_EVENT;
+    if (!list && !source.is_object()) return WrongMerge(event);
+    if (!list) source = Json::array({std::move(source)});
+    for (auto item = source.rbegin(); item != source.rend(); ++item) {
+      if (!item->is_object()) return WrongMerge(event);
+      object.update(*item);
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::unexpected<base::Error> WrongMerge(const Event& event) const {
+    return base::Fail(Wrong(event.start(), "\"<<\" needs a mapping or a list of mappings"));
   }
 
   [[nodiscard]] std::string Below(const std::string& pointer, std::string_view name) const {
@@ -214,19 +246,12 @@ class Reader {
   yaml_parser_t parser_{};
   std::string source_;
   YamlMarks* marks_;
-  std::map<std::string, Json, std::less<>> anchors_;
+  // Nothing while the value is being read.
+  std::map<std::string, std::optional<Json>, std::less<>> anchors_;
   std::size_t aliased_values_ = 0;
 };
 
 }  // namespace
-
-Json PlainYamlScalar(const std::string& text) {
-  if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") return {};
-  if (text == "true" || text == "True" || text == "TRUE") return true;
-  if (text == "false" || text == "False" || text == "FALSE") return false;
-  if (auto number = NumberFrom(text)) return *std::move(number);
-  return text;
-}
 
 base::Result<std::vector<Json>> ReadYamlDocuments(std::string_view text, std::string_view source,
                                                   YamlMarks* marks) {

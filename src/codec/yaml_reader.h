@@ -20,7 +20,4 @@ using YamlMarks = std::map<std::string, std::pair<int, int>, std::less<>>;
 base::Result<std::vector<Json>> ReadYamlDocuments(std::string_view text, std::string_view source,
                                                   YamlMarks* marks);
 
-// What an unquoted scalar means by the core types of YAML 1.2: null, a boolean, a number, or text.
-Json PlainYamlScalar(const std::string& text);
-
 }  // namespace pitcrew::codec

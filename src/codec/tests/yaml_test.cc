@@ -26,6 +26,20 @@ TEST(Yaml, AKeyThatStandsTwiceIsAnError) {
   EXPECT_EQ(value.error().message, "policy.yaml:2:1: key \"a\" stands here twice");
 }
 
+TEST(Yaml, WordsAndNumbersAreThoseOfKubernetes) {
+  const auto value =
+      ParseYaml("a: 0644\nb: yes\nc: off\nd: 1e3\ne: 2001-01-01\nf: !!binary aGk=\n");
+  ASSERT_TRUE(value) << value.error().message;
+  EXPECT_EQ(ToJsonText(*value),
+            R"({"a":420,"b":true,"c":false,"d":1000,"e":"2001-01-01","f":"hi"})");
+}
+
+TEST(Yaml, MappingsAreMerged) {
+  const auto value = ParseYaml("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n");
+  ASSERT_TRUE(value) << value.error().message;
+  EXPECT_EQ((*value)["b"], Json({{"x", 1}, {"y", 3}}));
+}
+
 TEST(Yaml, AnchorsAreRead) {
   const auto value = ParseYaml("a: &one {b: [1]}\nc: *one\n");
   ASSERT_TRUE(value) << value.error().message;
@@ -72,6 +86,10 @@ TEST(Yaml, StreamDropsEmptyDocuments) {
 
 TEST(Yaml, WrittenTextReadsBackEqual) {
   const Json value = {{"text", "yes"},
+                      {"octal", "0644"},
+                      {"grouped", "1_000"},
+                      {"merge", "<<"},
+                      {"infinity", ".inf"},
                       {"number", "12"},
                       {"lines", "a\nb\n"},
                       {"odd", "a\n\tb"},
