@@ -154,6 +154,12 @@ class Http2Client::Loop {
     const auto now = Clock::now();
     std::vector<std::pair<Active, base::Error>> ended;
     for (const auto& [key, active] : active_) {
+      if (active.exchange->SuspectsConnection(now)) {
+        active.exchange->suspected = true;
+        for (const auto& session : active.origin->sessions) {
+          if (session->Has(active.exchange)) session->Doubt(now);
+        }
+      }
       if (auto why = active.exchange->WhyEnd(now)) ended.emplace_back(active, *std::move(why));
     }
     for (auto& [active, error] : ended) {

@@ -120,6 +120,11 @@ void Http2Session::Begin(const ExchangePointer& exchange) {
   streams_.emplace(stream_id, Stream{.exchange = exchange});
 }
 
+bool Http2Session::Has(const ExchangePointer& exchange) const {
+  return std::ranges::any_of(streams_,
+                             [&](const auto& entry) { return entry.second.exchange == exchange; });
+}
+
 bool Http2Session::Cancel(const ExchangePointer& exchange) {
   const auto found = std::find_if(streams_.begin(), streams_.end(), [&](const auto& entry) {
     return entry.second.exchange == exchange;

@@ -44,6 +44,7 @@ class Http2Session {
   [[nodiscard]] Clock::time_point last_used() const { return last_used_; }
 
   void Begin(const ExchangePointer& exchange);
+  [[nodiscard]] bool Has(const ExchangePointer& exchange) const;
   // Tells the server that nobody wants the answer any more. False when it is not of this session.
   bool Cancel(const ExchangePointer& exchange);
   // Somebody has waited in vain: the server has to give a sign of life, or the connection ends.

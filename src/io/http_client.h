@@ -39,6 +39,9 @@ struct HttpRequest {
   std::string proxy_url{};                   // empty: the environment's proxies
   std::chrono::milliseconds timeout{30000};  // for the whole exchange; 0: none
   std::chrono::milliseconds idle_timeout{0};  // longest time without a byte from the server; 0: any
+  // No answer has begun after this time: an HTTP/2 connection has to prove that it works, or is
+  // replaced. The request goes on meanwhile. 0: HttpClientOptions::ask_after alone decides.
+  std::chrono::milliseconds suspect_after{0};
 };
 
 struct HttpResponse {
@@ -55,8 +58,8 @@ struct HttpClientOptions {
   // given up when it does not answer (the values of Kubernetes' Go client).
   std::chrono::milliseconds ask_after{30000};
   std::chrono::milliseconds answer_within{15000};
-  // The same after a call's deadline has passed on the connection.
-  std::chrono::milliseconds answer_doubt_within{5000};
+  // The same after a call's deadline or HttpRequest::suspect_after has passed on the connection.
+  std::chrono::milliseconds answer_doubt_within{3000};
   // An HTTP/2 connection that nobody has used for so long is closed.
   std::chrono::milliseconds unused_after{90000};
 };

@@ -87,12 +87,20 @@ std::optional<Error> Exchange::WhyEnd(Clock::time_point now) const {
   return std::nullopt;
 }
 
+bool Exchange::SuspectsConnection(Clock::time_point now) const {
+  return request.suspect_after.count() > 0 && !suspected && last_byte == started &&
+         now - started >= request.suspect_after;
+}
+
 std::optional<Clock::time_point> Exchange::deadline() const {
   std::optional<Clock::time_point> first;
-  if (request.timeout.count() > 0) first = started + request.timeout;
-  if (request.idle_timeout.count() > 0) {
-    const auto idle = last_byte + request.idle_timeout;
-    first = first ? std::min(*first, idle) : idle;
+  const auto add = [&](Clock::time_point moment) {
+    first = first ? std::min(*first, moment) : moment;
+  };
+  if (request.timeout.count() > 0) add(started + request.timeout);
+  if (request.idle_timeout.count() > 0) add(last_byte + request.idle_timeout);
+  if (request.suspect_after.count() > 0 && !suspected && last_byte == started) {
+    add(started + request.suspect_after);
   }
   return first;
 }

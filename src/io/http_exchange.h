@@ -57,7 +57,8 @@ class Exchange {
   // Of the I/O thread.
   Clock::time_point started = Clock::now();
   Clock::time_point last_byte = started;
-  int attempts = 0;  // connections on which it was begun
+  int attempts = 0;        // connections on which it was begun
+  bool suspected = false;  // its connection has been asked for a sign of life
 
   // The I/O thread's side.
   void PublishHead(int status, std::vector<HttpHeader> headers);
@@ -71,7 +72,9 @@ class Exchange {
   // Why it has to end now: nobody waits for it any more, its deadline, the silence of the server.
   // Nothing: it may go on.
   [[nodiscard]] std::optional<base::Error> WhyEnd(Clock::time_point now) const;
-  // The moment at which WhyEnd has to be asked again.
+  // Whether its connection has to prove now that it works.
+  [[nodiscard]] bool SuspectsConnection(Clock::time_point now) const;
+  // The moment at which WhyEnd and SuspectsConnection have to be asked again.
   [[nodiscard]] std::optional<Clock::time_point> deadline() const;
   // An error that names the request.
   [[nodiscard]] base::Error Failure(base::Code code, std::string reason,

@@ -5,9 +5,11 @@
 #include <mutex>
 #include <random>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "codec/base64.h"
+#include "kube/credentials.h"
 #include "kube/projection.h"
 
 namespace pitcrew::kube {
@@ -48,6 +50,43 @@ base::Result<Json> ParseAnswer(base::Result<std::string> body, const Request& re
   return value;
 }
 
+// Of an answer that refuses a stream, so much is read.
+constexpr std::size_t kLongestRefusal = 65536;
+
+bool IsSuccess(const io::HttpResponse& answer) {
+  return answer.status >= 200 && answer.status < 300;
+}
+
+Outcome OutcomeOf(const io::HttpResponse& head, std::string_view body, const Request& request) {
+  Outcome outcome{.http_status = head.status,
+                  .error = ErrorFromStatus(head.status, body, Describe(request))};
+  if (const auto after = head.header("retry-after")) outcome.retry_after = ParseRetryAfter(*after);
+  return outcome;
+}
+
+// How long one try may take now.
+base::Result<std::chrono::milliseconds> TimeoutOf(const CallLimits& limits,
+                                                  const Request& request) {
+  if (!limits.deadline) return limits.timeout;
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(*limits.deadline - base::SteadyClock::now());
+  if (left.count() > 0) return std::min(left, limits.timeout);
+  return base::Fail({base::Code::kTimeout, "DeadlinePassed",
+                     fmt::format("{}: no time is left for it", Describe(request))});
+}
+
+bool EndsBefore(const CallLimits& limits, std::chrono::milliseconds delay) {
+  return limits.deadline && base::SteadyClock::now() + delay >= *limits.deadline;
+}
+
+base::Status WaitBeforeTry(std::chrono::milliseconds delay, const Request& request,
+                           const base::Error& error, const io::StopToken& stop) {
+  base::LogDebug("request is tried again",
+                 {{"request", Describe(request)}, {"error", error.ToString()}});
+  if (!stop.WaitFor(delay)) return {};
+  return base::Fail({base::Code::kCancelled, "Stopped", error.message});
+}
+
 }  // namespace
 
 std::shared_ptr<const io::TlsSettings> Client::Implementation::Tls(const Credentials& credentials) {
@@ -65,7 +104,9 @@ std::shared_ptr<const io::TlsSettings> Client::Implementation::Tls(const Credent
 
 base::Result<io::HttpRequest> Client::Implementation::Build(const Request& request,
                                                             const io::StopToken& stop) {
-  TRY_ASSIGN(const Credentials credentials, config.credentials->Current(stop));
+  auto current = config.credentials->Current(stop);
+  if (!current) return base::Fail(CredentialProblem(std::move(current).error()));
+  const Credentials credentials = *std::move(current);
   io::HttpRequest built;
   built.method = request.method;
   built.url = config.server + request.target();
@@ -130,17 +171,14 @@ base::Result<std::string> Client::Send(const Request& request, const CallLimits&
   bool asked_again = false;  // with fresh credentials, after a 401
   for (int attempt = 1;; ++attempt) {
     TRY_ASSIGN(auto built, self.Build(request, stop));
-    built.timeout = limits.timeout;
+    TRY_ASSIGN(built.timeout, TimeoutOf(limits, request));
+    built.suspect_after = limits.suspect_after;
     auto answer = self.http->Send(std::move(built), stop);
     Outcome outcome;
     if (answer) {
       self.Count(request.verb, answer->status);
-      if (answer->status >= 200 && answer->status < 300) return std::move(answer->body);
-      outcome.http_status = answer->status;
-      outcome.error = ErrorFromStatus(answer->status, answer->body, Describe(request));
-      if (const auto after = answer->header("retry-after")) {
-        outcome.retry_after = ParseRetryAfter(*after);
-      }
+      if (IsSuccess(*answer)) return std::move(answer->body);
+      outcome = OutcomeOf(*answer, answer->body, request);
     } else {
       if (answer.error().code == base::Code::kCancelled) return base::Fail(answer.error());
       self.Count(request.verb, 0);
@@ -152,12 +190,8 @@ base::Result<std::string> Client::Send(const Request& request, const CallLimits&
       continue;
     }
     const auto delay = NextTry(limits.retry, request, outcome, attempt, self.Random());
-    if (!delay) return base::Fail(std::move(outcome.error));
-    base::LogDebug("request is tried again",
-                   {{"request", Describe(request)}, {"error", outcome.error.ToString()}});
-    if (stop.WaitFor(*delay)) {
-      return base::Fail(base::Error{base::Code::kCancelled, "Stopped", outcome.error.message});
-    }
+    if (!delay || EndsBefore(limits, *delay)) return base::Fail(std::move(outcome.error));
+    TRY(WaitBeforeTry(*delay, request, outcome.error, stop));
   }
 }
 
@@ -165,24 +199,32 @@ base::Result<std::unique_ptr<io::HttpStream>> Client::OpenStream(const Request& 
                                                                  std::chrono::milliseconds timeout,
                                                                  const io::StopToken& stop) {
   Implementation& self = *implementation_;
-  TRY_ASSIGN(auto built, self.Build(request, stop));
-  built.timeout = timeout;
-  auto stream = self.http->Open(std::move(built), stop);
-  if (!stream) {
-    if (stream.error().code != base::Code::kCancelled) self.Count(request.verb, 0);
-    return base::Fail(stream.error().Within(Describe(request)));
+  for (int attempt = 1;; ++attempt) {
+    TRY_ASSIGN(auto built, self.Build(request, stop));
+    built.timeout = timeout;
+    auto stream = self.http->Open(std::move(built), stop);
+    if (!stream) {
+      if (stream.error().code != base::Code::kCancelled) self.Count(request.verb, 0);
+      return base::Fail(stream.error().Within(Describe(request)));
+    }
+    const io::HttpResponse& head = (*stream)->head();
+    self.Count(request.verb, head.status);
+    if (IsSuccess(head)) return stream;
+    if (head.status == 401) self.config.credentials->Reject();
+    std::string body;
+    while (body.size() < kLongestRefusal) {
+      const auto chunk = (*stream)->Next();
+      if (!chunk || !*chunk) break;
+      body += **chunk;
+    }
+    Outcome outcome = OutcomeOf(head, body, request);
+    const auto delay = outcome.retry_after ? NextTry(self.options.limits.retry, request, outcome,
+                                                     attempt, self.Random())
+                                           : std::nullopt;
+    if (!delay) return base::Fail(std::move(outcome.error));
+    stream->reset();
+    TRY(WaitBeforeTry(*delay, request, outcome.error, stop));
   }
-  const int status = (*stream)->head().status;
-  self.Count(request.verb, status);
-  if (status >= 200 && status < 300) return stream;
-  if (status == 401) self.config.credentials->Reject();
-  std::string body;
-  while (body.size() < 65536) {
-    const auto chunk = (*stream)->Next();
-    if (!chunk || !*chunk) break;
-    body += **chunk;
-  }
-  return base::Fail(ErrorFromStatus(status, body, Describe(request)));
 }
 
 base::Result<Json> Client::Get(const ResourceKind& kind, const ObjectKey& key,

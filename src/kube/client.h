@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,11 @@ namespace pitcrew::kube {
 
 struct CallLimits {
   std::chrono::milliseconds timeout = std::chrono::seconds(30);  // of each try
+  // Of all tries and the waits between them: kTimeout, or the last try's error.
+  std::optional<std::chrono::steady_clock::time_point> deadline{};
+  // io::HttpRequest::suspect_after: for calls that must not wait until a connection that is
+  // silently dead is found out in general.
+  std::chrono::milliseconds suspect_after{0};
   RetryPolicy retry{};
 };
 
@@ -95,7 +101,8 @@ class Client {
   base::Result<std::string> Send(const Request& request, const io::StopToken& stop);
   base::Result<std::string> Send(const Request& request, const CallLimits& limits,
                                  const io::StopToken& stop);
-  // Opens a watch: one try, no retry. An answer other than 2xx is an Error.
+  // Opens a watch. Tried again only where the server says after how long (Retry-After); any other
+  // answer than 2xx is an Error at once.
   base::Result<std::unique_ptr<io::HttpStream>> OpenStream(const Request& request,
                                                            std::chrono::milliseconds timeout,
                                                            const io::StopToken& stop);

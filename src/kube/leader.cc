@@ -30,13 +30,14 @@ class Elector {
  public:
   Elector(Client& client, const LeaderOptions& options) : client_(client), options_(options) {}
 
-  // True when the lease is ours after this try.
-  base::Result<bool> TryAcquireOrRenew(std::chrono::milliseconds timeout,
+  // True when the lease is ours after this try. Reading, writing and all waits between end with the
+  // deadline.
+  base::Result<bool> TryAcquireOrRenew(SteadyClock::time_point deadline,
                                        const io::StopToken& stop) {
-    TRY(Observe(timeout, stop));
+    TRY(Observe(deadline, stop));
     const auto record = NextLeaseRecord(options_, observed_, WallClock::now(), SteadyClock::now());
     if (!record) return false;
-    TRY(Write(*record, timeout, stop));
+    TRY(Write(*record, deadline, stop));
     return true;
   }
 
@@ -47,22 +48,30 @@ class Elector {
     record.holder.clear();
     record.duration = std::chrono::seconds(1);
     record.acquired = record.renewed = WallClock::now();
-    return Write(record, options_.retry_period, {});
+    return Write(record, SteadyClock::now() + options_.retry_period, {});
   }
 
   [[nodiscard]] std::string holder() const { return observed_ ? observed_->record.holder : ""; }
 
  private:
-  base::Result<Json> Send(const Request& request, std::chrono::milliseconds timeout,
+  base::Result<Json> Send(const Request& request, SteadyClock::time_point deadline,
                           const io::StopToken& stop) {
-    CallLimits once{.timeout = timeout, .retry = {}};
-    once.retry.attempts = 1;
-    TRY_ASSIGN(const auto body, client_.Send(request, once, stop));
+    using std::chrono::milliseconds;
+    // The renew deadline has room for a connection that dies without a word: it is suspected after
+    // a tenth and replaced 3 s later (client-go finds out after 45 s and loses the lease). A
+    // request without an answer leaves time for another one (client-go's timeout of the lock's
+    // client).
+    CallLimits limits{.timeout = std::max(options_.renew_deadline / 2, milliseconds(1000)),
+                      .deadline = deadline,
+                      .suspect_after = options_.renew_deadline / 10,
+                      .retry = {}};
+    limits.retry.backoff.cap = options_.retry_period;
+    TRY_ASSIGN(const auto body, client_.Send(request, limits, stop));
     return codec::ParseJson(body, "lease");
   }
 
-  base::Status Observe(std::chrono::milliseconds timeout, const io::StopToken& stop) {
-    auto lease = Send(GetRequest(kLeases, options_.lease), timeout, stop);
+  base::Status Observe(SteadyClock::time_point deadline, const io::StopToken& stop) {
+    auto lease = Send(GetRequest(kLeases, options_.lease), deadline, stop);
     if (!lease && lease.error().code == base::Code::kNotFound) {
       observed_.reset();
       lease_ = nullptr;
@@ -81,7 +90,7 @@ class Elector {
     }
   }
 
-  base::Status Write(const LeaseRecord& record, std::chrono::milliseconds timeout,
+  base::Status Write(const LeaseRecord& record, SteadyClock::time_point deadline,
                      const io::StopToken& stop) {
     Json lease = lease_;
     const bool fresh = lease.is_null();
@@ -93,7 +102,7 @@ class Elector {
     // With the resource version in it, so that of two contenders one gets a conflict.
     TRY_ASSIGN(const Request request,
                fresh ? CreateRequest(kLeases, lease, {}) : UpdateRequest(kLeases, lease, {}));
-    TRY_ASSIGN(Json written, Send(request, timeout, stop));
+    TRY_ASSIGN(Json written, Send(request, deadline, stop));
     Remember(std::move(written));
     return {};
   }
@@ -104,39 +113,52 @@ class Elector {
   std::optional<ObservedLease> observed_;
 };
 
-// Renews until `done` (then true) or until renew_deadline has passed without success (then false).
-bool KeepRenewing(Elector& elector, const LeaderOptions& options, const io::StopToken& done) {
-  // One request that gets no answer leaves time for another, on another connection (client-go's
-  // timeout of the lock's client).
-  const std::chrono::milliseconds longest =
-      std::max(std::chrono::duration_cast<std::chrono::milliseconds>(options.renew_deadline / 2),
-               std::chrono::milliseconds(1000));
-  auto last_success = SteadyClock::now();
-  while (!done.WaitFor(options.retry_period)) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        last_success + options.renew_deadline - SteadyClock::now());
-    if (left.count() <= 0) return false;
-    const auto sent_at = SteadyClock::now();
-    const auto renewed = elector.TryAcquireOrRenew(std::min(left, longest), done);
+// How long the last success entitles us to lead. Counted from before the request was sent: others
+// count from when they see its effect, which is later.
+class Term {
+ public:
+  Term(SteadyClock::time_point begun, std::chrono::milliseconds renew_deadline)
+      : renew_deadline_(renew_deadline) {
+    Extend(begun);
+  }
+  void Extend(SteadyClock::time_point begun) { end_ = begun + renew_deadline_; }
+  [[nodiscard]] SteadyClock::time_point end() const { return end_; }
+
+ private:
+  const std::chrono::milliseconds renew_deadline_;
+  std::atomic<SteadyClock::time_point> end_;
+};
+
+// Renews until `done`, until the term has ended or until somebody else holds the lease; false then.
+bool KeepRenewing(Elector& elector, const LeaderOptions& options, Term& term,
+                  const io::StopToken& done) {
+  for (;;) {
+    const auto left = term.end() - SteadyClock::now();
+    if (done.WaitFor(std::min<SteadyClock::duration>(options.retry_period, left))) return true;
+    const auto begun = SteadyClock::now();
+    if (begun >= term.end()) return false;
+    const auto renewed = elector.TryAcquireOrRenew(term.end(), done);
     if (renewed && *renewed) {
-      last_success = sent_at;
+      term.Extend(begun);
     } else if (renewed) {
-      return false;  // somebody else holds it
+      return false;
     } else if (!done.stopped()) {
       base::LogWarning("lease could not be renewed", renewed.error(),
                        {{"lease", options.lease.ToString()}});
     }
   }
-  return true;
 }
 
-base::Status WaitForLeadership(Elector& elector, const LeaderOptions& options,
-                               const io::StopToken& stop) {
+// The moment at which the try began that made us leader.
+base::Result<SteadyClock::time_point> WaitForLeadership(Elector& elector,
+                                                        const LeaderOptions& options,
+                                                        const io::StopToken& stop) {
   std::mt19937 random{std::random_device{}()};
   std::string known_holder;
   for (;;) {
-    const auto acquired = elector.TryAcquireOrRenew(options.renew_deadline, stop);
-    if (acquired && *acquired) return {};
+    const auto begun = SteadyClock::now();
+    const auto acquired = elector.TryAcquireOrRenew(begun + options.renew_deadline, stop);
+    if (acquired && *acquired) return begun;
     if (!acquired && !stop.stopped()) {
       base::LogWarning("lease could not be acquired", acquired.error(),
                        {{"lease", options.lease.ToString()}});
@@ -204,19 +226,30 @@ base::Status RunWhileLeader(Client& client, const LeaderOptions& options,
                             const std::function<base::Status(const io::StopToken&)>& lead,
                             const io::StopToken& stop) {
   Elector elector(client, options);
-  TRY(WaitForLeadership(elector, options, stop));
+  TRY_ASSIGN(const auto begun, WaitForLeadership(elector, options, stop));
   base::LogInfo("leading", {{"lease", options.lease.ToString()}, {"identity", options.identity}});
+  Term term(begun, options.renew_deadline);
   const io::StopSource work;      // stops `lead`
   const io::StopSource renewing;  // stops the renewal
   std::atomic<bool> lost{false};
   std::thread renewer([&] {
-    lost = !KeepRenewing(elector, options, renewing.token());
-    if (lost) work.Stop();
-  });
-  std::thread stopper([&] {
-    // Ends with either token; `work` is what both lead to.
-    static_cast<void>(io::WaitReadable({stop.fd()}, work.token()));
+    if (KeepRenewing(elector, options, term, renewing.token())) return;
+    lost = true;
     work.Stop();
+  });
+  // The term ends on time, whatever the renewal is busy with (a credential plugin, a name server).
+  std::thread stopper([&] {
+    for (;;) {
+      const auto end = term.end();
+      const auto stopped = io::WaitReadable({stop.fd()}, work.token(), end);
+      if (!stopped && stopped.error().code == base::Code::kTimeout) {
+        if (term.end() > end) continue;  // renewed meanwhile
+        lost = true;
+        renewing.Stop();
+      }
+      work.Stop();
+      return;
+    }
   });
   auto result = lead(work.token());
   renewing.Stop();

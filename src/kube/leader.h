@@ -53,8 +53,9 @@ std::optional<LeaseRecord> NextLeaseRecord(const LeaderOptions& options,
                                            base::SteadyClock::time_point now);
 
 // Waits for leadership, then calls `lead` on this thread while another thread renews. `lead` must
-// return soon after its token stops: on `stop`, or because the lease could not be renewed within
-// renew_deadline. Returns what `lead` returned; kUnavailable "LeadershipLost" when the lease was
+// return soon after its token stops: on `stop`, or renew_deadline after the last successful renewal
+// was sent. As renew_deadline is shorter than lease_duration, nobody else can have taken the lease
+// by then. Returns what `lead` returned; kUnavailable "LeadershipLost" when the lease was
 // lost; kCancelled when stopped before being elected.
 base::Status RunWhileLeader(Client& client, const LeaderOptions& options,
                             const std::function<base::Status(const io::StopToken&)>& lead,

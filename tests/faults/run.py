@@ -322,8 +322,7 @@ def silence(cluster, _rounds, _rng):
     is the first to get no answer, and the next one has to go over a connection that works."""
     cluster.stop()
     with Proxy(cluster.server.port) as proxy:
-        cluster.run(proxy.port, ["--leader-elect", f"--leader-elect-namespace={sides.NAMESPACE}",
-                                 "--leader-lease-renew-deadline=40s"])
+        cluster.run(proxy.port, ["--leader-elect", f"--leader-elect-namespace={sides.NAMESPACE}"])
         cluster.finish()
         proxy.forget()
         cluster.change(1)

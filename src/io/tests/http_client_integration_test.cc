@@ -222,6 +222,22 @@ TEST(Http2, AConnectionOnWhichADeadlinePassedInSilenceIsLeft) {
   EXPECT_EQ(bench.Get("/again")->body, "line\n");
 }
 
+TEST(Http2, ARequestMaySuspectItsConnectionLongBeforeItsDeadline) {
+  const Bench bench(
+      [](const Http2Request& request) {
+        return Http2Answer{.body = "line\n",
+                           .silence = request.path == "/silence" && request.connection == 1};
+      },
+      {}, {.answer_doubt_within = 100ms});
+  EXPECT_TRUE(bench.Get("/first"));
+  HttpRequest request = bench.To("/silence");
+  request.suspect_after = 50ms;
+  request.timeout = 60s;
+  EXPECT_EQ(bench.client->Send(request, {}).error().reason, "ConnectionLost");
+  EXPECT_EQ(bench.client->Send(request, {})->body, "line\n");
+  EXPECT_EQ(bench.server->counts().connections, 2);
+}
+
 TEST(Http2, ASlowAnswerOnALivingConnectionCostsOnlyItself) {
   const Bench bench(
       [](const Http2Request& request) {
