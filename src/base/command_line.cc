@@ -116,8 +116,8 @@ struct CommandLine::Implementation {
       }
       if (name.size() == 2 && name[0] == '-' && name[1] != '-' && equals != std::string::npos) {
         AddLetter(name.substr(1), word.substr(equals + 1), words);
-      } else if (word.starts_with("--") && word.ends_with('=')) {
-        words.push_back(word.substr(0, word.size() - 1));
+      } else if (word.starts_with("--") && equals == word.size() - 1) {
+        words.push_back(name);
         words.emplace_back();
       } else {
         words.push_back(std::move(word));

@@ -45,7 +45,7 @@ base::Result<Config> LoadInCluster(const std::filesystem::path& service_account)
   config.server = fmt::format("https://{}:{}", host, port);
   config.origin = "in-cluster";
   auto ca = base::ReadFile(service_account / "ca.crt");
-  if (!ca) return base::Fail(ca.error().Within("in-cluster configuration"));
+  if (!ca) return base::Fail(CredentialProblem(ca.error()).Within("in-cluster configuration"));
   config.ca_pem = *std::move(ca);
   if (const auto name = base::ReadFile(service_account / "namespace")) {
     config.default_namespace = base::Trim(*name);

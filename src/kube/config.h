@@ -24,7 +24,8 @@ struct Credentials {
 };
 
 // Thread-safe. Current() is called for every request and is cheap unless something has to be
-// fetched again (rotated file, expired token of an exec plugin).
+// fetched again (rotated file, expired token of an exec plugin). Its errors reach callers as
+// kUnavailable: who we are is unknown, and with it everything that was asked for.
 class CredentialSource {
  public:
   virtual ~CredentialSource() = default;
@@ -49,7 +50,8 @@ struct Config {
 std::shared_ptr<CredentialSource> StaticCredentials(Credentials credentials);
 
 // `context` empty: the file's current-context. Errors are kInvalid with "file:line:column: what is
-// wrong; what would be right", kNotFound when the file (or one it names) is missing.
+// wrong; what would be right", also where a file that it names cannot be read; kNotFound when the
+// file itself is missing.
 base::Result<Config> LoadKubeconfig(const std::filesystem::path& file,
                                     std::string_view context = "");
 
@@ -59,7 +61,8 @@ base::Result<Config> ParseKubeconfig(std::string_view text, std::string_view sou
                                      std::string_view context = "");
 
 // KUBERNETES_SERVICE_HOST and _PORT and the service account's files, whose token is read again when
-// its file changes and at least every minute of use. kUnavailable "NotInCluster" outside a cluster.
+// its file changes and at least every minute of use. kUnavailable "NotInCluster" outside a cluster,
+// and "CredentialsUnreadable" when a file of the service account is missing.
 base::Result<Config> LoadInCluster(
     const std::filesystem::path& service_account = "/var/run/secrets/kubernetes.io/serviceaccount");
 

@@ -64,7 +64,9 @@ class UserSource final : public CredentialSource {
     const bool expired =
         granted_ && granted_->expires && *granted_->expires <= base::WallClock::now();
     if (!granted_ || expired) {
-      TRY_ASSIGN(granted_, RunExecPlugin(*settings_.exec, kPluginTimeout, stop));
+      auto granted = RunExecPlugin(*settings_.exec, kPluginTimeout, stop);
+      if (!granted) return base::Fail(CredentialProblem(std::move(granted).error()));
+      granted_ = *std::move(granted);
     }
     const Credentials& granted = granted_->credentials;
     if (!granted.bearer_token.empty()) result.bearer_token = granted.bearer_token;
@@ -85,6 +87,13 @@ class UserSource final : public CredentialSource {
 
 }  // namespace
 
+base::Error CredentialProblem(base::Error problem) {
+  if (problem.code == base::Code::kCancelled) return problem;
+  problem.code = base::Code::kUnavailable;
+  if (!problem.reason.starts_with("ExecPlugin")) problem.reason = "CredentialsUnreadable";
+  return problem;
+}
+
 base::Result<std::string> RotatingFile::Content(base::SteadyClock::time_point now) {
   const std::scoped_lock lock(mutex_);
   struct stat status{};
@@ -97,7 +106,7 @@ base::Result<std::string> RotatingFile::Content(base::SteadyClock::time_point no
     seen_ = status;
     read_at_ = now;
   } else if (!content_) {
-    return base::Fail(content.error());
+    return base::Fail(CredentialProblem(std::move(content).error()));
   }
   return *content_;
 }

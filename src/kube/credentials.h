@@ -17,8 +17,15 @@
 
 namespace pitcrew::kube {
 
+// `problem` as the error of a call that could not even be sent: kUnavailable with the reason kept
+// where it names a plugin, else "CredentialsUnreadable". That a token file, a certificate or a
+// plugin is missing says nothing about any object of the cluster, so it must never reach a caller
+// as kNotFound, nor as another code that an API server answers with. kCancelled stays.
+base::Error CredentialProblem(base::Error problem);
+
 // A small file whose content is kept, and read again when the file changes and at least every
-// minute of use. While it cannot be read the last content stands. Thread-safe.
+// minute of use. While it cannot be read the last content stands. Thread-safe. Errors as those of
+// CredentialProblem.
 class RotatingFile {
  public:
   explicit RotatingFile(std::filesystem::path path) : path_(std::move(path)) {}

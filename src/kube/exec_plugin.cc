@@ -2,16 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
 
+#include "base/child_process.h"
 #include "base/file_descriptor.h"
 #include "base/strings.h"
 #include "codec/json.h"
@@ -70,34 +69,6 @@ base::Result<Pipe> MakePipe() {
   return Pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-// A child that is killed and reaped if nobody has waited for it.
-class Child {
- public:
-  explicit Child(pid_t pid)
-      : pid_(pid), descriptor_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
-  ~Child() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    Reap();
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-
-  // Readable once the program has ended.
-  [[nodiscard]] int fd() const { return descriptor_.get(); }
-  int Reap() {
-    int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
-    pid_ = 0;
-    return status;
-  }
-
- private:
-  pid_t pid_;
-  FileDescriptor descriptor_;
-};
-
 base::Result<pid_t> Spawn(const ExecPlugin& plugin, int out, int err) {
   std::vector<std::string> arguments{plugin.command};
   arguments.insert(arguments.end(), plugin.arguments.begin(), plugin.arguments.end());
@@ -122,10 +93,10 @@ base::Result<pid_t> Spawn(const ExecPlugin& plugin, int out, int err) {
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   if (problem == ENOENT) {
-    return base::Fail(
-        base::NotFound("ExecPluginMissing",
-                       fmt::format("credential plugin \"{}\" is not installed{}{}", plugin.command,
-                                   plugin.install_hint.empty() ? "" : ": ", plugin.install_hint)));
+    return base::Fail(base::Unavailable(
+        "ExecPluginMissing",
+        fmt::format("credential plugin \"{}\" is not installed{}{}", plugin.command,
+                    plugin.install_hint.empty() ? "" : ": ", plugin.install_hint)));
   }
   if (problem != 0) {
     return base::Fail(base::FromErrno(problem, fmt::format("start \"{}\"", plugin.command)));
@@ -205,7 +176,7 @@ base::Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin,
   TRY_ASSIGN(Pipe out, MakePipe());
   TRY_ASSIGN(Pipe err, MakePipe());
   TRY_ASSIGN(const pid_t pid, Spawn(plugin, out.write.get(), err.write.get()));
-  Child child(pid);
+  TRY_ASSIGN(base::ChildProcess child, base::ChildProcess::Watch(pid));
   out.write.Close();
   err.write.Close();
   const auto deadline = std::chrono::steady_clock::now() + timeout;

@@ -36,7 +36,7 @@ struct ExecCredential {
 base::Result<ExecCredential> ParseExecCredential(std::string_view output, const ExecPlugin& plugin);
 
 // Runs the program for at most `timeout`. kUnavailable "ExecPluginFailed" with the end of what it
-// wrote to standard error; kNotFound "ExecPluginMissing" with the install hint.
+// wrote to standard error; kUnavailable "ExecPluginMissing" with the install hint.
 base::Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin,
                                            std::chrono::milliseconds timeout,
                                            const io::StopToken& stop);

@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -50,6 +51,7 @@ struct Reflector::Implementation {
   Happening NextEvent();
   void Perform(const WatchStep& step, const Happening& happening);
   void Report(const WatchStep& step, const WatchInput& input);
+  WatchStep StartOver(const char* what);
 
   const std::shared_ptr<Client> client;
   const ResourceKind kind;
@@ -214,14 +216,33 @@ void Reflector::Implementation::Report(const WatchStep& step, const WatchInput& 
   }
 }
 
+// After an exception (of a callback, or no memory is left) it is not known how far the step has
+// come.
+WatchStep Reflector::Implementation::StartOver(const char* what) {
+  base::Error trouble = base::Internal("UncaughtException", what);
+  base::LogError("a watch has thrown an exception; everything is listed again", trouble,
+                 {{"resource", kind.plural}});
+  const std::scoped_lock lock(mutex);
+  status.watching = false;
+  status.trouble = std::move(trouble);
+  return {.next = Empty{}, .back_off = true};
+}
+
 void Reflector::Implementation::Run() {
   WatchState state = Empty{};
   int failures = 0;
   while (!stop.token().stopped()) {
-    const Happening happening = Observe(state);
-    WatchStep step = Advance(state, happening.input);
-    Perform(step, happening);
-    Report(step, happening.input);
+    WatchStep step;
+    try {
+      const Happening happening = Observe(state);
+      step = Advance(state, happening.input);
+      Perform(step, happening);
+      Report(step, happening.input);
+    } catch (const std::exception& problem) {
+      step = StartOver(problem.what());
+    } catch (...) {
+      step = StartOver("an exception of unknown type");
+    }
     state = std::move(step.next);
     if (!std::holds_alternative<Watching>(state)) stream.reset();
     if (step.reset_back_off) failures = 0;

@@ -29,9 +29,11 @@ struct InformerOptions {
   int page_size = 100;
   // The server ends a watch after a random time between this and twice this.
   std::chrono::seconds watch_timeout{290};
-  BackoffPolicy backoff{.base = std::chrono::milliseconds(200),
-                        .cap = std::chrono::milliseconds(5000),
-                        .jitter = 0.5};
+  // client-go's: the watchers of a fleet that lose their server at one moment come back over a
+  // second at first, and over half a minute when it stays away.
+  BackoffPolicy backoff{.base = std::chrono::milliseconds(800),
+                        .cap = std::chrono::milliseconds(30000),
+                        .jitter = 1.0};
   // Called on the informer's thread each time a watch was opened: at the start, when the server
   // ended one as it does every few minutes, and after every interruption. Must not block.
   std::function<void()> opened{};

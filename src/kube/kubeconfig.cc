@@ -182,7 +182,9 @@ class Reader {
     if (!config.ca_pem.empty()) return {};
     TRY_ASSIGN(const auto file, File(cluster.At("certificate-authority")));
     if (file.empty()) return {};
-    TRY_ASSIGN(config.ca_pem, base::ReadFile(file));
+    auto authority = base::ReadFile(file);
+    if (!authority) return base::Fail(CredentialProblem(std::move(authority).error()));
+    config.ca_pem = *std::move(authority);
     return {};
   }
 

@@ -20,18 +20,23 @@ std::optional<std::chrono::milliseconds> NextTry(const RetryPolicy& policy, cons
                                                  const Outcome& outcome, int attempt,
                                                  double random) {
   if (attempt >= policy.attempts) return std::nullopt;
-  const bool server_error = outcome.http_status >= 500;
+  const int status = outcome.http_status;
+  const std::string& reason = outcome.error.reason;
+  const bool asked_to =
+      outcome.retry_after && (request.idempotent() ? status >= 500 : status == 503);
+  const bool harmless = request.idempotent() && (status == 503 || status == 504 ||
+                                                 (status == 0 && reason == "ConnectionLost"));
   const bool again =
-      outcome.http_status == 429 || (server_error && outcome.retry_after) ||
-      ((outcome.http_status == 503 || outcome.http_status == 504) && request.idempotent()) ||
-      (outcome.http_status == 0 && outcome.error.reason == "ConnectionRefused") ||
-      (outcome.http_status == 0 && outcome.error.reason == "ConnectionLost" &&
-       request.idempotent());
+      status == 429 || asked_to || harmless || (status == 0 && reason == "ConnectionRefused");
   if (!again) return std::nullopt;
   const milliseconds delay = policy.backoff.Delay(attempt, random);
   if (!outcome.retry_after) return delay;
   if (*outcome.retry_after > policy.longest_retry_after) return std::nullopt;
-  return std::max<milliseconds>(*outcome.retry_after, delay);
+  // Those who were refused together do not come back together.
+  const milliseconds asked = *outcome.retry_after;
+  return std::max(asked + milliseconds(static_cast<std::int64_t>(
+                              static_cast<double>(asked.count()) * policy.backoff.jitter * random)),
+                  delay);
 }
 
 std::optional<std::chrono::seconds> ParseRetryAfter(std::string_view value) {

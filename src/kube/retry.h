@@ -37,9 +37,11 @@ struct Outcome {
   base::Error error{};
 };
 
-// The delay before the next try, or nothing when `outcome` is final. Tried again: 429; 503 and 504
-// of idempotent requests or with Retry-After; refused connections (nothing was sent); lost
-// connections of idempotent requests. `attempt` is 1 for the first try.
+// The delay before the next try, or nothing when `outcome` is final. Tried again: 429, which the
+// server gives before it does anything; 503 with Retry-After, likewise; of idempotent requests also
+// any 5xx with Retry-After, 503, 504 and a lost connection; refused connections, as nothing was
+// sent. A request that creates is not repeated after other errors: a 500 or 504 may come after the
+// creation. `attempt` is 1 for the first try.
 std::optional<std::chrono::milliseconds> NextTry(const RetryPolicy& policy, const Request& request,
                                                  const Outcome& outcome, int attempt,
                                                  double random);

@@ -1,6 +1,9 @@
 #include "kube/store.h"
 
 #include <algorithm>
+#include <exception>
+
+#include "base/log.h"
 
 namespace pitcrew::kube {
 
@@ -34,7 +37,7 @@ ObjectStore::Entry ObjectStore::Project(const ObjectMeta& meta, std::string_view
   // The last view of the same object; one of an earlier object of that name does not count.
   const bool same_object = known != nullptr && known->uid_hash == entry.uid_hash;
   const AnyView last = same_object ? known->view : nullptr;
-  auto view = projection_(raw_json);
+  auto view = TryProject(raw_json);
   if (!view) {
     entry.problem = std::make_shared<const base::Error>(std::move(view).error());
     entry.view = last;
@@ -66,12 +69,55 @@ void ObjectStore::Compare(const ObjectKey& key, const Entry* before, const Entry
   if (is != nullptr) add(ChangeKind::kAdded, none, is);
 }
 
-void ObjectStore::Deliver(const Delivery& delivery) const {
-  for (const auto& [key, problem] : delivery.problems) {
-    for (const auto& handler : problem_handlers_) handler(key, *problem);
+base::Result<ObjectStore::AnyView> ObjectStore::TryProject(std::string_view raw_json) const {
+  try {
+    return projection_(raw_json);
+  } catch (const std::exception& problem) {
+    return base::Fail(base::Internal("UncaughtException", problem.what()));
+  } catch (...) {
+    return base::Fail(base::Internal("UncaughtException", "an exception of unknown type"));
   }
+}
+
+void ObjectStore::TellProblem(const ObjectKey& key, const base::Error& problem) const {
+  for (const auto& handler : problem_handlers_) {
+    try {
+      handler(key, problem);
+    } catch (...) {
+      // Whoever is told of problems cannot be told of its own.
+      base::LogError("a handler of problems has thrown an exception", problem,
+                     {{"key", key.ToString()}});
+    }
+  }
+}
+
+// A handler has not taken a change of this object.
+void ObjectStore::NoteThrow(const ObjectKey& key, const char* what) {
+  const auto problem =
+      std::make_shared<const base::Error>(base::Internal("UncaughtException", what));
+  base::LogError("a handler of changes has thrown an exception", *problem,
+                 {{"key", key.ToString()}});
+  {
+    const std::unique_lock lock(mutex_);
+    if (const auto entry = entries_.find(key); entry != entries_.end()) {
+      entry->second.problem = problem;
+    }
+  }
+  TellProblem(key, *problem);
+}
+
+void ObjectStore::Deliver(const Delivery& delivery) {
+  for (const auto& [key, problem] : delivery.problems) TellProblem(key, *problem);
   for (const AnyChange& change : delivery.changes) {
-    for (const auto& handler : handlers_) handler(change);
+    for (const auto& handler : handlers_) {
+      try {
+        handler(change);
+      } catch (const std::exception& problem) {
+        NoteThrow(change.key, problem.what());
+      } catch (...) {
+        NoteThrow(change.key, "an exception of unknown type");
+      }
+    }
   }
 }
 

@@ -38,21 +38,11 @@ struct Change {
   bool initial = false;                  // from the first list: not news
 };
 
-// Receives objects as text in the order of the API. Not for several threads at once.
-class ObjectSink {
- public:
-  virtual ~ObjectSink() = default;
-  // A list begins; what an unfinished earlier one has brought is dropped.
-  virtual void BeginList() = 0;
-  virtual void AddListed(const ObjectMeta& meta, std::string_view raw_json) = 0;
-  // The list is whole: it replaces what was there, at once.
-  virtual void CommitList() = 0;
-  virtual void Upsert(const ObjectMeta& meta, std::string_view raw_json) = 0;
-  virtual void Remove(const ObjectMeta& meta) = 0;
-};
-
-// The type-free part of Store: one writer (the informer's thread), any number of readers.
-class ObjectStore final : public ObjectSink {
+// The type-free part of Store: one writer (the informer's thread), any number of readers. An
+// exception of the projection makes the object's newest version unreadable; one of a handler is
+// logged, told to the problem handlers and listed by Unreadable(), and the other handlers are still
+// told of the change.
+class ObjectStore final {
  public:
   using AnyView = std::shared_ptr<const void>;
   using AnyProjection = std::function<base::Result<AnyView>(std::string_view raw_json)>;
@@ -68,11 +58,14 @@ class ObjectStore final : public ObjectSink {
   // `equal` may be null: then every version of an object is a change.
   explicit ObjectStore(AnyProjection projection, AnyEqual equal = nullptr);
 
-  void BeginList() override;
-  void AddListed(const ObjectMeta& meta, std::string_view raw_json) override;
-  void CommitList() override;
-  void Upsert(const ObjectMeta& meta, std::string_view raw_json) override;
-  void Remove(const ObjectMeta& meta) override;
+  // Objects as text, in the order of the API, from the writer.
+  // A list begins; what an unfinished earlier one has brought is dropped.
+  void BeginList();
+  void AddListed(const ObjectMeta& meta, std::string_view raw_json);
+  // The list is whole: it replaces what was there, at once.
+  void CommitList();
+  void Upsert(const ObjectMeta& meta, std::string_view raw_json);
+  void Remove(const ObjectMeta& meta);
 
   // Both are called on the writer's thread, outside the lock, after readers see the change. To be
   // set before the first list.
@@ -102,7 +95,10 @@ class ObjectStore final : public ObjectSink {
   Entry Project(const ObjectMeta& meta, std::string_view raw_json, const Entry* known) const;
   static void Compare(const ObjectKey& key, const Entry* before, const Entry* now, bool initial,
                       Delivery& delivery);
-  void Deliver(const Delivery& delivery) const;
+  [[nodiscard]] base::Result<AnyView> TryProject(std::string_view raw_json) const;
+  void Deliver(const Delivery& delivery);
+  void NoteThrow(const ObjectKey& key, const char* what);
+  void TellProblem(const ObjectKey& key, const base::Error& problem) const;
 
   AnyProjection projection_;
   AnyEqual equal_;
@@ -139,7 +135,8 @@ class Store {
     return result;
   }
 
-  // Objects whose newest version could not be projected, with the reason.
+  // Objects whose newest version could not be projected or was not taken by a handler, with the
+  // reason.
   [[nodiscard]] std::vector<std::pair<ObjectKey, base::Error>> Unreadable() const {
     return objects_->Unreadable();
   }

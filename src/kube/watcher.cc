@@ -102,9 +102,12 @@ WatchStep Advance(const WatchState& state, const WatchInput& input) {
 
 base::Result<DecodedEvent> DecodeEvent(std::string_view line) {
   DecodedEvent decoded;
-  std::string_view type;
+  // A copy: the reader's own buffers, which its texts stand in, may end with the reading.
+  std::string type;
   TRY(ReadOnDemand(line, [&](simdjson::ondemand::object& event) {
-    if (const auto error = event["type"].get(type)) return error;
+    std::string_view text;
+    if (const auto error = event["type"].get(text)) return error;
+    type = text;
     simdjson::ondemand::object object;
     if (const auto error = event["object"].get(object)) return error;
     return object.raw_json().get(decoded.object);

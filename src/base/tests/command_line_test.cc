@@ -64,6 +64,12 @@ TEST(CommandLine, AcceptsEverySpellingOfGo) {
   }
 }
 
+TEST(CommandLine, AValueMayEndWithAnEqualsSign) {
+  EXPECT_EQ(Parse({"--driver-root=key="})->root, "key=");
+  EXPECT_EQ(Parse({"-driver-root=a=b=="})->root, "a=b==");
+  EXPECT_EQ(Parse({"--driver-root="})->root, "");
+}
+
 TEST(CommandLine, CommandLineBeatsEnvironment) {  // device-plugin.md #14
   EXPECT_EQ(Parse({"--driver-root=/a"}, {{"NVIDIA_DRIVER_ROOT", "/b"}})->root, "/a");
   EXPECT_EQ(Parse({}, {{"NVIDIA_DRIVER_ROOT", "/b"}})->root, "/b");

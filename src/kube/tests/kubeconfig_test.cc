@@ -1,12 +1,22 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <cstdlib>
+#include <iterator>
+#include <thread>
 
 #include "base/file.h"
 #include "codec/base64.h"
 #include "codec/json.h"
+#include "kube/client.h"
 #include "kube/config.h"
 #include "kube/credentials.h"
 
@@ -142,6 +152,47 @@ TEST_F(KubeconfigTest, TokenFilesAreFollowed) {
   EXPECT_EQ(config->credentials->Current({})->bearer_token, "two");
 }
 
+// kNotFound is evidence that an object of the cluster does not exist.
+TEST_F(KubeconfigTest, WhatIsMissingToIdentifyUsIsNotTakenForAMissingObject) {
+  for (const std::string user :
+       {"{tokenFile: gone}", "{client-certificate: gone, client-key: gone}",
+        "{exec: {apiVersion: client.authentication.k8s.io/v1, command: no-such-plugin}}",
+        "{exec: {apiVersion: client.authentication.k8s.io/v1, command: /etc/passwd}}"}) {
+    Write("gone", "x");
+    const auto config = ParseParts("{server: \"https://127.0.0.1:1\"}", user);
+    ASSERT_TRUE(config) << user << config.error().message;
+    std::filesystem::remove(folder_ / "gone");
+    const auto credentials = config->credentials->Current({});
+    ASSERT_FALSE(credentials) << user;
+    EXPECT_EQ(credentials.error().code, Code::kUnavailable) << credentials.error().ToString();
+    const auto client = Client::Create(*config);
+    ASSERT_TRUE(client);
+    const auto node = (*client)->Get(kNodes, {.name = "n"});
+    ASSERT_FALSE(node) << user;
+    EXPECT_EQ(node.error().code, Code::kUnavailable) << node.error().ToString();
+  }
+  const auto authority = ParseParts("{server: \"https://h\", certificate-authority: none}", "{}");
+  ASSERT_FALSE(authority);
+  EXPECT_EQ(authority.error().code, Code::kInvalid);
+}
+
+TEST_F(KubeconfigTest, CredentialsOfOtherSourcesAreNoEvidenceEither) {
+  class Source final : public CredentialSource {
+   public:
+    base::Result<Credentials> Current(const io::StopToken& /*stop*/) override {
+      return base::Fail(base::NotFound("NoSuchToken", "there is no token"));
+    }
+  };
+  Config config{.server = "https://127.0.0.1:1", .credentials = std::make_shared<Source>()};
+  const auto client = Client::Create(std::move(config));
+  ASSERT_TRUE(client);
+  const auto node = (*client)->Get(kNodes, {.name = "n"});
+  ASSERT_FALSE(node);
+  EXPECT_EQ(node.error().code, Code::kUnavailable);
+  EXPECT_EQ((*client)->OpenStream(RawRequest("/x"), std::chrono::seconds(1), {}).error().code,
+            Code::kUnavailable);
+}
+
 TEST_F(KubeconfigTest, AFileIsReadAgainAfterAMinuteOrARejection) {
   // As if on a file system that tells no change: same size, and the old times put back.
   Write("token", "one");
@@ -172,7 +223,10 @@ TEST_F(KubeconfigTest, InClusterNeedsItsEnvironment) {
   EXPECT_EQ(LoadInCluster(folder_).error().reason, "NotInCluster");
   ::setenv("KUBERNETES_SERVICE_HOST", "fd00::1", 1);
   ::setenv("KUBERNETES_SERVICE_PORT", "443", 1);
-  EXPECT_EQ(LoadInCluster(folder_).error().code, Code::kNotFound);
+  const auto missing = LoadInCluster(folder_);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, Code::kUnavailable);
+  EXPECT_EQ(missing.error().reason, "CredentialsUnreadable");
   Write("ca.crt", kPem);
   Write("token", "tok");
   Write("namespace", "space\n");
@@ -197,6 +251,19 @@ cat <<END
  "status":{"token":"from-plugin","expirationTimestamp":"$EXPIRES"}}
 END
 )";
+
+void ForbidPidfd() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{.len = std::size(program), .filter = program};
+  ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+  ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
+  ASSERT_LT(::syscall(SYS_pidfd_open, ::getpid(), 0), 0);
+}
 
 class PluginTest : public KubeconfigTest {
  protected:
@@ -246,6 +313,18 @@ TEST_F(PluginTest, AFailureTellsWhatThePluginSaid) {
   ASSERT_FALSE(credentials);
   EXPECT_EQ(credentials.error().reason, "ExecPluginFailed");
   EXPECT_NE(credentials.error().message.find("status 3: no such user"), std::string::npos);
+}
+
+// Kernels before 5.3 do not have it, and seccomp profiles of older container runtimes forbid it.
+TEST_F(PluginTest, APluginIsRunWhereThereIsNoPidfd) {
+  const auto config = ParsePlugin("interactiveMode: Never", "2999-01-01T00:00:00Z");
+  std::thread without([&] {  // the filter lasts as long as its thread
+    ForbidPidfd();
+    const auto credentials = config->credentials->Current({});
+    ASSERT_TRUE(credentials) << credentials.error().message;
+    EXPECT_EQ(credentials->bearer_token, "from-plugin");
+  });
+  without.join();
 }
 
 TEST_F(PluginTest, AHangingPluginEndsWithTheStop) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <stdexcept>
 
 #include "kube/client.h"
 #include "kube/informer.h"
@@ -112,6 +113,58 @@ TEST(Resilience, ObeysRetryAfterOnTooManyRequests) {
   const auto counts = client->request_counts();
   EXPECT_EQ(counts.at({"create", 429}), 2U);
   EXPECT_EQ(counts.at({"create", 201}), 1U);
+}
+
+TEST(Resilience, ObeysRetryAfterOnARefusedWatch) {
+  Counter watches;
+  std::chrono::steady_clock::time_point refused;
+  std::chrono::steady_clock::time_point opened;
+  const auto server = ScriptedServer::Start(
+      [&](const ScriptedRequest& request, ScriptedReply& reply, const io::StopToken& stop) {
+        if (!IsWatch(request)) {
+          reply.Send(200, ListBody("10", Json::array()));
+        } else if (refused == std::chrono::steady_clock::time_point()) {
+          refused = std::chrono::steady_clock::now();
+          reply.Send(429, StatusBody(429, "TooManyRequests"), {{"Retry-After", "2"}});
+        } else {
+          opened = std::chrono::steady_clock::now();
+          reply.Begin(200);
+          watches.Next();
+          stop.Wait();
+        }
+      });
+  Informer<VersionView> informer(ClientOf(**server), kConfigMaps,
+                                 ProjectJson<VersionView>(&ProjectVersion), QuickOptions());
+  informer.Start();
+  ASSERT_TRUE(watches.WaitFor(1));
+  EXPECT_GE(opened - refused, std::chrono::seconds(2));
+  EXPECT_EQ(informer.status().lists, 1U);
+}
+
+TEST(Resilience, ACallbackThatThrowsDoesNotEndTheWatch) {
+  Counter watches;
+  const auto server = ScriptedServer::Start(
+      [&](const ScriptedRequest& request, ScriptedReply& reply, const io::StopToken& stop) {
+        if (!IsWatch(request)) {
+          reply.Send(200, ListBody("10", Json::array({Item("a", "1")})));
+          return;
+        }
+        reply.Begin(200);
+        if (watches.Next() > 1) reply.Chunk(EventLine("ADDED", Item("b", "11")));
+        stop.Wait();
+      });
+  auto options = QuickOptions();
+  std::atomic<int> opened{0};
+  options.opened = [&] {
+    if (++opened == 1) throw std::runtime_error("thrown by the callback");
+  };
+  Informer<VersionView> informer(ClientOf(**server), kConfigMaps,
+                                 ProjectJson<VersionView>(&ProjectVersion), options);
+  ChangeRecorder recorder;
+  recorder.Attach(informer);
+  informer.Start();
+  EXPECT_TRUE(recorder.WaitFor([](const auto& world) { return world.size() == 2; }));
+  EXPECT_EQ(informer.status().lists, 2U);
 }
 
 TEST(Resilience, APostThatMayHaveBeenDoneIsNotSentAgain) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "kube/informer.h"
+
 namespace pitcrew::kube {
 namespace {
 
@@ -39,6 +41,15 @@ TEST(Backoff, JitterOnlyLengthens) {
   EXPECT_EQ(policy.Delay(1, 0.5), milliseconds(125));
 }
 
+// client-go's reflector: 800 ms doubling to 30 s, and up to as much again by chance.
+TEST(Backoff, TheWatchersOfAFleetComeBackSpreadOut) {
+  const BackoffPolicy policy = InformerOptions{}.backoff;
+  EXPECT_EQ(policy.Delay(1, 0.0), milliseconds(800));
+  EXPECT_EQ(policy.Delay(1, 0.5), milliseconds(1200));
+  EXPECT_EQ(policy.Delay(100, 0.0), milliseconds(30000));
+  EXPECT_EQ(policy.Delay(100, 0.5), milliseconds(45000));
+}
+
 TEST(Retry, TooManyRequestsWaitsAsLongAsAsked) {
   EXPECT_EQ(Next(Post(), Status(429, seconds(2))), milliseconds(2000));
   EXPECT_EQ(Next(Post(), Status(429)), milliseconds(200));
@@ -47,12 +58,28 @@ TEST(Retry, TooManyRequestsWaitsAsLongAsAsked) {
   EXPECT_EQ(Next(Post(), Status(429, seconds(3600))), std::nullopt);
 }
 
+TEST(Retry, ThoseWhoWereRefusedTogetherDoNotComeBackTogether) {
+  const RetryPolicy policy;
+  const Outcome refused = Status(429, seconds(10));
+  EXPECT_EQ(NextTry(policy, Get(), refused, 1, 0.0), milliseconds(10000));
+  EXPECT_EQ(NextTry(policy, Get(), refused, 1, 0.5), milliseconds(11000));
+}
+
 TEST(Retry, ServerErrorsOnlyWhereARepetitionIsHarmless) {
   EXPECT_TRUE(Next(Get(), Status(503)));
   EXPECT_TRUE(Next(Get(), Status(504)));
   EXPECT_FALSE(Next(Post(), Status(503)));
   EXPECT_TRUE(Next(Post(), Status(503, seconds(1))));
   EXPECT_FALSE(Next(Get(), Status(500)));
+  EXPECT_TRUE(Next(Get(), Status(500, seconds(1))));
+}
+
+// The object may be there already: kube-apiserver answers 504 with Retry-After when it has stopped
+// to wait for etcd.
+TEST(Retry, ACreationIsNotRepeatedAfterAnErrorThatMayHaveComeAfterIt) {
+  for (const int status : {500, 502, 504}) {
+    EXPECT_FALSE(Next(Post(), Status(status, seconds(1)))) << status;
+  }
 }
 
 TEST(Retry, RefusedConnectionsSentNothing) {

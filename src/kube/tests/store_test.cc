@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <stdexcept>
 #include <thread>
 
 namespace pitcrew::kube {
@@ -50,6 +51,7 @@ class StoreTest : public ::testing::Test {
   std::vector<std::string> log_;
   std::shared_ptr<ObjectStore> objects_ =
       std::make_shared<ObjectStore>([](std::string_view raw) -> base::Result<ObjectStore::AnyView> {
+        if (raw == "throws") throw std::runtime_error("thrown by the projection");
         if (raw == "bad") return base::Fail(base::Invalid("Bad", "cannot be read"));
         return std::make_shared<const View>(View{std::string(raw)});
       });
@@ -198,6 +200,41 @@ TEST_F(StoreTest, ReadersNeverSeeAHalfReplacedWorld) {
   for (int round = 1; round < 300; ++round) list(round);
   writing = false;
   reader.join();
+}
+
+TEST_F(StoreTest, AProjectionThatThrowsMakesItsObjectUnknownAndNothingElse) {
+  List({{Meta("a", "1"), "throws"}, {Meta("b", "1"), "one"}});
+  EXPECT_EQ(Text("a"), "unknown");
+  EXPECT_EQ(Text("b"), "one");
+  objects_->Upsert(Meta("b", "2"), "throws");
+  EXPECT_EQ(Text("b"), "one");
+  const auto unreadable = store_.Unreadable();
+  ASSERT_EQ(unreadable.size(), 2U);
+  EXPECT_EQ(unreadable.front().second.message, "thrown by the projection");
+  objects_->Upsert(Meta("a", "2"), "two");
+  EXPECT_EQ(Text("a"), "two");
+}
+
+TEST_F(StoreTest, AHandlerThatThrowsDoesNotKeepTheOthersFromTheChange) {
+  objects_ =
+      std::make_shared<ObjectStore>([](std::string_view raw) -> base::Result<ObjectStore::AnyView> {
+        return std::make_shared<const View>(View{std::string(raw)});
+      });
+  store_ = Store<View>(objects_);
+  objects_->AddHandler([](const ObjectStore::AnyChange& change) {
+    if (change.key.name == "a") throw std::runtime_error("thrown by a handler");
+  });
+  objects_->AddHandler(
+      [this](const ObjectStore::AnyChange& change) { log_.push_back(change.key.name); });
+  objects_->AddProblemHandler([this](const ObjectKey& key, const base::Error& error) {
+    log_.push_back("problem " + key.name + " " + error.message);
+    throw std::runtime_error("thrown by a handler of problems");
+  });
+  List({{Meta("a", "1"), "one"}});
+  objects_->Upsert(Meta("b", "1"), "one");
+  EXPECT_EQ(TakeLog(), (Lines{"problem a thrown by a handler", "a", "b"}));
+  ASSERT_EQ(store_.Unreadable().size(), 1U);
+  EXPECT_EQ(store_.Unreadable().front().first.name, "a");
 }
 
 }  // namespace

@@ -193,6 +193,18 @@ TEST(Watcher, DecodesEvents) {
   EXPECT_TRUE(codec::ParseJson(event->object));
 }
 
+TEST(Watcher, DecodesEventsOfAnySize) {
+  // Above 1 MiB the reader's buffers end with the reading.
+  std::string line =
+      R"({"type":"DELETED","object":{"kind":"ConfigMap","metadata":{"name":"c","namespace":"n",)"
+      R"("uid":"u","resourceVersion":"12"},"data":{"x":")" +
+      std::string(3U << 20U, 'x') + R"("}}})";
+  const auto event = Decode(line);
+  ASSERT_TRUE(event) << event.error().message;
+  EXPECT_EQ(event->event.type, Type::kDeleted);
+  EXPECT_EQ(event->meta.key.name, "c");
+}
+
 TEST(Watcher, DecodesBookmarksAndErrors) {
   std::string bookmark =
       R"({"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"99"}}})";
