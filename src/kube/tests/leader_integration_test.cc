@@ -7,11 +7,11 @@
 #include <thread>
 
 #include "apiserver/api_server.h"
-#include "apiserver/scripted_server.h"
-#include "apiserver/tcp_proxy.h"
 #include "kube/informer.h"
 #include "kube/leader.h"
 #include "kube/projection.h"
+#include "loopback/scripted_server.h"
+#include "loopback/tcp_proxy.h"
 #include "support_changes.h"
 
 namespace pitcrew::kube {
