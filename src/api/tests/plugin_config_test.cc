@@ -111,11 +111,12 @@ TEST(PluginConfig, DevicesOfASharedResource) {  // device-plugin.md #8
   for (const std::string& devices :
        {std::string("\"not-all\""), std::string("-2"), std::string("[-1]"), std::string("[\"-1\"]"),
         std::string("[\"invalid-UUID\"]"), std::string("[\"GPU-UUID\"]"),
-        std::string("[\"MIG-UUID\"]"), "[\"MIG-GPU-" + uuid + "\"]", std::string("2.0")}) {
+        std::string("[\"MIG-UUID\"]"), "[\"MIG-GPU-" + uuid + "\"]"}) {
     EXPECT_FALSE(parse(devices).has_value()) << devices;
   }
+  // 2.0 is 2 in the JSON that sigs.k8s.io/yaml makes of it.
   for (const std::string& devices :
-       {std::string("\"all\""), std::string("2"), std::string("[0]"), std::string("[\"0\"]"),
+       {std::string("\"all\""), std::string("2"), std::string("2.0"), std::string("[0]"), std::string("[\"0\"]"),
         std::string("[\"0:0\"]"), "[\"GPU-" + uuid + "\", 1, \"MIG-" + uuid + "\"]"}) {
     EXPECT_TRUE(parse(devices).has_value()) << devices;
   }

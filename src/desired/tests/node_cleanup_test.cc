@@ -24,7 +24,7 @@ TEST(Leaving, WhatTheOperatorWroteGoes) {
 metadata:
   name: n
   labels:
-    kubernetes.io/hostname: n
+    kubernetes.io/hostname: "n"
     nvidia.com/gpu.present: "true"
     nvidia.com/gpu.deploy.driver: pre-installed
     nvidia.com/gpu.deploy.device-plugin: "true"

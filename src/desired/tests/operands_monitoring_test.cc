@@ -155,7 +155,7 @@ daemonsets: {annotations: {a: "2"}}
 dcgmExporter:
   annotations: {a: "1", b: "1"}
   hpcJobMapping: {enabled: true}
-  podLabelAllowlistRegex: [x, y]
+  podLabelAllowlistRegex: [x, z]
 )");
   const Json& main = ContainerOf(daemonset, "nvidia-dcgm-exporter");
   EXPECT_EQ(FindEnv(main, "DCGM_HPC_JOB_MAPPING_DIR"), "/var/lib/dcgm-exporter/job-mapping");
@@ -163,7 +163,7 @@ dcgmExporter:
   EXPECT_THAT(MountsOf(main), Contains("pod-gpu-resources:/var/lib/kubelet/pod-resources:ro"));
   EXPECT_EQ(VolumeOf(daemonset, "pod-gpu-resources")["hostPath"]["path"],
             "/custom-kubelet/pod-resources");
-  EXPECT_EQ(FindEnv(main, "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX"), "x,y");
+  EXPECT_EQ(FindEnv(main, "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX"), "x,z");
   const Json& annotations = daemonset["spec"]["template"]["metadata"]["annotations"];
   EXPECT_EQ(annotations["a"], "2");
   EXPECT_EQ(annotations["b"], "1");
@@ -216,7 +216,7 @@ TEST(DcgmExporterTest, Service) {
 // operand-manifests.md #27, operator-behaviour.md #21 [TestServiceMonitor]
 TEST(ServiceMonitorTest, OnlyWhereItsKindIsServed) {
   const char* edited = R"(
-operator: {metrics: {serviceMonitor: &m {enabled: true, interval: 20s, honorLabels: true, additionalLabels: {x: y}}}}
+operator: {metrics: {serviceMonitor: &m {enabled: true, interval: 20s, honorLabels: true, additionalLabels: {x: z}}}}
 dcgmExporter: {serviceMonitor: *m}
 nodeStatusExporter: {enabled: true}
 )";

@@ -60,13 +60,13 @@ class KubeconfigTest : public ::testing::Test {
 TEST_F(KubeconfigTest, ReadsAWholeFile) {
   Write("ca.pem", kPem);
   const auto config = ParseParts(
-      "{server: \"https://h:6443/prefix/\", certificate-authority: ca.pem, tls-server-name: n, "
+      "{server: \"https://h:6443/prefix/\", certificate-authority: ca.pem, tls-server-name: name, "
       "proxy-url: \"http://p:1\"}",
       "{token: secret, username: me, password: word}");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->server, "https://h:6443/prefix");
   EXPECT_EQ(config->ca_pem, kPem);
-  EXPECT_EQ(config->tls_server_name, "n");
+  EXPECT_EQ(config->tls_server_name, "name");
   EXPECT_EQ(config->proxy_url, "http://p:1");
   EXPECT_EQ(config->default_namespace, "ns");
   EXPECT_FALSE(config->insecure_skip_tls_verify);
@@ -90,13 +90,13 @@ TEST_F(KubeconfigTest, InlineDataWinsOverFiles) {
 
 TEST_F(KubeconfigTest, AnotherContextCanBeAskedFor) {
   const std::string text =
-      "contexts: [{name: x, context: {cluster: c}}, {name: y, context: {cluster: d}}]\n"
+      "contexts: [{name: x, context: {cluster: c}}, {name: w, context: {cluster: d}}]\n"
       "clusters: [{name: c, cluster: {server: \"http://c\"}}, "
       "{name: d, cluster: {server: \"http://d\"}}]\n"
       "current-context: x\n";
   EXPECT_EQ(Parse(text)->server, "http://c");
-  EXPECT_EQ(Parse(text, "y")->server, "http://d");
-  EXPECT_EQ(MessageOf(Parse(text, "z")), "kubeconfig:3:18: \"z\" is not among the contexts: x, y");
+  EXPECT_EQ(Parse(text, "w")->server, "http://d");
+  EXPECT_EQ(MessageOf(Parse(text, "z")), "kubeconfig:3:18: \"z\" is not among the contexts: x, w");
 }
 
 TEST_F(KubeconfigTest, ErrorsNameTheLineAndTheRemedy) {

@@ -55,8 +55,8 @@ TEST(Difference, QuantitiesAreComparedByTheirAmount) {
 TEST(Difference, FieldsAreNamedByTheirPath) {
   EXPECT_THAT(Differences("{spec: {a: 1, b: {c: x}}}", "{spec: {a: 2, b: {c: x, d: true}}}"),
               ElementsAre("spec.a: 1 -> 2", "spec.b.d: (none) -> true"));
-  EXPECT_THAT(Differences("{metadata: {labels: {a.b/c: x}}}", "{metadata: {labels: {a.b/c: y}}}"),
-              ElementsAre("metadata.labels[a.b/c]: \"x\" -> \"y\""));
+  EXPECT_THAT(Differences("{metadata: {labels: {a.b/c: x}}}", "{metadata: {labels: {a.b/c: z}}}"),
+              ElementsAre("metadata.labels[a.b/c]: \"x\" -> \"z\""));
   EXPECT_THAT(Differences("{a: [1, 2]}", "{a: [1]}"), ElementsAre("a: [1,2] -> [1]"));
   EXPECT_THAT(Differences("{a: x}", "{a: {b: c}}"), ElementsAre("a: \"x\" -> {\"b\":\"c\"}"));
 }
@@ -113,11 +113,11 @@ status: {ready: 1}
 }
 
 TEST(Difference, MetadataIsComparedWhole) {
-  const Json live = *codec::ParseYaml("{metadata: {labels: {a: x, b: y}, annotations: {c: z}}}");
-  const Json after = *codec::ParseYaml("{metadata: {labels: {a: x, b: n}}}");
+  const Json live = *codec::ParseYaml("{metadata: {labels: {a: x, b: v}, annotations: {c: z}}}");
+  const Json after = *codec::ParseYaml("{metadata: {labels: {a: x, b: w}}}");
   EXPECT_THAT(
       Lines(MetadataChanges(live, after)),
-      ElementsAre("metadata.labels.b: \"y\" -> \"n\"", "metadata.annotations.c: \"z\" -> (none)"));
+      ElementsAre("metadata.labels.b: \"v\" -> \"w\"", "metadata.annotations.c: \"z\" -> (none)"));
 }
 
 }  // namespace
