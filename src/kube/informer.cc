@@ -35,8 +35,9 @@ struct Reflector::Implementation {
         options(std::move(options_in)),
         store(std::move(store_in)) {}
 
-  // An input with the texts that it is about.
-  struct Happening {
+  // What a request or the stream has brought: the input of the state machine, with the texts that
+  // it is about.
+  struct Observation {
     WatchInput input;
     std::string text;  // keeps what the views below point into
     RawPage page;
@@ -45,11 +46,11 @@ struct Reflector::Implementation {
   };
 
   void Run();
-  Happening Observe(const WatchState& state);
-  Happening ListPage(std::string_view continue_token);
-  Happening OpenWatch(const std::string& resource_version);
-  Happening NextEvent();
-  void Perform(const WatchStep& step, const Happening& happening);
+  Observation Observe(const WatchState& state);
+  Observation ListPage(std::string_view continue_token);
+  Observation OpenWatch(const std::string& resource_version);
+  Observation NextEvent();
+  void Perform(const WatchStep& step, const Observation& observation);
   void Report(const WatchStep& step, const WatchInput& input);
   WatchStep StartOver(const char* what);
 
@@ -72,7 +73,7 @@ struct Reflector::Implementation {
   std::thread thread;
 };
 
-Reflector::Implementation::Happening Reflector::Implementation::ListPage(
+Reflector::Implementation::Observation Reflector::Implementation::ListPage(
     std::string_view continue_token) {
   const ListOptions list{.label_selector = options.label_selector,
                          .field_selector = options.field_selector,
@@ -82,26 +83,26 @@ Reflector::Implementation::Happening Reflector::Implementation::ListPage(
     const std::scoped_lock lock(mutex);
     ++status.lists;
   }
-  Happening happening;
+  Observation observation;
   auto body = client->Send(request, stop.token());
   if (!body) {
-    happening.input = ListFailed{std::move(body).error()};
-    return happening;
+    observation.input = ListFailed{std::move(body).error()};
+    return observation;
   }
-  happening.text = *std::move(body);
-  happening.text.reserve(happening.text.size() + kReadablePadding);
-  auto page = ReadPage(happening.text);
+  observation.text = *std::move(body);
+  observation.text.reserve(observation.text.size() + kReadablePadding);
+  auto page = ReadPage(observation.text);
   if (!page) {
-    happening.input = ListFailed{std::move(page).error()};
-    return happening;
+    observation.input = ListFailed{std::move(page).error()};
+    return observation;
   }
-  happening.page = *std::move(page);
-  happening.input = PageArrived{.resource_version = happening.page.resource_version,
-                                .continue_token = happening.page.continue_token};
-  return happening;
+  observation.page = *std::move(page);
+  observation.input = PageArrived{.resource_version = observation.page.resource_version,
+                                  .continue_token = observation.page.continue_token};
+  return observation;
 }
 
-Reflector::Implementation::Happening Reflector::Implementation::OpenWatch(
+Reflector::Implementation::Observation Reflector::Implementation::OpenWatch(
     const std::string& resource_version) {
   // Watches of many informers must not all end at the same time.
   const double spread = std::uniform_real_distribution<double>(1.0, 2.0)(random);
@@ -112,53 +113,53 @@ Reflector::Implementation::Happening Reflector::Implementation::OpenWatch(
                            .resource_version = resource_version,
                            .timeout_seconds = static_cast<int>(timeout.count())};
   lines = io::LineSplitter();
-  Happening happening;
+  Observation observation;
   auto opened = client->OpenStream(WatchRequest(kind, options.namespace_name, watch),
                                    timeout + kWatchMargin, stop.token());
   if (opened) {
     stream = *std::move(opened);
-    happening.input = WatchOpened{};
+    observation.input = WatchOpened{};
   } else {
-    happening.input = WatchRefused{std::move(opened).error()};
+    observation.input = WatchRefused{std::move(opened).error()};
   }
-  return happening;
+  return observation;
 }
 
-Reflector::Implementation::Happening Reflector::Implementation::NextEvent() {
-  Happening happening;
+Reflector::Implementation::Observation Reflector::Implementation::NextEvent() {
+  Observation observation;
   for (;;) {
     if (auto line = lines.Next()) {
-      happening.text = *std::move(line);
+      observation.text = *std::move(line);
       break;
     }
     auto bytes = stream->Next();
     if (!bytes) {
-      happening.input = WatchEnded{std::move(bytes).error()};
-      return happening;
+      observation.input = WatchEnded{std::move(bytes).error()};
+      return observation;
     }
     if (!*bytes) {
-      happening.input = WatchEnded{};
-      return happening;
+      observation.input = WatchEnded{};
+      return observation;
     }
     if (!lines.Append(**bytes)) {
-      happening.input = WatchEnded{base::Unavailable("ConnectionLost", "an endless watch event")};
-      return happening;
+      observation.input = WatchEnded{base::Unavailable("ConnectionLost", "an endless watch event")};
+      return observation;
     }
   }
-  happening.text.reserve(happening.text.size() + kReadablePadding);
-  auto event = DecodeEvent(happening.text);
+  observation.text.reserve(observation.text.size() + kReadablePadding);
+  auto event = DecodeEvent(observation.text);
   if (!event) {
     // Its version has not been taken over, so the resumed watch brings it again.
-    happening.input = WatchEnded{std::move(event).error()};
-    return happening;
+    observation.input = WatchEnded{std::move(event).error()};
+    return observation;
   }
-  happening.meta = std::move(event->meta);
-  happening.object = event->object;
-  happening.input = std::move(event->event);
-  return happening;
+  observation.meta = std::move(event->meta);
+  observation.object = event->object;
+  observation.input = std::move(event->event);
+  return observation;
 }
 
-Reflector::Implementation::Happening Reflector::Implementation::Observe(const WatchState& state) {
+Reflector::Implementation::Observation Reflector::Implementation::Observe(const WatchState& state) {
   return std::visit(
       Overload{[&](const Empty&) { return ListPage(""); },
                [&](const Listing& listing) { return ListPage(listing.continue_token); },
@@ -167,21 +168,21 @@ Reflector::Implementation::Happening Reflector::Implementation::Observe(const Wa
       state);
 }
 
-void Reflector::Implementation::Perform(const WatchStep& step, const Happening& happening) {
+void Reflector::Implementation::Perform(const WatchStep& step, const Observation& observation) {
   if (step.begin_list) store->BeginList();
   switch (step.action) {
     case StoreAction::kNone:
       return;
     case StoreAction::kAddPage:
     case StoreAction::kAddPageAndCommit:
-      for (const auto& [meta, raw] : happening.page.objects) store->AddListed(meta, raw);
+      for (const auto& [meta, raw] : observation.page.objects) store->AddListed(meta, raw);
       if (step.action == StoreAction::kAddPageAndCommit) store->CommitList();
       return;
     case StoreAction::kUpsert:
-      store->Upsert(happening.meta, happening.object);
+      store->Upsert(observation.meta, observation.object);
       return;
     case StoreAction::kRemove:
-      store->Remove(happening.meta);
+      store->Remove(observation.meta);
       return;
   }
 }
@@ -234,10 +235,10 @@ void Reflector::Implementation::Run() {
   while (!stop.token().stopped()) {
     WatchStep step;
     try {
-      const Happening happening = Observe(state);
-      step = Advance(state, happening.input);
-      Perform(step, happening);
-      Report(step, happening.input);
+      const Observation observation = Observe(state);
+      step = Advance(state, observation.input);
+      Perform(step, observation);
+      Report(step, observation.input);
     } catch (const std::exception& problem) {
       step = StartOver(problem.what());
     } catch (...) {

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 namespace pitcrew::kube {
 
 std::string ResourceKind::api_version() const {
@@ -29,33 +27,6 @@ base::Result<ObjectMeta> MetaOf(const codec::Json& object) {
     return base::Fail(base::Invalid("UnreadableObject", "the object has no metadata.name"));
   }
   return meta;
-}
-
-const ResourceKind* FindBuiltInKind(std::string_view api_version, std::string_view kind) {
-  static constexpr std::array kKinds{&kNamespaces,
-                                     &kNodes,
-                                     &kPods,
-                                     &kConfigMaps,
-                                     &kSecrets,
-                                     &kServices,
-                                     &kServiceAccounts,
-                                     &kEvents,
-                                     &kDaemonSets,
-                                     &kDeployments,
-                                     &kControllerRevisions,
-                                     &kJobs,
-                                     &kRoles,
-                                     &kRoleBindings,
-                                     &kClusterRoles,
-                                     &kClusterRoleBindings,
-                                     &kRuntimeClasses,
-                                     &kPriorityClasses,
-                                     &kLeases,
-                                     &kCustomResourceDefinitions};
-  for (const ResourceKind* known : kKinds) {
-    if (known->kind == kind && known->api_version() == api_version) return known;
-  }
-  return nullptr;
 }
 
 }  // namespace pitcrew::kube

@@ -49,10 +49,6 @@ struct ObjectMeta {
 base::Result<ObjectMeta> MetaOf(const codec::Json& object);
 ObjectKey KeyOf(const codec::Json& object);
 
-// The constant for an apiVersion and kind as manifests write them; null when it is none of those
-// below. Borrowed, lives for ever.
-const ResourceKind* FindBuiltInKind(std::string_view api_version, std::string_view kind);
-
 inline constexpr ResourceKind kNamespaces{"", "v1", "namespaces", "Namespace", false};
 inline constexpr ResourceKind kNodes{"", "v1", "nodes", "Node", false};
 inline constexpr ResourceKind kPods{"", "v1", "pods", "Pod"};
@@ -62,10 +58,6 @@ inline constexpr ResourceKind kServices{"", "v1", "services", "Service"};
 inline constexpr ResourceKind kServiceAccounts{"", "v1", "serviceaccounts", "ServiceAccount"};
 inline constexpr ResourceKind kEvents{"", "v1", "events", "Event"};
 inline constexpr ResourceKind kDaemonSets{"apps", "v1", "daemonsets", "DaemonSet"};
-inline constexpr ResourceKind kDeployments{"apps", "v1", "deployments", "Deployment"};
-inline constexpr ResourceKind kControllerRevisions{"apps", "v1", "controllerrevisions",
-                                                   "ControllerRevision"};
-inline constexpr ResourceKind kJobs{"batch", "v1", "jobs", "Job"};
 inline constexpr ResourceKind kRoles{"rbac.authorization.k8s.io", "v1", "roles", "Role"};
 inline constexpr ResourceKind kRoleBindings{"rbac.authorization.k8s.io", "v1", "rolebindings",
                                             "RoleBinding"};
@@ -75,8 +67,6 @@ inline constexpr ResourceKind kClusterRoleBindings{
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false};
 inline constexpr ResourceKind kRuntimeClasses{"node.k8s.io", "v1", "runtimeclasses", "RuntimeClass",
                                               false};
-inline constexpr ResourceKind kPriorityClasses{"scheduling.k8s.io", "v1", "priorityclasses",
-                                               "PriorityClass", false};
 inline constexpr ResourceKind kLeases{"coordination.k8s.io", "v1", "leases", "Lease"};
 inline constexpr ResourceKind kCustomResourceDefinitions{
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false};

@@ -1,10 +1,18 @@
 // The watch protocol as an explicit state machine: pure, so that every order of events can be
 // tested without a server.
 //
-//   Empty ──list──▶ Listing (page by page) ──last page──▶ Listed ──open──▶ Watching
-//     ▲                                                     ▲                 │ ended, lost,
-//     refused └───────────── gone (410 as status or as event) ──────┴─────────────────┘ (same
-//     version)
+//     +-------+ first page +---------+ last page +--------+  opened  +----------+
+//     | Empty |----------->| Listing |---------->| Listed |--------->| Watching |
+//     +-------+            +---------+           +--------+          +----------+
+//         ^                     |                 |    ^                |    |
+//         |                     |                 |    |  ended, lost   |    |
+//         |                     |                 |    +----------------+    |
+//         |                     |                 |                          |
+//         +---------------------+-----------------+--------------------------+
+//           410, as status or as event: the page or version is no longer known
+//
+// A list of one page goes from Empty to Listed at once. A failed list or a refused watch stays
+// where it is and is tried again, unless the version is gone.
 #pragma once
 
 #include <optional>

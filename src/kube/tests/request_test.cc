@@ -144,9 +144,7 @@ TEST(Request, ATooLargeVersionIsToldByItsCause) {
   EXPECT_EQ(error.reason, "ResourceVersionTooLarge");
 }
 
-TEST(Resource, FindsBuiltInKinds) {
-  EXPECT_EQ(FindBuiltInKind("apps/v1", "DaemonSet"), &kDaemonSets);
-  EXPECT_EQ(FindBuiltInKind("v1", "DaemonSet"), nullptr);
+TEST(Resource, KindsTellTheirApiVersion) {
   EXPECT_EQ(kDaemonSets.api_version(), "apps/v1");
   EXPECT_EQ(kPods.api_version(), "v1");
 }

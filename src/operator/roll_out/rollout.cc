@@ -42,7 +42,7 @@ desired::OperandReport FailedReport(const desired::Operand& operand, const base:
 std::string PodSelector(const desired::Object& daemonset) {
   const desired::Object* labels = codec::Find(daemonset, {"spec", "selector", "matchLabels"});
   if (labels == nullptr || !labels->is_object()) return "";
-  return kube::LabelSelector::FromLabels(labels->get<kube::Labels>()).ToString();
+  return kube::SelectorOf(labels->get<kube::Labels>());
 }
 
 }  // namespace
