@@ -23,6 +23,8 @@ struct Client::Implementation {
 
   base::Result<io::HttpRequest> Build(const Request& request, const io::StopToken& stop);
   std::shared_ptr<const io::TlsSettings> Tls(const Credentials& credentials);
+  base::Result<io::HttpResponse> SendInTurn(io::HttpRequest request, CallPace* pace,
+                                            const io::StopToken& stop);
   void Count(const std::string& verb, int status);
   double Random();
 
@@ -133,6 +135,22 @@ base::Result<io::HttpRequest> Client::Implementation::Build(const Request& reque
   return built;
 }
 
+base::Result<io::HttpResponse> Client::Implementation::SendInTurn(io::HttpRequest request,
+                                                                  CallPace* pace,
+                                                                  const io::StopToken& stop) {
+  if (pace == nullptr) return http->Send(std::move(request), stop);
+  auto turn = pace->Begin();
+  const auto begun = base::SteadyClock::now();
+  auto answer = http->Send(std::move(request), stop);
+  if (answer ? answer->status == 429 || answer->status == 503
+             : answer.error().code == base::Code::kTimeout) {
+    turn.Refused();
+  } else if (answer) {
+    turn.Answered(base::SteadyClock::now() - begun);
+  }
+  return answer;
+}
+
 void Client::Implementation::Count(const std::string& verb, int status) {
   const std::scoped_lock lock(mutex);
   ++counts[{verb, status}];
@@ -173,7 +191,7 @@ base::Result<std::string> Client::Send(const Request& request, const CallLimits&
     TRY_ASSIGN(auto built, self.Build(request, stop));
     TRY_ASSIGN(built.timeout, TimeoutOf(limits, request));
     built.suspect_after = limits.suspect_after;
-    auto answer = self.http->Send(std::move(built), stop);
+    auto answer = self.SendInTurn(std::move(built), limits.pace, stop);
     Outcome outcome;
     if (answer) {
       self.Count(request.verb, answer->status);
@@ -284,11 +302,13 @@ base::Result<Json> Client::Patch(const ResourceKind& kind, const ObjectKey& key,
 
 base::Result<std::string> Client::PatchVersion(const ResourceKind& kind, const ObjectKey& key,
                                                PatchType type, const Json& patch,
-                                               const WriteOptions& options,
+                                               const WriteOptions& options, CallPace* pace,
                                                const io::StopToken& stop) {
   Request request = PatchRequest(kind, key, type, patch, options);
   request.metadata_only = true;
-  TRY_ASSIGN(std::string answer, Send(request, stop));
+  CallLimits limits = implementation_->options.limits;
+  limits.pace = pace;
+  TRY_ASSIGN(std::string answer, Send(request, limits, stop));
   answer.reserve(answer.size() + kReadablePadding);
   auto version = ReadResourceVersion(answer);
   if (!version) return base::Fail(version.error().Within(Describe(request)));

@@ -16,6 +16,7 @@
 #include "codec/json.h"
 #include "io/http_client.h"
 #include "io/stop.h"
+#include "kube/concurrency.h"
 #include "kube/config.h"
 #include "kube/request.h"
 #include "kube/resource.h"
@@ -31,6 +32,9 @@ struct CallLimits {
   // silently dead is found out in general.
   std::chrono::milliseconds suspect_after{0};
   RetryPolicy retry{};
+  // Where each try waits for its turn, and what it tells how the try has ended. Null: no such
+  // thing.
+  CallPace* pace = nullptr;
 };
 
 struct ClientOptions {
@@ -77,11 +81,11 @@ class Client {
   base::Result<codec::Json> Patch(const ResourceKind& kind, const ObjectKey& key, PatchType type,
                                   const codec::Json& patch, const WriteOptions& options = {},
                                   const io::StopToken& stop = {});
-  // Patch whose answer is only the object's new resourceVersion: for objects that are large and
-  // watched anyway.
+  // Patch whose answer is only the object's new resourceVersion: for objects that are large, many
+  // and watched anyway. `pace` (may be null): see CallLimits.
   base::Result<std::string> PatchVersion(const ResourceKind& kind, const ObjectKey& key,
                                          PatchType type, const codec::Json& patch,
-                                         const WriteOptions& options = {},
+                                         const WriteOptions& options, CallPace* pace,
                                          const io::StopToken& stop = {});
   // Server-side apply; options.field_manager is required. apiVersion and kind are filled in from
   // `kind` when the object lacks them.

@@ -11,6 +11,8 @@
 namespace pitcrew::kube {
 namespace {
 
+constexpr int kStandingWorkers = 2;
+
 // controller-runtime's, in seconds.
 constexpr double kDurationBounds[] = {0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3,  0.35,
                                       0.4,   0.45, 0.5,   0.6,  0.7, 0.8,  0.9, 1,    1.25, 1.5,
@@ -43,26 +45,54 @@ base::Status Controller::Run(const io::StopToken& stop) {
   base::LogInfo("controller works", {{"controller", options_.name}});
   if (options_.synced) options_.synced();
   std::vector<std::thread> workers;
-  for (int i = 0; i < options_.workers; ++i) {
+  for (int i = 0; i < std::min(options_.workers, kStandingWorkers); ++i) {
     workers.emplace_back([this, &stop] { Work(stop); });
   }
   stop.Wait();
   queue_->ShutDown();
   for (std::thread& worker : workers) worker.join();
-  return {};
+  // Helpers may still call for others.
+  for (;;) {
+    std::list<Helper> helpers;
+    {
+      const std::scoped_lock lock(helpers_mutex_);
+      helpers.splice(helpers.end(), helpers_);
+    }
+    if (helpers.empty()) return {};
+    for (Helper& helper : helpers) helper.thread.join();
+  }
 }
 
 void Controller::Work(const io::StopToken& stop) {
-  while (const auto key = queue_->Take()) {
-    const auto begin = std::chrono::steady_clock::now();
-    {
-      const std::scoped_lock lock(counts_mutex_);
-      ++statistics_.active;
-    }
-    ReconcileOne(*key, stop);
-    NoteDuration(std::chrono::steady_clock::now() - begin);
-    queue_->Done(*key);
+  while (const auto key = queue_->Take()) WorkOn(*key, stop);
+}
+
+void Controller::CallHelper(const io::StopToken& stop) {
+  if (options_.workers <= kStandingWorkers || queue_->counts().depth == 0) return;
+  const std::scoped_lock lock(helpers_mutex_);
+  helpers_.remove_if([](Helper& helper) {
+    if (helper.ended) helper.thread.join();
+    return helper.ended;
+  });
+  if (static_cast<int>(helpers_.size()) >= options_.workers - kStandingWorkers) return;
+  Helper& helper = helpers_.emplace_back();
+  helper.thread = std::thread([this, &helper, &stop] {
+    while (const auto key = queue_->TakeReady()) WorkOn(*key, stop);
+    const std::scoped_lock ending(helpers_mutex_);
+    helper.ended = true;
+  });
+}
+
+void Controller::WorkOn(const ObjectKey& key, const io::StopToken& stop) {
+  CallHelper(stop);
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    const std::scoped_lock lock(counts_mutex_);
+    ++statistics_.active;
   }
+  ReconcileOne(key, stop);
+  NoteDuration(std::chrono::steady_clock::now() - begin);
+  queue_->Done(key);
 }
 
 void Controller::NoteDuration(std::chrono::duration<double> duration) {

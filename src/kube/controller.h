@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,8 @@ struct Action {
 
 struct ControllerOptions {
   std::string name{};  // in log lines
+  // At most. Two of them stay; the others come when keys wait and go when none does, so that a rush
+  // costs memory only while it lasts.
   int workers = 1;
   BackoffPolicy backoff{};  // after errors, per key: 100 ms doubling to 3 s
   // How long the sources may take to list everything first.
@@ -107,6 +111,9 @@ class Controller {
 
  private:
   void Work(const io::StopToken& stop);
+  void WorkOn(const ObjectKey& key, const io::StopToken& stop);
+  // One more worker where keys wait.
+  void CallHelper(const io::StopToken& stop);
   void ReconcileOne(const ObjectKey& key, const io::StopToken& stop);
   void NoteDuration(std::chrono::duration<double> duration);
 
@@ -114,6 +121,12 @@ class Controller {
   Reconcile reconcile_;
   std::shared_ptr<WorkQueue> queue_;
   std::vector<Source*> sources_;
+  struct Helper {
+    std::thread thread{};
+    bool ended = false;
+  };
+  std::mutex helpers_mutex_;
+  std::list<Helper> helpers_;
   mutable std::mutex counts_mutex_;
   ControllerStatistics statistics_;
 };

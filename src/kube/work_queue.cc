@@ -129,6 +129,12 @@ std::optional<ObjectKey> WorkQueue::Take() {
   }
 }
 
+std::optional<ObjectKey> WorkQueue::TakeReady() {
+  const std::scoped_lock lock(mutex_);
+  if (shut_down_) return std::nullopt;
+  return state_.Take(std::chrono::steady_clock::now());
+}
+
 void WorkQueue::Done(const ObjectKey& key) {
   const std::scoped_lock lock(mutex_);
   state_.Done(key, std::chrono::steady_clock::now());

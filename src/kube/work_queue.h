@@ -77,6 +77,8 @@ class WorkQueue {
   void Forget(const ObjectKey& key);
   // Waits for a key; nothing once the queue is shut down. The caller owes Done(key).
   std::optional<ObjectKey> Take();
+  // A key that is ready now, if there is one.
+  std::optional<ObjectKey> TakeReady();
   void Done(const ObjectKey& key);
   // From now on Take gives nothing and Add does nothing.
   void ShutDown();

@@ -3,7 +3,8 @@
 
 Prints, for each size: seconds from the operator's start until every node is labelled, processor seconds
 until then, resident memory (peak and at rest), API requests by verb, the writes of an idle period, and how
-long a joining node waits for its labels.
+long a joining node waits for its labels. A bare client that patches each node once (bare-client/, in Go) runs on
+the same server before and after the operator: what it takes is the server's own time.
 With $PITCREW_ORACLE (see tests/differential/run.py) another operator is measured in the same run.
 """
 
@@ -14,8 +15,11 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import ssl
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -127,15 +131,45 @@ def processor_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def labelled(fast):
-    """Nodes with a deploy label; metadata only, so that asking does not load the server."""
-    fast.connection.request("GET", f"/api/v1/nodes?labelSelector={LABEL}%3Dtrue", headers={
+def all_labelled(fast):
+    """Whether no node lacks a deploy label; asks for one, metadata only, so that asking does not load the server."""
+    fast.connection.request("GET", f"/api/v1/nodes?limit=1&labelSelector=%21{LABEL}", headers={
         "Authorization": "Bearer admin",
         "Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"})
-    return len(json.loads(fast.connection.getresponse().read())["items"] or [])
+    return not json.loads(fast.connection.getresponse().read())["items"]
 
 
-def measure(side, count, idle_seconds):
+def build_bare_client(folder):
+    """The program's path. Go's: on PATH, or the one that `make setup` has installed."""
+    cache = os.environ.get("PITCREW_CACHE") or os.path.expanduser("~/.cache/pitcrew")
+    go = shutil.which("go", path=os.pathsep.join(
+        [os.environ.get("PATH", ""), f"{cache}/go/go/bin", "/usr/local/go/bin"]))
+    if not go:
+        raise FileNotFoundError("the bare client needs a Go toolchain: `make setup` installs one")
+    program = pathlib.Path(folder, "bare-client")
+    subprocess.run([go, "build", "-buildvcs=false", "-o", program, "."], cwd=HERE / "bare-client", check=True)
+    return program
+
+
+class Bare:
+    """A client that does nothing but patch each node once, as the operator's user."""
+
+    def __init__(self, program, server, count):
+        self.program, self.server, self.count = program, server, count
+        self.best, self.rounds = float("inf"), 0
+
+    def run(self, in_flight):
+        self.rounds += 1
+        labels = {f"bench.example.com/label-{index}": f"round-{self.rounds}" for index in range(10)}
+        seconds = float(subprocess.run(
+            [self.program, "--server", f"https://127.0.0.1:{self.server.port}", "--token", apiserver.USER,
+             "--nodes", str(self.count), "--in-flight", str(in_flight), "--labels", json.dumps(labels)],
+            check=True, stdout=subprocess.PIPE, text=True).stdout)
+        self.best = min(self.best, seconds)
+        print(f"  bare client, {in_flight:2} in flight    {seconds:8.1f} s", flush=True)
+
+
+def measure(side, count, idle_seconds, bare_client):
     fast = Fast(side.server)
     for index in range(count):
         made = node(index)
@@ -146,25 +180,32 @@ def measure(side, count, idle_seconds):
               "spec": yaml.safe_load((HERE / "policy.yaml").read_text())}
     side.server.create(differential.POLICIES, policy)
     side.server.allow_everything()
+    print(f"{side.name}, {count} nodes")
+    bare = Bare(bare_client, side.server, count)
+    bare.run(32)
+    of_others = len(list(side.server.requests()))
     started = time.monotonic()
     side.start(side.server.kubeconfig(apiserver.USER))
-    while labelled(fast) < count:
+    while not all_labelled(fast):
         if side.process.poll() is not None:
             raise RuntimeError(f"{side.name} ended: {side.log.read_text()[-2000:]}")
         if time.monotonic() - started > 600:
-            raise RuntimeError(f"{side.name}: {labelled(fast)} of {count} nodes after 600 s")
-        time.sleep(0.2)
+            raise RuntimeError(f"{side.name}: not all of {count} nodes after 600 s")
+        time.sleep(0.1)
     seconds, processor = time.monotonic() - started, processor_seconds(side.process.pid)
     side.wait_until_quiet(5, 60)
-    settled = list(side.server.requests())
+    settled = list(side.server.requests())[of_others:]
     peak, rest = memory(side.process.pid, "VmHWM"), memory(side.process.pid, "VmRSS")
     before = processor_seconds(side.process.pid)
     time.sleep(idle_seconds)
-    idle = by_verb(list(side.server.requests())[len(settled):])
+    idle = by_verb(list(side.server.requests())[of_others + len(settled):])
     resting = processor_seconds(side.process.pid) - before
     waits = waiting_times(side.server, fast, count)
-    print(f"{side.name}, {count} nodes")
+    side.stop()
+    for in_flight in (2, 8, 32):
+        bare.run(in_flight)
     print(f"  start to all nodes labelled   {seconds:8.1f} s")
+    print(f"  that is, of the bare client's best {seconds / bare.best:5.2f}")
     print(f"  processor until then          {processor:8.1f} s")
     print(f"  resident memory, peak         {peak:8.1f} MB")
     print(f"  resident memory, at rest      {rest:8.1f} MB")
@@ -189,13 +230,15 @@ def main():
     parser.add_argument("--idle-seconds", type=float, default=300)
     arguments = parser.parse_args()
     oracle = os.environ.get("PITCREW_ORACLE")
-    for count in arguments.nodes:
-        with side_of("pitcrew", [str(arguments.build.resolve() / "bin/pitcrew"), "operator"]) as side:
-            measure(side, count, arguments.idle_seconds)
-        if oracle:
-            crds = sorted(pathlib.Path(oracle, "crds").glob("*.yaml"))
-            with side_of("other", differential.oracle_command(oracle), crds) as side:
-                measure(side, count, arguments.idle_seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        bare_client = build_bare_client(folder)
+        for count in arguments.nodes:
+            with side_of("pitcrew", [str(arguments.build.resolve() / "bin/pitcrew"), "operator"]) as side:
+                measure(side, count, arguments.idle_seconds, bare_client)
+            if oracle:
+                crds = sorted(pathlib.Path(oracle, "crds").glob("*.yaml"))
+                with side_of("other", differential.oracle_command(oracle), crds) as side:
+                    measure(side, count, arguments.idle_seconds, bare_client)
     return 0
 
 

@@ -134,8 +134,9 @@ TEST_F(ClientTest, PatchesInEveryForm) {
 TEST_F(ClientTest, APatchMayAnswerWithTheVersionAlone) {
   const ObjectKey key = Key("one");
   ASSERT_TRUE(client_->Create(kConfigMaps, ConfigMap("one")));
-  const auto version =
-      client_->PatchVersion(kConfigMaps, key, PatchType::kMerge, {{"data", {{"value", "2"}}}});
+  CallPace pace;
+  const auto version = client_->PatchVersion(kConfigMaps, key, PatchType::kMerge,
+                                             {{"data", {{"value", "2"}}}}, {}, &pace);
   ASSERT_TRUE(version) << version.error().ToString();
   const auto stored = client_->Get(kConfigMaps, key);
   ASSERT_TRUE(stored);
@@ -148,7 +149,8 @@ TEST_F(ClientTest, APatchMayAnswerWithTheVersionAlone) {
   const auto answer = client_->Send(request, {});
   ASSERT_TRUE(answer);
   EXPECT_EQ(codec::FindString(*codec::ParseJson(*answer), {"kind"}), "PartialObjectMetadata");
-  const auto missing = client_->PatchVersion(kConfigMaps, Key("missing"), PatchType::kMerge, {});
+  const auto missing =
+      client_->PatchVersion(kConfigMaps, Key("missing"), PatchType::kMerge, {}, {}, nullptr);
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, base::Code::kNotFound);
 }

@@ -115,6 +115,35 @@ TEST(Resilience, ObeysRetryAfterOnTooManyRequests) {
   EXPECT_EQ(counts.at({"create", 201}), 1U);
 }
 
+TEST(Resilience, ARefusalMakesThePaceSlower) {
+  Counter calls;
+  const auto server =
+      ScriptedServer::Start([&](const ScriptedRequest&, ScriptedReply& reply, const auto&) {
+        if (calls.Next() == 1) {
+          reply.Send(429, StatusBody(429, "TooManyRequests"));
+        } else {
+          reply.Send(200, codec::ToJsonText(Item("a", "1")));
+        }
+      });
+  CallPace pace;
+  {
+    std::vector<CallPace::Turn> turns;
+    for (int i = 0; pace.limit() < 8 || i < 100; ++i) {
+      ASSERT_LT(i, 1000);
+      while (static_cast<int>(turns.size()) < std::min(pace.limit(), 8)) {
+        turns.push_back(pace.Begin());
+      }
+      turns.front().Answered(std::chrono::milliseconds(10));
+    }
+  }
+  const int before = pace.limit();
+  const auto patched =
+      ClientOf(**server)->PatchVersion(kConfigMaps, {.namespace_name = "n", .name = "a"},
+                                       PatchType::kMerge, Json::object(), {}, &pace);
+  EXPECT_TRUE(patched);
+  EXPECT_EQ(pace.limit(), before / 2);
+}
+
 TEST(Resilience, ObeysRetryAfterOnARefusedWatch) {
   Counter watches;
   std::chrono::steady_clock::time_point refused;

@@ -14,6 +14,9 @@ namespace {
 // Names no node: node names are DNS names.
 const kube::ObjectKey kEveryNode{.namespace_name = "", .name = "*"};
 
+// As many as there may be calls in flight; how many there are is found out (ConcurrencyLimit).
+constexpr int kWorkers = kube::ConcurrencyLimit::Options{}.most;
+
 codec::Json ToJson(const desired::Changes& changes) {
   codec::Json object = codec::Json::object();
   for (const auto& [key, value] : changes) {
@@ -28,7 +31,7 @@ NodeController::NodeController(World& world, std::chrono::milliseconds removal_g
                                std::function<void()> synced)
     : world_(world),
       removal_grace_(removal_grace),
-      controller_({.name = "nodes", .workers = 2, .synced = std::move(synced)},
+      controller_({.name = "nodes", .workers = kWorkers, .synced = std::move(synced)},
                   [this](const kube::ObjectKey& key, const io::StopToken& stop) {
                     return Reconcile(key, stop);
                   }) {
@@ -138,7 +141,7 @@ base::Status NodeController::Patch(const std::string& node, const desired::NodeD
   }
   const auto patched = world_.client->PatchVersion(
       kube::kNodes, {.namespace_name = "", .name = node}, kube::PatchType::kMerge, patch,
-      {.field_manager = std::string(desired::kFieldManager)}, stop);
+      {.field_manager = std::string(desired::kFieldManager)}, &pace_, stop);
   if (!patched) {
     // A node that is gone needs no labels.
     if (patched.error().code == base::Code::kNotFound) return {};

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "desired/node_labels.h"
 #include "io/stop.h"
+#include "kube/concurrency.h"
 #include "kube/controller.h"
 #include "operator/watches/world.h"
 
@@ -65,6 +66,7 @@ class NodeController {
     base::SteadyClock::time_point at;
   };
   std::map<std::string, Patched> patched_;  // nodes of which the watch has not told since
+  kube::CallPace pace_;                     // of patches
   kube::Controller controller_;
 };
 

@@ -1,0 +1,3 @@
+module pitcrew.test/bare-client
+
+go 1.25.0
