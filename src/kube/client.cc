@@ -302,8 +302,8 @@ base::Result<Json> Client::Patch(const ResourceKind& kind, const ObjectKey& key,
 
 base::Result<std::string> Client::PatchVersion(const ResourceKind& kind, const ObjectKey& key,
                                                PatchType type, const Json& patch,
-                                               const WriteOptions& options, CallPace* pace,
-                                               const io::StopToken& stop) {
+                                               const WriteOptions& options,
+                                               const io::StopToken& stop, CallPace* pace) {
   Request request = PatchRequest(kind, key, type, patch, options);
   request.metadata_only = true;
   CallLimits limits = implementation_->options.limits;

@@ -82,11 +82,11 @@ class Client {
                                   const codec::Json& patch, const WriteOptions& options = {},
                                   const io::StopToken& stop = {});
   // Patch whose answer is only the object's new resourceVersion: for objects that are large, many
-  // and watched anyway. `pace` (may be null): see CallLimits.
+  // and watched anyway. `pace`: see CallLimits.
   base::Result<std::string> PatchVersion(const ResourceKind& kind, const ObjectKey& key,
                                          PatchType type, const codec::Json& patch,
-                                         const WriteOptions& options, CallPace* pace,
-                                         const io::StopToken& stop = {});
+                                         const WriteOptions& options = {},
+                                         const io::StopToken& stop = {}, CallPace* pace = nullptr);
   // Server-side apply; options.field_manager is required. apiVersion and kind are filled in from
   // `kind` when the object lacks them.
   base::Result<codec::Json> Apply(const ResourceKind& kind, const codec::Json& object,

@@ -136,7 +136,7 @@ TEST_F(ClientTest, APatchMayAnswerWithTheVersionAlone) {
   ASSERT_TRUE(client_->Create(kConfigMaps, ConfigMap("one")));
   CallPace pace;
   const auto version = client_->PatchVersion(kConfigMaps, key, PatchType::kMerge,
-                                             {{"data", {{"value", "2"}}}}, {}, &pace);
+                                             {{"data", {{"value", "2"}}}}, {}, {}, &pace);
   ASSERT_TRUE(version) << version.error().ToString();
   const auto stored = client_->Get(kConfigMaps, key);
   ASSERT_TRUE(stored);
@@ -149,8 +149,7 @@ TEST_F(ClientTest, APatchMayAnswerWithTheVersionAlone) {
   const auto answer = client_->Send(request, {});
   ASSERT_TRUE(answer);
   EXPECT_EQ(codec::FindString(*codec::ParseJson(*answer), {"kind"}), "PartialObjectMetadata");
-  const auto missing =
-      client_->PatchVersion(kConfigMaps, Key("missing"), PatchType::kMerge, {}, {}, nullptr);
+  const auto missing = client_->PatchVersion(kConfigMaps, Key("missing"), PatchType::kMerge, {});
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, base::Code::kNotFound);
 }

@@ -139,7 +139,7 @@ TEST(Resilience, ARefusalMakesThePaceSlower) {
   const int before = pace.limit();
   const auto patched =
       ClientOf(**server)->PatchVersion(kConfigMaps, {.namespace_name = "n", .name = "a"},
-                                       PatchType::kMerge, Json::object(), {}, &pace);
+                                       PatchType::kMerge, Json::object(), {}, {}, &pace);
   EXPECT_TRUE(patched);
   EXPECT_EQ(pace.limit(), before / 2);
 }

@@ -141,7 +141,7 @@ base::Status NodeController::Patch(const std::string& node, const desired::NodeD
   }
   const auto patched = world_.client->PatchVersion(
       kube::kNodes, {.namespace_name = "", .name = node}, kube::PatchType::kMerge, patch,
-      {.field_manager = std::string(desired::kFieldManager)}, &pace_, stop);
+      {.field_manager = std::string(desired::kFieldManager)}, stop, &pace_);
   if (!patched) {
     // A node that is gone needs no labels.
     if (patched.error().code == base::Code::kNotFound) return {};
