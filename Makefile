@@ -9,6 +9,8 @@ TO ?=
 IMAGES ?= pitcrew
 PULL_SECRET ?=
 INSECURE ?=
+TARGET ?=
+SECONDS ?= 60
 build := build/$(PRESET)
 python := PYTHONDONTWRITEBYTECODE=1 python3
 cluster := $(python) -m cluster
@@ -16,11 +18,11 @@ kinds := unit,golden,integration
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build kubectl-plugin image programs up down cluster-status test test-unit test-golden \
-        test-integration test-e2e test-one asan tsan bench lint format clean
+        test-integration test-e2e test-one asan tsan fuzz bench lint format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-20s %s\n", $$1, $$2}'
-	@echo "Variables: PRESET=dev|release|release-arm64|asan|tsan, CLUSTER=file, VALUES=file, NAME=..., JOBS=n"
+	@echo "Variables: PRESET=dev|release|release-arm64|asan|tsan|fuzz, CLUSTER=file, VALUES=file, NAME=..., JOBS=n"
 
 setup: ## install what is missing (root on Debian 12), or name it
 	@tools/setup.sh $(if $(filter %-arm64,$(PRESET)),arm64)
@@ -63,7 +65,7 @@ cluster-status: ## show the cluster's nodes, processes and GPUs (NAME=cluster)
 test: programs image ## all tests: rooms under sanitizers, processes and whole clusters with what ships
 	@$(MAKE) --no-print-directory build PRESET=asan
 	@$(MAKE) --no-print-directory build PRESET=tsan
-	@$(python) tools/run_tests.py --jobs $(JOBS) --suite asan:$(kinds) --suite tsan:$(kinds) \
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite asan:$(kinds),fuzz --suite tsan:$(kinds) \
 	  --suite $(PRESET):$(kinds),e2e
 
 test-unit: ## unit tests
@@ -87,13 +89,18 @@ test-one: programs ## the tests whose name matches (NAME=regular expression, for
 	@$(python) tools/run_tests.py --jobs $(JOBS) --only '$(NAME)' \
 	  $(if $(filter e2e%,$(NAME)),--suite $(PRESET):e2e,--suite dev:$(kinds))
 
-asan: ## unit, golden and integration tests under address and undefined sanitizers
+asan: ## unit, golden and integration tests and short fuzzing under address and undefined sanitizers
 	@$(MAKE) --no-print-directory build programs PRESET=asan
-	@$(python) tools/run_tests.py --jobs $(JOBS) --suite asan:$(kinds)
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite asan:$(kinds),fuzz
 
 tsan: ## the tests of the rooms with threads under the thread sanitizer
 	@$(MAKE) --no-print-directory build programs PRESET=tsan
 	@$(python) tools/run_tests.py --jobs $(JOBS) --suite tsan:$(kinds)
+
+fuzz: ## look for inputs that break a parser (TARGET=name, SECONDS=60 for each)
+	@tools/setup.sh fuzz
+	@$(MAKE) --no-print-directory build PRESET=fuzz
+	@$(python) tools/fuzz.py --seconds $(SECONDS) $(TARGET)
 
 bench: image programs ## the measures of docs/performance.md
 	@for bench in tests/bench/*.py; do echo "== $$bench"; $(python) $$bench --build $(build) || exit 1; done
@@ -111,4 +118,4 @@ format: ## rewrite all sources with clang-format
 	@clang-format-19 -i $(sources)
 
 clean: ## remove the build folders (the cache and a running cluster stay)
-	@rm -rf build/dev build/release build/asan build/tsan
+	@rm -rf build/dev build/release build/asan build/tsan build/fuzz

@@ -2,12 +2,9 @@
 
 #include <fmt/format.h>
 
-#define TOML_EXCEPTIONS 0
-#define TOML_ENABLE_FORMATTERS 0
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
-
 #include <algorithm>
+
+#include "codec/toml_library.h"
 
 namespace pitcrew::codec {
 namespace {

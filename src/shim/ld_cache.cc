@@ -171,7 +171,9 @@ int CompareLibraryNames(std::string_view a, std::string_view b) {
       ++j;
     }
   }
-  return j < b.size() ? -1 : 0;
+  // The end is a zero byte, and char has a sign here and none on other machines, as in glibc.
+  if (j == b.size()) return 0;
+  return '\0' < b[j] ? -1 : 1;
 }
 
 std::int32_t LibraryFlags(std::uint16_t machine, bool is_64_bit) {

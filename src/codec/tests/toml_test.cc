@@ -49,6 +49,16 @@ TEST(Toml, FirstLineIsEmptyWithoutRootValues) {
             "\n[crio]\n\n  [crio.runtime]\n    x = 1\n");
 }
 
+// What the library asserts instead of telling.
+TEST(Toml, AKeyThatBeginsWithADotIsAnError) {
+  for (const char* text : {"[.a]", "[[.a]]", "[ =]\n", "a = 1\n[[.r\".s = t]]"}) {
+    const auto value = ParseToml(text);
+    ASSERT_FALSE(value) << text;
+    EXPECT_NE(value.error().message.find("expected bare key"), std::string::npos)
+        << value.error().message;
+  }
+}
+
 TEST(Toml, ErrorsNameSourceLineAndColumn) {
   const auto value = ParseToml("version = 2\nimports = [\n", "/etc/containerd/config.toml");
   ASSERT_FALSE(value);

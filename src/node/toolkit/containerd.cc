@@ -3,14 +3,10 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
-#define TOML_EXCEPTIONS 0
-#define TOML_ENABLE_FORMATTERS 0
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
-
 #include <algorithm>
 
 #include "codec/toml.h"
+#include "codec/toml_library.h"
 
 namespace pitcrew::node::toolkit {
 namespace {

@@ -219,6 +219,13 @@ TEST(LdCache, NamesCompareByNumber) {
   EXPECT_EQ(CompareLibraryNames("lib.so.1", "lib.so.01"), 0);
   EXPECT_LT(CompareLibraryNames("liba.so", "liba.so.1"), 0);
   EXPECT_GT(CompareLibraryNames("lib1", "liba"), 0);
+  // Bytes beyond ASCII: one order, from whichever side it is looked at.
+  for (const char* name : {"\x8d", "a\x8d", "a1\xff", "1"}) {
+    const int order = CompareLibraryNames(name, "a");
+    const int reversed = CompareLibraryNames("a", name);
+    EXPECT_EQ(order < 0, reversed > 0) << name;
+    EXPECT_EQ(CompareLibraryNames("", name) < 0, CompareLibraryNames(name, "") > 0) << name;
+  }
 }
 
 std::string Note(const std::string& json) {

@@ -1,0 +1,99 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "base/elf.h"
+#include "base/file_descriptor.h"
+#include "cdi/apply.h"
+#include "cdi/format.h"
+#include "cdi/name.h"
+#include "fuzz/target.h"
+#include "oci/spec.h"
+#include "shim/config.h"
+#include "shim/cuda_compat.h"
+#include "shim/ld_cache.h"
+
+namespace pitcrew::fuzz {
+namespace {
+
+void ReadOciSpec(std::string_view input) {
+  auto spec = oci::Spec::Parse(input);
+  if (!spec) return;
+  (void)spec->env();
+  (void)spec->annotations();
+  (void)spec->mounts();
+  (void)spec->HasBoundingCapability("CAP_SYS_ADMIN");
+  spec->SetEnv("A=b");
+  spec->SetDevice({.path = "/dev/nvidia0", .type = "c", .major = 195, .minor = 0, .file_mode = 0666, .uid = {}, .gid = {}}, "rwm");
+  spec->SetMount({.destination = "/a/b", .type = "bind", .source = "/c", .options = {"ro"}});
+  spec->SortMounts();
+  spec->AddHook("prestart", {.path = "/bin/hook", .args = {}, .env = {}, .timeout = 1});
+  (void)spec->RemoveHooks("prestart", [](const std::string& path) { return path.empty(); });
+  spec->AddAdditionalGids({0, 1});
+  (void)spec->process_uid();
+  (void)spec->process_gid();
+  spec->SetNetDevice("eth0", "net0");
+  const auto again = oci::Spec::Parse(spec->ToText());
+  Check(again && again->json() == spec->json(),
+        "an edited specification reads as what was written");
+}
+
+void ReadCdiSpec(std::string_view input) {
+  const auto spec = cdi::ParseSpec(input, "input");
+  if (!spec || !cdi::Validate(*spec)) return;
+  (void)cdi::MinimumVersion(*spec);
+  const std::string text = cdi::ToYamlText(*spec);
+  const auto again = cdi::ParseSpec(text, "again");
+  Check(again && cdi::ToYamlText(*again) == text, "a specification that is written reads the same");
+  auto container = oci::Spec::Parse(R"({"ociVersion":"1.0.0","process":{},"linux":{}})");
+  for (const auto& device : spec->devices) {
+    (void)cdi::Apply(device.edits, *container,
+                     [](const std::string&) -> base::Result<cdi::NodeInfo> {
+                       return cdi::NodeInfo{.type = "c", .major = 1, .minor = 3, .file_mode = 0666};
+                     });
+  }
+}
+
+void ReadCdiName(std::string_view input) { (void)cdi::ParseQualifiedName(input); }
+
+void ReadLdCache(std::string_view input) {
+  const auto cache = shim::ParseLdCache(input);
+  if (!cache) return;
+  const std::string text = shim::WriteLdCache(*cache);
+  const auto again = shim::ParseLdCache(text);
+  Check(again && shim::WriteLdCache(*again) == text, "a cache that is written reads the same");
+}
+
+void ReadElf(std::string_view input) {
+  static const base::FileDescriptor file(::memfd_create("input", MFD_CLOEXEC));
+  if (::ftruncate(file.get(), 0) != 0 ||
+      ::pwrite(file.get(), input.data(), input.size(), 0) != static_cast<ssize_t>(input.size())) {
+    return;
+  }
+  (void)base::ReadElfLibrary(file.get());
+  const auto note = base::ReadElfSection(file.get(), ".note.cuda.fwd_compatibility", 4096);
+  if (note) {
+    Check(note->size() <= 4096, "no more than the limit is read");
+    (void)shim::ParseCompatNote(*note);
+  }
+}
+
+void ReadCompatNote(std::string_view input) {
+  const auto note = shim::ParseCompatNote(input);
+  (void)shim::UseCompat(note ? std::optional(*note) : std::nullopt, "590.48.01",
+                        {.host_driver_version = "580.95.05", .host_cuda_version = "13.0"});
+}
+
+void ReadShimConfig(std::string_view input) { (void)shim::ParseConfig(input, "input"); }
+
+constexpr Target kTargets[] = {
+    {"oci_spec", ReadOciSpec},      {"cdi_spec", ReadCdiSpec}, {"cdi_name", ReadCdiName},
+    {"ld_cache", ReadLdCache},      {"elf", ReadElf},          {"compat_note", ReadCompatNote},
+    {"shim_config", ReadShimConfig}};
+
+}  // namespace
+
+std::span<const Target> ContainerTargets() { return kTargets; }
+
+}  // namespace pitcrew::fuzz

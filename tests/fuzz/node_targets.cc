@@ -1,0 +1,199 @@
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "api/plugin_config.h"
+#include "base/clock.h"
+#include "fuzz/target.h"
+#include "gpu/mig_profile.h"
+#include "gpu/pci_address.h"
+#include "gpu/xid_policy.h"
+#include "host/kernel.h"
+#include "host/mig_minors.h"
+#include "host/mounts.h"
+#include "host/os_release.h"
+#include "host/pci.h"
+#include "host/uevent.h"
+#include "node/nfd/config_texts.h"
+#include "node/nfd/label_rules.h"
+#include "node/nfd/master_config.h"
+#include "node/nfd/sources.h"
+#include "node/nfd/worker_config.h"
+#include "node/toolkit/engine.h"
+#include "node/validator/status_folder.h"
+
+namespace pitcrew::fuzz {
+namespace {
+
+// A folder in memory for readers that take paths; left behind when the process is killed.
+class Folder {
+ public:
+  Folder() {
+    char name[] = "/dev/shm/pitcrew-fuzz-XXXXXX";
+    Check(::mkdtemp(name) != nullptr, "a folder can be made in /dev/shm");
+    path_ = name;
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  void Write(const std::filesystem::path& name, std::string_view content) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name, std::ios::binary | std::ios::trunc) << content;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// The input's parts between zero bytes, for readers of several files.
+std::vector<std::string_view> Parts(std::string_view input, std::size_t count) {
+  std::vector<std::string_view> parts;
+  while (parts.size() + 1 < count) {
+    const auto end = input.find('\0');
+    parts.push_back(input.substr(0, end));
+    input.remove_prefix(end == std::string_view::npos ? input.size() : end + 1);
+  }
+  parts.push_back(input);
+  return parts;
+}
+
+void ReadPluginConfig(std::string_view input) { (void)api::ParsePluginConfig(input, "input"); }
+
+void ReadMigProfile(std::string_view input) {
+  const auto profile = gpu::MigProfile::Parse(input);
+  if (!profile) return;
+  const auto again = gpu::MigProfile::Parse(profile->Name());
+  Check(again && *again == *profile, "a profile's name is the profile");
+}
+
+void ReadSmallTexts(std::string_view input) {
+  (void)gpu::ParseXidList(input);
+  (void)gpu::XidPolicy::FromLists(input, "");
+  (void)base::ParseGoDuration(input);
+  (void)base::ParseRfc3339(input);
+  (void)api::ParseSleepInterval(input);
+  (void)node::validator::ParseDriverContainerReady(input);
+}
+
+// What is planned for any configuration can be planned again without a change.
+void PlanEngine(node::toolkit::EngineKind kind, std::string_view input) {
+  using namespace node::toolkit;
+  EngineOptions options;
+  options.kind = kind;
+  options.config = "/etc/engine/config";
+  if (kind == EngineKind::kContainerd) options.drop_in = "/etc/engine/conf.d/99-nvidia.toml";
+  const auto source = ParseEngineConfig(kind, input, "input");
+  if (!source) return;
+  (void)LowLevelRuntimes(kind, *source);
+  const auto runtimes = RuntimesFor(options, "/usr/local/nvidia/toolkit");
+  EngineFiles files{.config = std::string(input), .drop_in = {}};
+  const auto planned = PlanSetup(options, runtimes, *source, files);
+  if (!planned) return;
+  for (const auto& file : *planned) {
+    (file.path == options.config ? files.config : files.drop_in) = file.content;
+  }
+  const auto again = PlanSetup(options, runtimes, *source, files);
+  Check(again.has_value(), "what was planned can be planned again");
+  for (const auto& file : *again) {
+    Check((file.path == options.config ? files.config : files.drop_in) == file.content,
+          "a plan on its own result changes nothing");
+  }
+  (void)PlanCleanup(options, runtimes, files);
+}
+
+void ReadContainerdConfig(std::string_view input) {
+  PlanEngine(node::toolkit::EngineKind::kContainerd, input);
+}
+void ReadCrioConfig(std::string_view input) { PlanEngine(node::toolkit::EngineKind::kCrio, input); }
+void ReadDockerConfig(std::string_view input) {
+  PlanEngine(node::toolkit::EngineKind::kDocker, input);
+}
+
+// Files of /proc and /etc, as texts.
+void ReadProc(std::string_view input) {
+  (void)host::ParseCharacterMajors(input);
+  (void)host::ParseMigMinors(input);
+  (void)host::MountPointsBelow(input, "/run/nvidia");
+  (void)host::ParseOsRelease(input);
+  (void)host::ParseUevent(input);
+  (void)node::nfd::ParseKernelVersion(input);
+}
+
+// Files of /proc and /sys that are read by their paths: one device with its attributes.
+void ReadSysfs(std::string_view input) {
+  static const Folder folder;
+  const auto parts = Parts(input, 9);
+  const std::filesystem::path device = "sys/bus/pci/devices/0000:65:00.0";
+  folder.Write(device / "vendor", parts[0]);
+  folder.Write(device / "device", parts[1]);
+  folder.Write(device / "class", parts[2]);
+  folder.Write(device / "numa_node", parts[3]);
+  folder.Write(device / "sriov_totalvfs", parts[4]);
+  folder.Write(device / "subsystem_vendor", parts[5]);
+  folder.Write("proc/modules", parts[6]);
+  folder.Write("proc/sys/kernel/osrelease", parts[7]);
+  folder.Write("sys/module/nvidia/refcnt", parts[8]);
+  (void)host::ReadPciDevices(folder.path() / "sys/bus/pci/devices");
+  (void)host::ReadLoadedModules(folder.path() / "proc");
+  (void)host::ReadKernelRelease(folder.path() / "proc");
+  (void)host::ReadModuleReferences("nvidia", folder.path() / "sys");
+  (void)gpu::PciAddress::Parse(parts[0]);
+}
+
+// What node feature discovery reads of a node.
+void ReadNodeFeatures(std::string_view input) {
+  static const Folder folder;
+  const auto paths = node::nfd::HostPaths::Below(folder.path());
+  const auto parts = Parts(input, 4);
+  const auto below = [](const std::filesystem::path& path) {
+    return path.lexically_relative(folder.path());
+  };
+  folder.Write(below(paths.proc) / "modules", parts[0]);
+  folder.Write(below(paths.proc) / "sys/kernel/osrelease", parts[1]);
+  folder.Write(below(paths.swaps), parts[2]);
+  folder.Write(below(paths.etc) / "os-release", parts[3]);
+  (void)node::nfd::DiscoverKernel(paths);
+  (void)node::nfd::DiscoverMemory(paths);
+  (void)node::nfd::DiscoverSystem(paths, "node");
+}
+
+void ReadFeatureFile(std::string_view input) {
+  const auto file = node::nfd::ParseFeatureFile(input, "file", base::WallClock::time_point{});
+  for (const auto& [name, value] : file.labels) {
+    (void)node::nfd::CheckQualifiedName(name);
+    (void)node::nfd::CheckLabelValue(value);
+  }
+}
+
+// The configurations of the worker and of the master.
+void ReadNfdConfig(std::string_view input) {
+  const auto texts = node::nfd::ReadConfigTexts("/nonexistent/file", std::string(input));
+  if (!texts) return;
+  (void)node::nfd::MakeWorkerConfig(*texts, {});
+  (void)node::nfd::MakeMasterConfig(*texts, {}, "namespace");
+}
+
+constexpr Target kTargets[] = {{"plugin_config", ReadPluginConfig},
+                               {"mig_profile", ReadMigProfile},
+                               {"small_texts", ReadSmallTexts},
+                               {"containerd_config", ReadContainerdConfig},
+                               {"crio_config", ReadCrioConfig},
+                               {"docker_config", ReadDockerConfig},
+                               {"proc", ReadProc},
+                               {"sysfs", ReadSysfs},
+                               {"node_features", ReadNodeFeatures},
+                               {"feature_file", ReadFeatureFile},
+                               {"nfd_config", ReadNfdConfig}};
+
+}  // namespace
+
+std::span<const Target> NodeTargets() { return kTargets; }
+
+}  // namespace pitcrew::fuzz
