@@ -23,8 +23,8 @@ def walk(spec, path=""):
 class Checklist(unittest.TestCase):
     """clusterpolicy-api.md section 10."""
 
-    # clusterpolicy-api.md #37
     def test_37_default_render(self):
+        """clusterpolicy-api.md #37"""
         objects = support.render()
         custom = [name for name, item in objects.items() if item["apiVersion"].startswith("nvidia.com/")]
         self.assertEqual(custom, ["ClusterPolicy/cluster-policy"])
@@ -35,9 +35,8 @@ class Checklist(unittest.TestCase):
         self.assertNotIn("mps", spec["devicePlugin"])
         self.assertEqual(spec["migManager"]["config"]["default"], "all-disabled")
 
-    # clusterpolicy-api.md #39
     def test_39_combinations_that_cannot_work(self):
-        """The golden cases refused-* hold the messages; this is the table of the checklist."""
+        """clusterpolicy-api.md #39: the golden cases refused-* hold the messages; this is the table of the checklist."""
         for values in ({"gpuCluster.deployCR": True},
                        {"clusterPolicy.deployCR": False, "gpuCluster.deployCR": True},
                        {"cdi.enabled": False, "cdi.nriPluginEnabled": True},
@@ -47,8 +46,8 @@ class Checklist(unittest.TestCase):
             with self.subTest(values), self.assertRaises(support.HelmError):
                 support.render(values=values)
 
-    # clusterpolicy-api.md #40
     def test_40_switches_of_the_sandbox_plugins(self):
+        """clusterpolicy-api.md #40"""
         spec = support.policy(values={"kataSandboxDevicePlugin.enabled": False, "sandboxDevicePlugin.enabled": False})
         self.assertIs(spec["kataSandboxDevicePlugin"]["enabled"], False)
         self.assertNotIn("enabled", spec["sandboxDevicePlugin"])

@@ -58,8 +58,8 @@ class ServerTest(unittest.TestCase):
 
 
 class ClusterPolicySchema(ServerTest):
-    # clusterpolicy-api.md #1
     def test_1_defaults_of_the_required_members(self):
+        """clusterpolicy-api.md #1"""
         self.assertEqual(self.accept(), {
             **{name: {} for name in REQUIRED},
             "operator": {"runtimeClass": "nvidia"},
@@ -68,8 +68,8 @@ class ClusterPolicySchema(ServerTest):
             "toolkit": {"installDir": "/usr/local/nvidia"},
         })
 
-    # clusterpolicy-api.md #2
     def test_2_each_required_member(self):
+        """clusterpolicy-api.md #2"""
         for name in REQUIRED:
             body = minimal()
             del body["spec"][name]
@@ -77,26 +77,26 @@ class ClusterPolicySchema(ServerTest):
                 self.accept_object(body)
             self.assertEqual(raised.exception.status["details"]["causes"][0]["field"], f"spec.{name}")
 
-    # clusterpolicy-api.md #3
     def test_3_no_spec(self):
+        """clusterpolicy-api.md #3"""
         body = minimal()
         del body["spec"]
         self.accept_object(body)
 
-    # clusterpolicy-api.md #4
     def test_4_cdi(self):
+        """clusterpolicy-api.md #4"""
         self.assertEqual(self.accept(cdi={})["cdi"], {"enabled": True, "default": False, "nriPluginEnabled": False})
         self.assertNotIn("cdi", self.accept())
 
-    # clusterpolicy-api.md #5
     def test_5_sandbox_workloads(self):
+        """clusterpolicy-api.md #5"""
         self.assertEqual(self.accept(sandboxWorkloads={"enabled": True})["sandboxWorkloads"],
                          {"enabled": True, "defaultWorkload": "container", "mode": "kubevirt"})
         self.refuse("spec.sandboxWorkloads.mode", sandboxWorkloads={"mode": "vmware"})
         self.refuse("spec.sandboxWorkloads.defaultWorkload", sandboxWorkloads={"defaultWorkload": "vm"})
 
-    # clusterpolicy-api.md #6
     def test_6_upgrade_policy(self):
+        """clusterpolicy-api.md #6"""
         policy = self.accept(driver={"upgradePolicy": {}})["driver"]["upgradePolicy"]
         self.assertEqual(policy, {"autoUpgrade": False, "maxParallelUpgrades": 1, "maxUnavailable": "25%"})
         policy = self.accept(driver={"upgradePolicy": {"drain": {}}})["driver"]["upgradePolicy"]
@@ -107,38 +107,38 @@ class ClusterPolicySchema(ServerTest):
         for share in (5, "10%"):
             self.accept(driver={"upgradePolicy": {"maxUnavailable": share}})
 
-    # clusterpolicy-api.md #7
     def test_7_image(self):
+        """clusterpolicy-api.md #7"""
         self.refuse("spec.driver.image", driver={"image": ""})
         self.accept(driver={"image": "nvcr.io/nvidia/driver@sha256:" + 64 * "0"})
 
-    # clusterpolicy-api.md #8
     def test_8_default_layout(self):
+        """clusterpolicy-api.md #8"""
         self.refuse("spec.migManager.config.default", migManager={"config": {"default": "all-enabled"}})
         for layout in ("", "all-disabled"):
             self.accept(migManager={"config": {"default": layout}})
         self.assertEqual(self.accept(migManager={"config": {}})["migManager"]["config"], {"default": "all-disabled"})
 
-    # clusterpolicy-api.md #9
     def test_9_confidential_computing_mode(self):
+        """clusterpolicy-api.md #9"""
         for mode in ("on", "off", "devtools"):
             self.accept(ccManager={"defaultMode": mode})
         for mode in ("ON", "", "auto"):
             self.refuse("spec.ccManager.defaultMode", ccManager={"defaultMode": mode})
 
-    # clusterpolicy-api.md #10
     def test_10_mig_strategy(self):
+        """clusterpolicy-api.md #10"""
         for strategy in ("none", "single", "mixed"):
             self.accept(mig={"strategy": strategy})
         self.refuse("spec.mig.strategy", mig={"strategy": "all"})
 
-    # clusterpolicy-api.md #11
     def test_11_probe(self):
+        """clusterpolicy-api.md #11"""
         self.refuse("spec.driver.startupProbe.periodSeconds", driver={"startupProbe": {"periodSeconds": 0}})
         self.accept(driver={"startupProbe": {"initialDelaySeconds": 0}})
 
-    # clusterpolicy-api.md #12
     def test_12_service_monitor(self):
+        """clusterpolicy-api.md #12"""
         for interval in ("15s", "1h30m", "0", ""):
             self.accept(dcgmExporter={"serviceMonitor": {"interval": interval}})
         self.refuse("spec.dcgmExporter.serviceMonitor.interval", dcgmExporter={"serviceMonitor": {"interval": "15 s"}})
@@ -146,19 +146,19 @@ class ClusterPolicySchema(ServerTest):
         self.assertEqual(spec["dcgmExporter"]["serviceMonitor"]["relabelings"],
                          [{"action": "replace", "targetLabel": "node"}])
 
-    # clusterpolicy-api.md #13
     def test_13_quantities(self):
+        """clusterpolicy-api.md #13"""
         for quantity in (1, "500m", "1e3"):
             self.accept(toolkit={"resources": {"limits": {"cpu": quantity}}})
         self.refuse("spec.toolkit.resources.limits.memory", toolkit={"resources": {"limits": {"memory": "1 Gi"}}})
 
-    # clusterpolicy-api.md #14
     def test_14_environment(self):
+        """clusterpolicy-api.md #14"""
         self.refuse("spec.gfd.env[0].name", gfd={"env": [{"value": "x"}]})
         self.accept(gfd={"env": [{"name": "X"}]})
 
-    # clusterpolicy-api.md #15
     def test_15_printed_columns(self):
+        """clusterpolicy-api.md #15"""
         created = SERVER.create(POLICIES, minimal())
         try:
             result = subprocess.run([find_program("kubectl"), "--kubeconfig", SERVER.kubeconfig(), "get",
@@ -167,8 +167,8 @@ class ClusterPolicySchema(ServerTest):
         finally:
             SERVER.delete(f"{POLICIES}/{created['metadata']['name']}")
 
-    # clusterpolicy-api.md #16
     def test_16_status(self):
+        """clusterpolicy-api.md #16"""
         created = SERVER.create(POLICIES, minimal())
         path = f"{POLICIES}/{created['metadata']['name']}/status"
         try:

@@ -115,8 +115,9 @@ TEST_F(GoNvml, SeesTheNode) {
   EXPECT_EQ(last["architecture"], "Turing");
 }
 
-// mig-manager.md #29: at least 5 profiles; section 12.1: their names.
+// At least 5 profiles; section 12.1: their names.
 TEST_F(GoNvml, ListsTheProfiles) {
+  RecordProperty("holds", "mig-manager.md #29");
   Start("gpus: [{profile: H200}]");
   const auto inventory = Inventory();
   std::set<std::string> whole;
@@ -128,8 +129,9 @@ TEST_F(GoNvml, ListsTheProfiles) {
                                           "4g.71gb", "7g.141gb"}));
 }
 
-// mig-manager.md #30: set then get returns the same configuration; clear leaves none.
+// Set then get returns the same configuration; clear leaves none.
 TEST_F(GoNvml, CreatesAndDestroysMigDevices) {
+  RecordProperty("holds", "mig-manager.md #30");
   Start("gpus: [{profile: A100-40}, {profile: A30}]");
   const auto enabled = Go({"mode", "0", "1"});
   EXPECT_EQ(enabled.output, "{\"activation\": 0, \"current\": 1, \"pending\": 1}\n");

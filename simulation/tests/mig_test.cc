@@ -172,8 +172,9 @@ TEST_F(Mig, UuidsFollowThePlace) {
   EXPECT_EQ(first.size(), 40u);
 }
 
-// mig-manager.md #34: with a busy driver, set Enabled leaves current Disabled and pending true.
+// With a busy driver, set Enabled leaves current Disabled and pending true.
 TEST_F(Mig, AModeChangeOfABusyGpuIsPendingUntilReset) {
+  RecordProperty("holds", "mig-manager.md #34");
   gpu().mig_current = gpu().mig_pending = 0;
   ASSERT_TRUE(AddProcess(gpu(), 42, "job", 1 << 20, false));
   Return activation = kUnknown;
@@ -187,8 +188,9 @@ TEST_F(Mig, AModeChangeOfABusyGpuIsPendingUntilReset) {
   EXPECT_EQ(gpu().mig_current, 1u);
 }
 
-// feature-discovery.md #27: set 1, get (1, 1).
+// Set 1, get (1, 1).
 TEST_F(Mig, AModeChangeOfAnIdleGpuIsImmediate) {
+  RecordProperty("holds", "feature-discovery.md #27");
   gpu().mig_current = gpu().mig_pending = 0;
   Return activation = kUnknown;
   EXPECT_EQ(SetMigMode(gpu(), true, activation), kSuccess);

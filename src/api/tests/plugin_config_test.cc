@@ -18,7 +18,8 @@ std::string Sharing(std::string_view kind, std::string_view resource) {
   return "sharing:\n  " + std::string(kind) + ":\n    resources:\n    - " + std::string(resource);
 }
 
-TEST(PluginConfig, EmptyTextIsAValidConfiguration) {  // device-plugin.md #13
+TEST(PluginConfig, EmptyTextIsAValidConfiguration) {
+  RecordProperty("holds", "device-plugin.md #13");
   for (const auto* text : {"", "\n", "version: v1", "version: \"\"", "unknown: {key: 1}"}) {
     SCOPED_TRACE(text);
     const auto config = Parse(text);
@@ -27,14 +28,16 @@ TEST(PluginConfig, EmptyTextIsAValidConfiguration) {  // device-plugin.md #13
   }
 }
 
-TEST(PluginConfig, OtherVersionsAreRefused) {  // device-plugin.md #13
+TEST(PluginConfig, OtherVersionsAreRefused) {
+  RecordProperty("holds", "device-plugin.md #13");
   const auto config = Parse("version: v2");
   ASSERT_FALSE(config.has_value());
   EXPECT_EQ(config.error().reason, "InvalidConfiguration");
   EXPECT_THAT(config.error().message, HasSubstr("config.yaml:1:10: version"));
 }
 
-TEST(PluginConfig, MpsFailsRequestsGreaterThanOneUnlessToldOtherwise) {  // device-plugin.md #1
+TEST(PluginConfig, MpsFailsRequestsGreaterThanOneUnlessToldOtherwise) {
+  RecordProperty("holds", "device-plugin.md #1");
   const std::string head = "sharing:\n  mps:\n";
   const std::string list = "    resources: [{name: nvidia.com/gpu, replicas: 2}]\n";
   EXPECT_TRUE(Parse(head + list)->sharing.mps->fail_requests_greater_than_one);
@@ -44,7 +47,8 @@ TEST(PluginConfig, MpsFailsRequestsGreaterThanOneUnlessToldOtherwise) {  // devi
                    ->sharing.time_slicing->fail_requests_greater_than_one);
 }
 
-TEST(PluginConfig, SleepIntervals) {  // device-plugin.md #2
+TEST(PluginConfig, SleepIntervals) {
+  RecordProperty("holds", "device-plugin.md #2");
   const auto read = [](std::string_view value) {
     return Parse("flags: {gfd: {sleepInterval: " + std::string(value) + "}}")
         ->flags.sleep_interval->count();
@@ -57,7 +61,8 @@ TEST(PluginConfig, SleepIntervals) {  // device-plugin.md #2
   EXPECT_FALSE(Parse("flags: {gfd: {sleepInterval: \"60\"}}").has_value());
 }
 
-TEST(PluginConfig, DeviceListStrategyIsOneTextOrAList) {  // device-plugin.md #3
+TEST(PluginConfig, DeviceListStrategyIsOneTextOrAList) {
+  RecordProperty("holds", "device-plugin.md #3");
   EXPECT_THAT(*Parse("flags: {plugin: {deviceListStrategy: envvar}}")->flags.device_list_strategy,
               ElementsAre("envvar"));
   EXPECT_THAT(*Parse("flags: {plugin: {deviceListStrategy: \"a,b\"}}")->flags.device_list_strategy,
@@ -80,7 +85,8 @@ TEST(PluginConfig, ValuesOfTheWrongKindAreNamed) {
   EXPECT_THAT(config.error().message, HasSubstr("flags.plugin.passDeviceSpecs"));
 }
 
-TEST(PluginConfig, ImexChannels) {  // device-plugin.md #6
+TEST(PluginConfig, ImexChannels) {
+  RecordProperty("holds", "device-plugin.md #6");
   for (const auto* text : {"imex: {}", "imex: {channelIDs: null}", "imex: {channelIDs: []}",
                            "imex: {channelIDs: [0]}"}) {
     EXPECT_TRUE(Parse(text).has_value()) << text;
@@ -89,7 +95,8 @@ TEST(PluginConfig, ImexChannels) {  // device-plugin.md #6
   EXPECT_FALSE(Parse("imex: {channelIDs: [2]}").has_value());
 }
 
-TEST(PluginConfig, DeviceReferences) {  // device-plugin.md #7
+TEST(PluginConfig, DeviceReferences) {
+  RecordProperty("holds", "device-plugin.md #7");
   const std::string uuid = "b1028956-cfa2-0990-bf4a-5da9abb51763";
   EXPECT_EQ(ClassifyDeviceReference("0"), DeviceReference::kGpuIndex);
   EXPECT_EQ(ClassifyDeviceReference("0:0"), DeviceReference::kMigIndex);
@@ -103,7 +110,8 @@ TEST(PluginConfig, DeviceReferences) {  // device-plugin.md #7
   EXPECT_EQ(ClassifyDeviceReference("MIG-GPU-" + uuid), std::nullopt);
 }
 
-TEST(PluginConfig, DevicesOfASharedResource) {  // device-plugin.md #8
+TEST(PluginConfig, DevicesOfASharedResource) {
+  RecordProperty("holds", "device-plugin.md #8");
   const std::string uuid = "b1028956-cfa2-0990-bf4a-5da9abb51763";
   const auto parse = [](const std::string& devices) {
     return Parse(Sharing("timeSlicing", "{name: gpu, replicas: 2, devices: " + devices + "}"));
@@ -122,7 +130,8 @@ TEST(PluginConfig, DevicesOfASharedResource) {  // device-plugin.md #8
   }
 }
 
-TEST(PluginConfig, ReplicatedResources) {  // device-plugin.md #10
+TEST(PluginConfig, ReplicatedResources) {
+  RecordProperty("holds", "device-plugin.md #10");
   for (const auto* entry :
        {"{replicas: 2}", "{name: gpu}", "{name: gpu, replicas: 1}", "{name: gpu, replicas: 0}",
         "{name: gpu, replicas: -1}", "{name: gpu, replicas: \"2\"}",
@@ -136,7 +145,8 @@ TEST(PluginConfig, ReplicatedResources) {  // device-plugin.md #10
       ElementsAre(ReplicatedResource{.name = "nvidia.com/valid", .rename = "", .replicas = 2}));
 }
 
-TEST(PluginConfig, SharingNeedsResources) {  // device-plugin.md #11 and #13
+TEST(PluginConfig, SharingNeedsResources) {
+  RecordProperty("holds", "device-plugin.md #11 and #13");
   EXPECT_FALSE(Parse("sharing: {timeSlicing: {resources: []}}").has_value());
   EXPECT_FALSE(Parse("sharing: {mps: {}}").has_value());
   EXPECT_FALSE(Parse("sharing: {timeSlicing: null}").has_value());
@@ -145,7 +155,8 @@ TEST(PluginConfig, SharingNeedsResources) {  // device-plugin.md #11 and #13
   EXPECT_EQ(none->sharing.strategy(), SharingStrategy::kNone);
 }
 
-TEST(PluginConfig, CustomNamesAndDevicesAreIgnoredWithWarnings) {  // device-plugin.md #17
+TEST(PluginConfig, CustomNamesAndDevicesAreIgnoredWithWarnings) {
+  RecordProperty("holds", "device-plugin.md #17");
   const auto config =
       Parse("resources: {gpus: [{pattern: \"*H100*\", name: h100}]}\n" +
             Sharing("timeSlicing", "{name: gpu, replicas: 4, rename: small, devices: [0]}"));
@@ -169,7 +180,8 @@ TEST(PluginConfig, MpsIsTheListThatCounts) {  // device-plugin.md section 4.2
   EXPECT_EQ(config->sharing.replicated()->Find("nvidia.com/other"), nullptr);
 }
 
-TEST(PluginConfig, FlagsFillFromLowerSources) {  // device-plugin.md #14
+TEST(PluginConfig, FlagsFillFromLowerSources) {
+  RecordProperty("holds", "device-plugin.md #14");
   PluginFlags command_line;
   command_line.mig_strategy = "single";
   auto file = Parse("flags: {migStrategy: mixed, plugin: {passDeviceSpecs: true}}")->flags;

@@ -70,7 +70,8 @@ TEST(CommandLine, AValueMayEndWithAnEqualsSign) {
   EXPECT_EQ(Parse({"--driver-root="})->root, "");
 }
 
-TEST(CommandLine, CommandLineBeatsEnvironment) {  // device-plugin.md #14
+TEST(CommandLine, CommandLineBeatsEnvironment) {
+  RecordProperty("holds", "device-plugin.md #14");
   EXPECT_EQ(Parse({"--driver-root=/a"}, {{"NVIDIA_DRIVER_ROOT", "/b"}})->root, "/a");
   EXPECT_EQ(Parse({}, {{"NVIDIA_DRIVER_ROOT", "/b"}})->root, "/b");
 }
@@ -81,7 +82,8 @@ TEST(CommandLine, TheFirstVariableThatIsPresentWinsEvenWhenEmpty) {  // device-p
   EXPECT_EQ(Parse({"--driver-root="})->root, "");
 }
 
-TEST(CommandLine, BooleansFollowGo) {  // device-plugin.md #15
+TEST(CommandLine, BooleansFollowGo) {
+  RecordProperty("holds", "device-plugin.md #15");
   EXPECT_EQ(Parse({"--fail-on-init-error"})->fail, true);
   EXPECT_EQ(Parse({"-fail-on-init-error"})->fail, true);
   EXPECT_EQ(Parse({"--fail-on-init-error=false"})->fail, false);
@@ -103,7 +105,8 @@ TEST(CommandLine, ListsAreSplitTrimmedAndRepeatable) {  // device-plugin.md sect
   EXPECT_THAT(*Parse({}, {{"DEVICE_LIST_STRATEGY", ""}})->strategies, ElementsAre(""));
 }
 
-TEST(CommandLine, NumbersTakeEveryBaseAndEmptyMeansUnset) {  // device-plugin.md #15
+TEST(CommandLine, NumbersTakeEveryBaseAndEmptyMeansUnset) {
+  RecordProperty("holds", "device-plugin.md #15");
   EXPECT_THAT(*Parse({}, {{"IMEX_CHANNEL_IDS", "0,0x1"}})->channels, ElementsAre(0, 1));
   EXPECT_EQ(Parse({}, {{"IMEX_CHANNEL_IDS", ""}})->channels, std::nullopt);
   EXPECT_EQ(Parse({"--burst=10"})->burst, 10);

@@ -46,8 +46,8 @@ std::vector<std::string> NamesAmong(const Json& container, const std::vector<std
   return found;
 }
 
-// operand-manifests.md #1 [TestTransformForHostRoot]
 TEST(CommonSettings, HostRoot) {
+  RecordProperty("holds", "operand-manifests.md #1 [TestTransformForHostRoot]");
   for (const char* root : {"", "/"}) {
     const Json daemonset =
         RenderDaemonSet(kToolkit, std::string("{hostPaths: {rootFS: '") + root + "'}}");
@@ -71,8 +71,8 @@ TEST(CommonSettings, HostRoot) {
               Not(Contains(StartsWith("HOST_ROOT="))));
 }
 
-// operand-manifests.md #2 [TestTransformForDriverInstallDir]
 TEST(CommonSettings, DriverInstallDirectory) {
+  RecordProperty("holds", "operand-manifests.md #2 [TestTransformForDriverInstallDir]");
   const Json unchanged = RenderDaemonSet(kToolkit, "{hostPaths: {driverInstallDir: ''}}");
   EXPECT_EQ(HostPathOf(unchanged, "driver-install-dir"), "/run/nvidia/driver");
   const Json daemonset = RenderDaemonSet(kToolkit, "{hostPaths: {driverInstallDir: /custom-root}}");
@@ -85,8 +85,10 @@ TEST(CommonSettings, DriverInstallDirectory) {
               Contains("driver-install-dir:/driver-root"));
 }
 
-// operand-manifests.md #4, clusterpolicy-api.md #33 [TestApplyCommonDaemonSetConfig]
 TEST(CommonSettings, TolerationsPriorityAndSecurityContext) {
+  RecordProperty("holds",
+                 "operand-manifests.md #4, clusterpolicy-api.md #33 "
+                 "[TestApplyCommonDaemonSetConfig]");
   const Json plain = PodOf(RenderDaemonSet(kPlugin, "{daemonsets: {tolerations: []}}"));
   EXPECT_EQ(plain["tolerations"],
             *codec::ParseYaml("[{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]"));
@@ -103,8 +105,10 @@ daemonsets:
   EXPECT_EQ(pod["securityContext"], Json({{"runAsUser", 5}}));
 }
 
-// operand-manifests.md #5, clusterpolicy-api.md #34 [TestApplyCommonDaemonsetMetadata]
 TEST(CommonSettings, LabelsAndAnnotations) {
+  RecordProperty("holds",
+                 "operand-manifests.md #5, clusterpolicy-api.md #34 "
+                 "[TestApplyCommonDaemonsetMetadata]");
   const Json daemonset = RenderDaemonSet(kPlugin, R"(
 daemonsets:
   labels: {key: value, app: own, app.kubernetes.io/part-of: own}
@@ -122,8 +126,10 @@ daemonsets:
   EXPECT_EQ(daemonset["spec"]["selector"]["matchLabels"]["app"], "nvidia-device-plugin-daemonset");
 }
 
-// operand-manifests.md #6, clusterpolicy-api.md #35 [TestApplyHostNetworkConfig]
 TEST(CommonSettings, HostNetwork) {
+  RecordProperty("holds",
+                 "operand-manifests.md #6, clusterpolicy-api.md #35 "
+                 "[TestApplyHostNetworkConfig]");
   for (const char* spec : {"{}", "{devicePlugin: {hostNetwork: false}}"}) {
     const Json pod = PodOf(RenderDaemonSet(kPlugin, spec));
     EXPECT_FALSE(pod.contains("hostNetwork"));
@@ -134,8 +140,8 @@ TEST(CommonSettings, HostNetwork) {
   EXPECT_EQ(pod["dnsPolicy"], "ClusterFirstWithHostNet");
 }
 
-// operand-manifests.md #7 [TestTransformValidationInitContainer]
 TEST(CommonSettings, ValidationInitContainers) {
+  RecordProperty("holds", "operand-manifests.md #7 [TestTransformValidationInitContainer]");
   const Json daemonset = RenderDaemonSet(kPlugin, R"(
 validator:
   repository: r
@@ -164,10 +170,11 @@ devicePlugin: {config: {name: plugin-config}}
   EXPECT_THAT(EnvOf(ContainerOf(toolkit, "driver-validation")), Contains("D=d"));
 }
 
-// operand-manifests.md #8, operator-behaviour.md #24 [TestManifestKind,
-// TestAllAssetsHaveManifestKind]: every manifest is one object with a kind; what it says inside a
-// text does not matter.
+// Every manifest is one object with a kind; what it says inside a text does not matter.
 TEST(CommonSettings, EveryManifestHasAKind) {
+  RecordProperty("holds",
+                 "operand-manifests.md #8, operator-behaviour.md #24 [TestManifestKind, "
+                 "TestAllAssetsHaveManifestKind]");
   for (const Operand& operand : Operands()) {
     const auto objects = LoadManifests(operand.state, true);
     ASSERT_TRUE(objects) << objects.error().ToString();
@@ -196,8 +203,8 @@ TEST(HostPath, IsLexical) {
   EXPECT_EQ(FileNameOf("/"), "/");
 }
 
-// operand-manifests.md #9 [TestTransformForRuntime]
 TEST(ToolkitWiring, Containerd) {
+  RecordProperty("holds", "operand-manifests.md #9 [TestTransformForRuntime]");
   const Json daemonset = RenderDaemonSet(kToolkit, "{}");
   const Json& main = ContainerOf(daemonset, kToolkitContainer);
   EXPECT_THAT(
@@ -229,8 +236,9 @@ nodes:
                              runtime + "://1\"}}\n");
 }
 
-// operand-manifests.md #9: CRI-O has no socket, Docker no drop-in file.
+// CRI-O has no socket, Docker no drop-in file.
 TEST(ToolkitWiring, OtherRuntimes) {
+  RecordProperty("holds", "operand-manifests.md #9");
   const Json crio = WithRuntime("cri-o", "{}");
   EXPECT_THAT(MountsOf(ContainerOf(crio, kToolkitContainer)),
               AllOf(Contains("crio-config:/runtime/config-dir/"),
@@ -243,8 +251,9 @@ TEST(ToolkitWiring, OtherRuntimes) {
                     Not(Contains(HasSubstr("config-dir.d")))));
 }
 
-// operand-manifests.md #11 [TestTransformToolkit]: variables are rewritten where they stand.
+// Variables are rewritten where they stand.
 TEST(ToolkitWiring, K3s) {
+  RecordProperty("holds", "operand-manifests.md #11 [TestTransformToolkit]");
   const Json daemonset = RenderDaemonSet(kToolkit, R"(
 toolkit:
   env:
@@ -261,8 +270,10 @@ toolkit:
               ElementsAre("CONTAINERD_CONFIG", "CONTAINERD_SOCKET", "RUNTIME"));
 }
 
-// operand-manifests.md #12 [TestTransformToolkit, TestTransformToolkitCtrForCDI]
 TEST(ToolkitWiring, CrioAndCdi) {
+  RecordProperty("holds",
+                 "operand-manifests.md #12 [TestTransformToolkit, "
+                 "TestTransformToolkitCtrForCDI]");
   const auto with = EnvOf(ContainerOf(WithRuntime("cri-o", "{}"), kToolkitContainer));
   EXPECT_THAT(with, IsSupersetOf({"CRIO_CONFIG_MODE=config", "CDI_ENABLED=true"}));
   const auto without =
@@ -272,8 +283,8 @@ TEST(ToolkitWiring, CrioAndCdi) {
   EXPECT_THAT(without, Not(Contains(StartsWith("NVIDIA_CONTAINER_RUNTIME_MODE="))));
 }
 
-// operand-manifests.md #13 [TestTransformToolkit]
 TEST(ToolkitWiring, Nri) {
+  RecordProperty("holds", "operand-manifests.md #13 [TestTransformToolkit]");
   const Json daemonset = RenderDaemonSet(kToolkit, "{cdi: {nriPluginEnabled: true}}");
   const Json& main = ContainerOf(daemonset, kToolkitContainer);
   EXPECT_THAT(EnvOf(main), Contains("NRI_SOCKET=/runtime/nri-sock-dir/nri.sock"));
@@ -283,8 +294,8 @@ TEST(ToolkitWiring, Nri) {
   EXPECT_THAT(MountsOf(main), Not(Contains(StartsWith("containerd-"))));
 }
 
-// operand-manifests.md #15 [TestTransformDevicePluginCtrForCDI]
 TEST(DevicePluginWiring, PathOfTheCdiHook) {
+  RecordProperty("holds", "operand-manifests.md #15 [TestTransformDevicePluginCtrForCDI]");
   const auto env = [](const std::string& toolkit) {
     return EnvOf(
         ContainerOf(RenderDaemonSet(kPlugin, "{toolkit: " + toolkit + "}"), kPluginContainer));
@@ -297,8 +308,8 @@ TEST(DevicePluginWiring, PathOfTheCdiHook) {
               Contains("NVIDIA_CDI_HOOK_PATH=/usr/local/nvidia/toolkit/nvidia-cdi-hook"));
 }
 
-// operand-manifests.md #16 [TestTransformDevicePlugin]
 TEST(DevicePluginWiring, OrderOfVariables) {
+  RecordProperty("holds", "operand-manifests.md #16 [TestTransformDevicePlugin]");
   const Json daemonset = RenderDaemonSet(kPlugin, R"(
 gds: {enabled: true}
 gdrcopy: {enabled: true}
@@ -310,8 +321,8 @@ devicePlugin: {env: [{name: OWN, value: x}]}
   EXPECT_THAT(NamesAmong(ContainerOf(daemonset, kPluginContainer), order), ElementsAreArray(order));
 }
 
-// operand-manifests.md #17 [TestDevicePlugin]
 TEST(DevicePluginWiring, ConfigManagers) {
+  RecordProperty("holds", "operand-manifests.md #17 [TestDevicePlugin]");
   const Json without = RenderDaemonSet(kPlugin, "{}");
   EXPECT_FALSE(HasContainer(without, "config-manager-init"));
   EXPECT_FALSE(HasContainer(without, "config-manager"));
@@ -323,9 +334,11 @@ TEST(DevicePluginWiring, ConfigManagers) {
   EXPECT_EQ(PodOf(with)["nodeSelector"], Json({{"nvidia.com/gpu.deploy.device-plugin", "true"}}));
 }
 
-// operand-manifests.md #18 [TestTransformConfigManagerInitContainerWithResources,
-// TestHandleDevicePluginConfigWithGPUFeatureDiscoveryResources]
 TEST(DevicePluginWiring, ConfigManagerInit) {
+  RecordProperty("holds",
+                 "operand-manifests.md #18 "
+                 "[TestTransformConfigManagerInitContainerWithResources, "
+                 "TestHandleDevicePluginConfigWithGPUFeatureDiscoveryResources]");
   constexpr const char* kSpec = R"(
 devicePlugin:
   config: {name: plugin-config, default: a}
@@ -349,17 +362,21 @@ std::vector<std::string> RuntimeClassesOf(const std::string& spec) {
   return names;
 }
 
-// operator-behaviour.md #23, operand-manifests.md #47 [TestRuntimeClasses]: what is not rendered is
-// removed.
+// What is not rendered is removed.
 TEST(RuntimeClasses, FollowCdiAndNri) {
+  RecordProperty("holds",
+                 "operator-behaviour.md #23, operand-manifests.md #47 "
+                 "[TestRuntimeClasses]");
   EXPECT_THAT(RuntimeClassesOf("{}"),
               UnorderedElementsAre("nvidia", "nvidia-legacy", "nvidia-cdi"));
   EXPECT_THAT(RuntimeClassesOf("{operator: {runtimeClass: own}, cdi: {enabled: false}}"),
               ElementsAre("own"));
 }
 
-// clusterpolicy-api.md #29 [TestGDSGetImagePath, TestGDRCopyGetImagePath]
 TEST(DriverSidecars, Images) {
+  RecordProperty("holds",
+                 "clusterpolicy-api.md #29 [TestGDSGetImagePath, "
+                 "TestGDRCopyGetImagePath]");
   const auto images = [](const std::string& version) {
     const std::string parts =
         "enabled: true, repository: nvcr.io/nvidia/cloud-native, version: '" + version + "'";
@@ -376,8 +393,10 @@ TEST(DriverSidecars, Images) {
                                                "nvcr.io/nvidia/cloud-native/gdrdrv@sha256:ab"));
 }
 
-// operand-manifests.md #20 [TestTransformGPUDiscoveryPlugin, TestTransformGPUDiscoveryPluginOCP]
 TEST(FeatureDiscovery, RuntimeClassAndOpenShift) {
+  RecordProperty("holds",
+                 "operand-manifests.md #20 [TestTransformGPUDiscoveryPlugin, "
+                 "TestTransformGPUDiscoveryPluginOCP]");
   const Json plain = RenderDaemonSet("gpu-feature-discovery", "{}");
   EXPECT_EQ(PodOf(plain)["runtimeClassName"], "nvidia");
   EXPECT_THAT(EnvOf(ContainerOf(plain, "gpu-feature-discovery")),

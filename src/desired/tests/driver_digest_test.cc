@@ -28,8 +28,10 @@ Json DriverPod() {
 Json& Driver(Json& daemonset) { return *FindContainer(daemonset, "nvidia-driver-ctr"); }
 Json& Manager(Json& daemonset) { return *FindContainer(daemonset, "k8s-driver-manager"); }
 
-// operand-manifests.md #32 [TestTransformDriverWithResources, TestTransformDriver]
 TEST(DriverDigest, EnvironmentAndSecret) {
+  RecordProperty("holds",
+                 "operand-manifests.md #32 [TestTransformDriverWithResources, "
+                 "TestTransformDriver]");
   Json daemonset = DriverPod();
   SetEnv(Driver(daemonset), "GDRCOPY_ENABLED", "true");
   SetEnv(Driver(daemonset), "GDS_ENABLED", "true");
@@ -38,8 +40,8 @@ TEST(DriverDigest, EnvironmentAndSecret) {
   EXPECT_EQ(DriverConfigDigest(daemonset), "4204546510");
 }
 
-// operand-manifests.md #33 [TestTransformDriverWithLicensingConfig]
 TEST(DriverDigest, Licence) {
+  RecordProperty("holds", "operand-manifests.md #33 [TestTransformDriverWithLicensingConfig]");
   Json daemonset = DriverPod();
   AddMount(Driver(daemonset), {.volume = "licensing-config",
                                .path = "/drivers/gridd.conf",
@@ -51,8 +53,10 @@ TEST(DriverDigest, Licence) {
   EXPECT_EQ(DriverConfigDigest(daemonset), "3123249180");
 }
 
-// operand-manifests.md #34 [TestTransformDriverRDMA, TestTransformDriverVGPUTopologyConfig]
 TEST(DriverDigest, RdmaAndTopology) {
+  RecordProperty("holds",
+                 "operand-manifests.md #34 [TestTransformDriverRDMA, "
+                 "TestTransformDriverVGPUTopologyConfig]");
   Json daemonset = DriverPod();
   for (Json* container : {&Driver(daemonset), &Manager(daemonset)}) {
     SetEnv(*container, "GPU_DIRECT_RDMA_ENABLED", "true");
@@ -69,8 +73,8 @@ TEST(DriverDigest, RdmaAndTopology) {
   EXPECT_EQ(DriverConfigDigest(daemonset), "1340033241");
 }
 
-// operand-manifests.md #35 [TestTransformDriverWithAdditionalConfig]
 TEST(DriverDigest, EmptyConfigMaps) {
+  RecordProperty("holds", "operand-manifests.md #35 [TestTransformDriverWithAdditionalConfig]");
   Json daemonset = DriverPod();
   Driver(daemonset)["image"] = "nvcr.io/nvidia/driver:580.126.16-ubuntu24.04";
   SetVolume(daemonset, ConfigMapVolume("test-cert", "test-cert", {}));
@@ -80,8 +84,8 @@ TEST(DriverDigest, EmptyConfigMaps) {
   EXPECT_EQ(DriverConfigDigest(daemonset), "2050622367");
 }
 
-// operand-manifests.md #37 [TestDriverConfigDigest]
 TEST(DriverDigest, DependsOnWhatTheDriverDoesOnly) {
+  RecordProperty("holds", "operand-manifests.md #37 [TestDriverConfigDigest]");
   const std::string before = DriverConfigDigest(DriverPod());
   const auto digest_after = [](const std::function<void(Json&)>& change) {
     Json daemonset = DriverPod();
@@ -123,8 +127,9 @@ TEST(DriverDigest, DependsOnWhatTheDriverDoesOnly) {
   for (const auto& [name, change] : kChanged) EXPECT_NE(digest_after(change), before) << name;
 }
 
-// operand-manifests.md #38: the whole driver DaemonSet with the chart's defaults on ubuntu22.04.
+// The whole driver DaemonSet with the chart's defaults on ubuntu22.04.
 TEST(DriverDigest, UpstreamManifestWithChartDefaults) {
+  RecordProperty("holds", "operand-manifests.md #38");
   const Json daemonset = testing::RenderDaemonSet("state-driver", R"(
 driver:
   repository: nvcr.io/nvidia

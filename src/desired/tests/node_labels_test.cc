@@ -51,9 +51,10 @@ NodePolicy Sandbox(const std::string& workload, const std::string& mode = "kubev
   return policy;
 }
 
-// operator-behaviour.md #28 [TestReconcileCommonGPULabel]; other labels of node feature discovery
-// stand on every node here, which is the evidence that it has looked.
+// Other labels of node feature discovery stand on every node here, which is the evidence that it
+// has looked.
 TEST(NodeLabels, GpuPresent) {
+  RecordProperty("holds", "operator-behaviour.md #28 [TestReconcileCommonGPULabel]");
   struct Row {
     bool pci;
     const char* before;   // null: absent
@@ -97,8 +98,9 @@ TEST(NodeLabels, ManyNodesLosingTheirGpuTogetherIsNotBelieved) {
   EXPECT_TRUE(IsMassRemoval(3, 3));
 }
 
-// operator-behaviour.md #17 [TestHasGPULabels]: three keys, value exactly true.
+// Three keys, value exactly true.
 TEST(NodeLabels, GpuPciLabels) {
+  RecordProperty("holds", "operator-behaviour.md #17 [TestHasGPULabels]");
   for (const char* key : {"pci-10de.present", "pci-0302_10de.present", "pci-0300_10de.present"}) {
     const std::string label = std::string("feature.node.kubernetes.io/") + key;
     EXPECT_TRUE(MakeNode({{label, "true"}}).has_gpu_pci_label()) << key;
@@ -108,9 +110,9 @@ TEST(NodeLabels, GpuPciLabels) {
       MakeNode({{"feature.node.kubernetes.io/pci-1af4.present", "true"}}).has_gpu_pci_label());
 }
 
-// operator-behaviour.md #29 [TestUpdateGPUStateLabels]: a node that is no GPU node loses its deploy
-// labels, no others.
+// A node that is no GPU node loses its deploy labels, no others.
 TEST(NodeLabels, WithoutGpuDeployLabelsGo) {
+  RecordProperty("holds", "operator-behaviour.md #29 [TestUpdateGPUStateLabels]");
   const Node node = MakeNode({{Deploy("driver"), "true"},
                               {Deploy("mig-manager"), "true"},
                               {Deploy("vgpu-manager"), "paused-for-driver-upgrade"},
@@ -122,8 +124,9 @@ TEST(NodeLabels, WithoutGpuDeployLabelsGo) {
   EXPECT_EQ(decision.labels.size(), 3U);
 }
 
-// operator-behaviour.md #29: nine labels; empty values are overwritten; other values are kept.
+// Nine labels; empty values are overwritten; other values are kept.
 TEST(NodeLabels, ContainerWorkload) {
+  RecordProperty("holds", "operator-behaviour.md #29");
   const NodeDecision fresh = DecideNode(MakeNode(GpuNode()), {});
   EXPECT_THAT(Deployed(fresh, true), ::testing::UnorderedElementsAreArray(kContainerSet));
   EXPECT_EQ(fresh.labels.size(), 9U);
@@ -138,9 +141,9 @@ TEST(NodeLabels, ContainerWorkload) {
   EXPECT_FALSE(kept.labels.contains(Deploy("container-toolkit")));
 }
 
-// operator-behaviour.md #33: the first pass over a new GPU node writes gpu.present and the deploy
-// labels together.
+// The first pass over a new GPU node writes gpu.present and the deploy labels together.
 TEST(NodeLabels, NewGpuNodeGetsEverythingInOnePatch) {
+  RecordProperty("holds", "operator-behaviour.md #33");
   const NodeDecision decision =
       DecideNode(MakeNode({{"feature.node.kubernetes.io/pci-10de.present", "true"}}), {});
   EXPECT_EQ(decision.labels.at("nvidia.com/gpu.present"), "true");
@@ -160,9 +163,9 @@ TEST(NodeLabels, NothingIsWrittenWhenNothingDiffers) {
           .empty());
 }
 
-// operator-behaviour.md #29: operands=false removes all of them, and mig.config is set all the same
-// (section 7.4).
+// Operands=false removes all of them, and mig.config is set all the same (section 7.4).
 TEST(NodeLabels, OperandsDisabledOnANode) {
+  RecordProperty("holds", "operator-behaviour.md #29");
   NodePolicy policy;
   policy.mig_default_all_disabled = true;
   const NodeDecision decision =
@@ -175,8 +178,9 @@ TEST(NodeLabels, OperandsDisabledOnANode) {
   EXPECT_EQ(decision.labels.at("nvidia.com/mig.config"), "all-disabled");
 }
 
-// operator-behaviour.md #29: sets of the virtual machine workloads.
+// Sets of the virtual machine workloads.
 TEST(NodeLabels, VirtualMachineWorkloads) {
+  RecordProperty("holds", "operator-behaviour.md #29");
   EXPECT_THAT(Deployed(DecideNode(MakeNode(GpuNode()), Sandbox("vm-passthrough")), true),
               UnorderedElementsAre("client", "sandbox-validator", "cc-manager", "vfio-manager",
                                    "kata-manager", "sandbox-device-plugin"));
@@ -188,8 +192,9 @@ TEST(NodeLabels, VirtualMachineWorkloads) {
                                    "vgpu-device-manager", "sandbox-device-plugin"));
 }
 
-// operator-behaviour.md #29: a switch from container to passthrough swaps the sets.
+// A switch from container to passthrough swaps the sets.
 TEST(NodeLabels, SwitchOfWorkloadSwapsLabels) {
+  RecordProperty("holds", "operator-behaviour.md #29");
   LabelMap labels = GpuNode(
       {{"nvidia.com/gpu.workload.config", "vm-passthrough"}, {Deploy("mig-manager"), "true"}});
   for (const char* name : kContainerSet) labels[Deploy(name)] = "true";
@@ -211,8 +216,8 @@ TEST(NodeLabels, WorkloadOfANode) {
   EXPECT_EQ(WorkloadOf(invalid, Sandbox("vm-passthrough")), "vm-passthrough");
 }
 
-// operator-behaviour.md #18 [TestHasMIGCapableGPU]
 TEST(NodeLabels, MigCapable) {
+  RecordProperty("holds", "operator-behaviour.md #18 [TestHasMIGCapableGPU]");
   const auto capable = [](const LabelMap& labels) { return IsMigCapable(MakeNode(labels).labels); };
   EXPECT_TRUE(capable({{"nvidia.com/mig.capable", "true"}}));
   EXPECT_FALSE(capable(
@@ -229,9 +234,9 @@ TEST(NodeLabels, MigCapable) {
   EXPECT_FALSE(capable({}));
 }
 
-// operator-behaviour.md #29: a MIG-capable node gets mig-manager and mig.config; an existing
-// mig.config is kept.
+// A MIG-capable node gets mig-manager and mig.config; an existing mig.config is kept.
 TEST(NodeLabels, MigManagerAndConfig) {
+  RecordProperty("holds", "operator-behaviour.md #29");
   NodePolicy policy;
   policy.mig_default_all_disabled = true;
   const NodeDecision decision =
@@ -251,8 +256,8 @@ TEST(NodeLabels, MigManagerAndConfig) {
                    .labels.contains("nvidia.com/mig.config"));
 }
 
-// operator-behaviour.md #36 [TestSetDriverAutoUpgradeAnnotation]
 TEST(NodeLabels, AutoUpgradeAnnotation) {
+  RecordProperty("holds", "operator-behaviour.md #36 [TestSetDriverAutoUpgradeAnnotation]");
   constexpr const char* kKey = "nvidia.com/gpu-driver-upgrade-enabled";
   NodePolicy on;
   on.driver_auto_upgrade = true;

@@ -42,8 +42,8 @@ Json ObjectOf(const Json& objects, std::string_view kind) {
 
 Json PodOf(const Json& daemonset) { return daemonset["spec"]["template"]["spec"]; }
 
-// operand-manifests.md #19 [TestTransformMPSControlDaemon]
 TEST(MpsControlDaemonTest, OwnRootAndResources) {
+  RecordProperty("holds", "operand-manifests.md #19 [TestTransformMPSControlDaemon]");
   const Json daemonset = RenderDaemonSet("state-mps-control-daemon", R"(
 devicePlugin: {mps: {root: /var/mps}, resources: {limits: {cpu: "1"}}, args: [--x], env: [{name: A, value: b}]}
 )");
@@ -60,8 +60,8 @@ devicePlugin: {mps: {root: /var/mps}, resources: {limits: {cpu: "1"}}, args: [--
   EXPECT_EQ(PodOf(daemonset)["serviceAccountName"], "nvidia-device-plugin");
 }
 
-// operand-manifests.md #21 [TestTransformMigManager, TestMIGManager]
 TEST(MigManagerTest, DefaultConfig) {
+  RecordProperty("holds", "operand-manifests.md #21 [TestTransformMigManager, TestMIGManager]");
   for (const char* spec : {"{}", "{migManager: {config: {name: ''}}}"}) {
     const Json daemonset = RenderDaemonSet("state-mig-manager", spec);
     EXPECT_EQ(VolumeOf(daemonset, "mig-parted-config")["configMap"],
@@ -126,10 +126,10 @@ TEST(MigManagerTest, DefaultConfigurations) {
   EXPECT_EQ(configs["all-1g.35gb"][1]["device-filter"], Json({"0x31C210DE"}));
 }
 
-// operand-manifests.md #22, #23, #24, #25
 const char* kHostEngine = "DCGM_REMOTE_HOSTENGINE_INFO";
 
 TEST(DcgmExporterTest, HostEngine) {
+  RecordProperty("holds", "operand-manifests.md #22");
   for (const char* spec : {"{}", "{dcgm: {enabled: true}}"}) {
     const Json daemonset = RenderDaemonSet("state-dcgm-exporter", spec);
     EXPECT_EQ(FindEnv(ContainerOf(daemonset, "nvidia-dcgm-exporter"), kHostEngine),
@@ -149,6 +149,7 @@ TEST(DcgmExporterTest, HostEngine) {
 }
 
 TEST(DcgmExporterTest, JobsKubeletAnnotationsAllowlist) {
+  RecordProperty("holds", "operand-manifests.md #23");
   const Json daemonset = RenderDaemonSet("state-dcgm-exporter", R"(
 hostPaths: {kubeletRootDir: /custom-kubelet}
 daemonsets: {annotations: {a: "2"}}
@@ -170,6 +171,7 @@ dcgmExporter:
 }
 
 TEST(DcgmExporterTest, AccessToPods) {
+  RecordProperty("holds", "operand-manifests.md #24");
   struct Row {
     const char* exporter;
     bool roles;
@@ -196,13 +198,14 @@ TEST(DcgmExporterTest, AccessToPods) {
 }
 
 TEST(DcgmTest, NoHostEngineOfAnother) {
+  RecordProperty("holds", "operand-manifests.md #25");
   const Json daemonset = RenderDaemonSet("state-dcgm", "{}");
   EXPECT_FALSE(FindEnv(ContainerOf(daemonset, "nvidia-dcgm-ctr"), kHostEngine));
   EXPECT_FALSE(PodOf(daemonset).contains("hostNetwork"));
 }
 
-// operand-manifests.md #26, operator-behaviour.md #22 [TestService]
 TEST(DcgmExporterTest, Service) {
+  RecordProperty("holds", "operand-manifests.md #26, operator-behaviour.md #22 [TestService]");
   const Json objects =
       RenderObjectsOf("state-dcgm-exporter",
                       "dcgmExporter: {service: {type: NodePort, internalTrafficPolicy: Local}}");
@@ -213,8 +216,10 @@ TEST(DcgmExporterTest, Service) {
   EXPECT_THAT(RenderObjectsOf("state-dcgm-exporter", "dcgmExporter: {enabled: false}"), IsEmpty());
 }
 
-// operand-manifests.md #27, operator-behaviour.md #21 [TestServiceMonitor]
 TEST(ServiceMonitorTest, OnlyWhereItsKindIsServed) {
+  RecordProperty("holds",
+                 "operand-manifests.md #27, operator-behaviour.md #21 "
+                 "[TestServiceMonitor]");
   const char* edited = R"(
 operator: {metrics: {serviceMonitor: &m {enabled: true, interval: 20s, honorLabels: true, additionalLabels: {x: z}}}}
 dcgmExporter: {serviceMonitor: *m}
@@ -246,8 +251,8 @@ TEST(ServiceMonitorTest, ExportersOwnIsAskedFor) {
   }
 }
 
-// operand-manifests.md #31 [TestTransformNodeStatusExporter]
 TEST(NodeStatusExporterTest, PullPolicyAndUser) {
+  RecordProperty("holds", "operand-manifests.md #31 [TestTransformNodeStatusExporter]");
   const Json daemonset =
       RenderDaemonSet("state-node-status-exporter", "nodeStatusExporter: {enabled: true}");
   const Json& main = ContainerOf(daemonset, "nvidia-node-status-exporter");

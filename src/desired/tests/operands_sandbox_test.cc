@@ -25,8 +25,8 @@ std::string Sandbox(const std::string& rest, const std::string& mode = "kubevirt
   return "sandboxWorkloads: {enabled: true, mode: " + mode + "}\n" + rest;
 }
 
-// operand-manifests.md #28 [TestTransformValidatorComponent]
 TEST(SandboxValidation, DefaultWorkloadComesBeforeTheUsersVariables) {
+  RecordProperty("holds", "operand-manifests.md #28 [TestTransformValidatorComponent]");
   const Json daemonset = RenderDaemonSet("state-sandbox-validation", R"(
 sandboxWorkloads: {enabled: true, defaultWorkload: vm-passthrough}
 validator:
@@ -54,8 +54,8 @@ TEST(SandboxValidation, ConfidentialComputingOnlyWhenItIsOn) {
       "cc-manager-validation"));
 }
 
-// operand-manifests.md #29 [TestTransformSandboxValidator]
 TEST(SandboxValidation, NeedsAnImage) {
+  RecordProperty("holds", "operand-manifests.md #29 [TestTransformSandboxValidator]");
   const auto policy = api::ReadClusterPolicy(
       MinimalPolicy(*codec::ParseYaml("{sandboxWorkloads: {enabled: true}}")));
   const Facts facts = ReadCluster(PlainCluster());
@@ -82,9 +82,8 @@ TEST(SandboxValidation, RemovesItsOwnFilesOnly) {
   EXPECT_EQ(command.find("driver-ready"), std::string::npos);
 }
 
-// operand-manifests.md #30
-// [TestVGPUDeviceManagerReadinessGate]
 TEST(VgpuDeviceManager, WaitsForEitherKindOfManager) {
+  RecordProperty("holds", "operand-manifests.md #30 [TestVGPUDeviceManagerReadinessGate]");
   const Json daemonset =
       RenderDaemonSet("state-vgpu-device-manager", Sandbox("vgpuDeviceManager: {enabled: true}"));
   const std::string script =
@@ -172,8 +171,8 @@ TEST(KataDevicePlugin, ImageSecretsEnvironment) {
             *codec::ParseYaml("[{name: s}]"));
 }
 
-// operand-manifests.md #46 [TestTransformVGPUManager]
 TEST(VgpuManager, KernelModuleConfig) {
+  RecordProperty("holds", "operand-manifests.md #46 [TestTransformVGPUManager]");
   const Json daemonset =
       RenderDaemonSet("state-vgpu-manager",
                       Sandbox("vgpuManager: {enabled: true, kernelModuleConfig: {name: module}}"),
@@ -194,6 +193,12 @@ TEST(VgpuManager, KernelModuleConfig) {
 // operand-manifests.md #47, operator-behaviour.md #19
 // [TestIsStateEnabled_SandboxAndKataDevicePlugin], section 1
 TEST(States, OrderAndEnablement) {
+  RecordProperty("holds",
+                 "operand-manifests.md #47, operator-behaviour.md #19 "
+                 "[TestIsStateEnabled_SandboxAndKataDevicePlugin]");
+  RecordProperty("holds",
+                 "operand-manifests.md #47, operator-behaviour.md #19 "
+                 "[TestIsStateEnabled_SandboxAndKataDevicePlugin]");
   const auto enabled = [](const std::string& spec) {
     const auto policy = api::ReadClusterPolicy(MinimalPolicy(*codec::ParseYaml(spec)));
     const Facts facts = ReadCluster(PlainCluster());

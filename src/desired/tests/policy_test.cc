@@ -14,8 +14,8 @@ namespace {
 using codec::Json;
 using ::testing::HasSubstr;
 
-// clusterpolicy-api.md #22 to #26 [TestImagePath*]
 TEST(Images, References) {
+  RecordProperty("holds", "clusterpolicy-api.md #22 to #26 [TestImagePath*]");
   const DefaultImages defaults = {{"X_IMAGE", "default/x:1"}};
   const auto resolve = [&](const char* repository, const char* image, const char* version) {
     return ResolveImage({.path = "spec.x",
@@ -51,8 +51,8 @@ TEST(Images, References) {
   EXPECT_THAT(missing.error().message, HasSubstr("Y_IMAGE"));
 }
 
-// clusterpolicy-api.md #30, operand-manifests.md #43 [TestGetOSTag]
 TEST(Images, OperatingSystemTags) {
+  RecordProperty("holds", "clusterpolicy-api.md #30, operand-manifests.md #43 [TestGetOSTag]");
   const std::tuple<const char*, const char*, const char*> kRows[] = {
       {"rhel", "9.4", "rhel9"},
       {"rhel", "8.10", "rhel8"},
@@ -69,8 +69,10 @@ TEST(Images, OperatingSystemTags) {
   EXPECT_EQ(WithOsTag("a@sha256:1", {"ubuntu", "22.04"}), "a@sha256:1");
 }
 
-// operand-manifests.md #40, operator-behaviour.md #47 [TestGetSanitizedKernelVersion]
 TEST(Driver, KernelNames) {
+  RecordProperty("holds",
+                 "operand-manifests.md #40, operator-behaviour.md #47 "
+                 "[TestGetSanitizedKernelVersion]");
   for (const char* suffix : {"aarch64", "aarch64_64k", "x86_64", "x86_64_64k"}) {
     EXPECT_EQ(SanitizeKernelVersion(std::string("5.14.0-427.37.1.el9_4.") + suffix),
               "5.14.0-427.37.1.el9.4");
@@ -78,16 +80,17 @@ TEST(Driver, KernelNames) {
   EXPECT_EQ(SanitizeKernelVersion("5.15.0-70-generic_x86_64"), "5.15.0-70-generic");
 }
 
-// operator-behaviour.md #15 [TestGetRuntimeString]
 TEST(FactsTest, ContainerRuntimes) {
+  RecordProperty("holds", "operator-behaviour.md #15 [TestGetRuntimeString]");
   EXPECT_EQ(RuntimeOf("containerd://2.2.0"), Runtime::kContainerd);
   EXPECT_EQ(RuntimeOf("docker://27"), Runtime::kDocker);
   EXPECT_EQ(RuntimeOf("cri-o://1.33"), Runtime::kCrio);
   EXPECT_FALSE(RuntimeOf("unknown://1"));
 }
 
-// operator-behaviour.md #16 [TestGetGPUNodeOSInfo*]: the labels that are missing are named.
+// The labels that are missing are named.
 TEST(FactsTest, MissingSystemLabelsAreNamed) {
+  RecordProperty("holds", "operator-behaviour.md #16 [TestGetGPUNodeOSInfo*]");
   const std::string error = testing::RenderError("state-driver", "{}", R"(
 nodes:
 - metadata: {name: gpu-1, labels: {nvidia.com/gpu.present: "true"}}
@@ -104,8 +107,10 @@ status: {history: [{state: Partial, version: 4.19.0}, {state: Completed, version
   EXPECT_FALSE(OpenShiftVersionOf(Json::object()));
 }
 
-// operand-manifests.md #3, clusterpolicy-api.md #32 [TestApplyUpdateStrategyConfig]
 TEST(CommonConfig, UpdateStrategy) {
+  RecordProperty("holds",
+                 "operand-manifests.md #3, clusterpolicy-api.md #32 "
+                 "[TestApplyUpdateStrategyConfig]");
   const auto strategy = [](const std::string& state, const std::string& settings) {
     const Json daemonset = testing::RenderDaemonSet(state, "{daemonsets: " + settings + "}");
     const Json* found = codec::Find(daemonset, {"spec", "updateStrategy"});
@@ -126,8 +131,8 @@ TEST(CommonConfig, UpdateStrategy) {
       HasSubstr("spec.daemonsets.rollingUpdate.maxUnavailable"));
 }
 
-// operand-manifests.md #10 [TestTransformForRuntime]
 TEST(ContainerToolkitTest, ConfigSourceGoesThroughTheHostRoot) {
+  RecordProperty("holds", "operand-manifests.md #10 [TestTransformForRuntime]");
   const auto source = [](const std::string& value) {
     const Json daemonset = testing::RenderDaemonSet(
         "state-container-toolkit",
@@ -143,8 +148,9 @@ TEST(ContainerToolkitTest, ConfigSourceGoesThroughTheHostRoot) {
             "file=/host/path/to/custom/source/config.toml,command");
 }
 
-// operand-manifests.md #14: <RUNTIME>_CONFIG beats RUNTIME_CONFIG beats the default.
+// <RUNTIME>_CONFIG beats RUNTIME_CONFIG beats the default.
 TEST(ContainerToolkitTest, ConfigFileOverrides) {
+  RecordProperty("holds", "operand-manifests.md #14");
   const auto folder = [](const std::string& env) {
     const Json daemonset =
         testing::RenderDaemonSet("state-container-toolkit", "{toolkit: {env: [" + env + "]}}");
@@ -156,8 +162,8 @@ TEST(ContainerToolkitTest, ConfigFileOverrides) {
             "/b");
 }
 
-// operand-manifests.md #41 [TestTransformDriverSubscriptionMounts]
 TEST(Driver, Subscriptions) {
+  RecordProperty("holds", "operand-manifests.md #41 [TestTransformDriverSubscriptionMounts]");
   constexpr const char* kRhel = R"(
 configMaps: {repos: [a.repo]}
 nodes:
@@ -177,8 +183,8 @@ nodes:
   EXPECT_TRUE(testing::VolumeOf(without, "subscription-config-0").is_null());
 }
 
-// operand-manifests.md #39 [TestDriverPrecompiledLibModules*]
 TEST(Driver, PrecompiledModulesOfSuse) {
+  RecordProperty("holds", "operand-manifests.md #39 [TestDriverPrecompiledLibModules*]");
   const auto mounts = [](const std::string& id) {
     const Json daemonset =
         testing::RenderDaemonSet("state-driver", "{driver: {usePrecompiled: true}}",
@@ -211,8 +217,10 @@ TEST(Driver, Errors) {
               HasSubstr("spec.driver.secretEnv"));
 }
 
-// operand-manifests.md #47, clusterpolicy-api.md #36 [TestValidateClusterPolicySpec]
 TEST(PolicyCheck, NriNeedsCdiAndToolkit) {
+  RecordProperty("holds",
+                 "operand-manifests.md #47, clusterpolicy-api.md #36 "
+                 "[TestValidateClusterPolicySpec]");
   const auto check = [](const std::string& spec) {
     const auto policy = api::ReadClusterPolicy(testing::MinimalPolicy(*codec::ParseYaml(spec)));
     const auto problems = CheckPolicy(*policy);
@@ -242,8 +250,10 @@ TEST(Manifests, AllAreEmbeddedAndParse) {
   }
 }
 
-// operator-behaviour.md #20, operand-manifests.md #53 [TestIsDaemonSetRollingUpdateComplete]
 TEST(Readiness, DaemonSets) {
+  RecordProperty("holds",
+                 "operator-behaviour.md #20, operand-manifests.md #53 "
+                 "[TestIsDaemonSetRollingUpdateComplete]");
   const DaemonSetStatus ready{.generation = 2,
                               .observed_generation = 2,
                               .desired = 3,
@@ -287,8 +297,8 @@ OperandReport Report(std::string_view state, Verdict verdict) {
   return report;
 }
 
-// operator-behaviour.md #14 [TestClusterPolicyNotReadyMessage], #52
 TEST(Status, ConditionsOfAPolicyThatIsNotReady) {
+  RecordProperty("holds", "operator-behaviour.md #14 [TestClusterPolicyNotReadyMessage], #52");
   PolicyOutcome outcome;
   outcome.nfd_labels = outcome.gpu_nodes = true;
   outcome.operands = {Report("state-container-toolkit", Verdict::kNotReady),
@@ -310,9 +320,9 @@ TEST(Status, ConditionsOfAPolicyThatIsNotReady) {
   EXPECT_EQ(status["conditions"][1]["observedGeneration"], 4);
 }
 
-// operator-behaviour.md #52: the time of a condition is that of its last change; equal input gives
-// an equal status.
+// The time of a condition is that of its last change; equal input gives an equal status.
 TEST(Status, TimesChangeWithTheStatusOnly) {
+  RecordProperty("holds", "operator-behaviour.md #52");
   PolicyOutcome outcome;
   outcome.nfd_labels = outcome.gpu_nodes = true;
   outcome.operands = {Report("state-driver", Verdict::kReady)};

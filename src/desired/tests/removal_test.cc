@@ -66,8 +66,9 @@ std::vector<std::string> Told(const std::vector<RenderedOperand>& rendered,
   return told;
 }
 
-// operator-behaviour.md #26: a disabled operand's objects are all deleted.
+// A disabled operand's objects are all deleted.
 TEST(Removal, OfADisabledOperandEverythingGoes) {
+  RecordProperty("holds", "operator-behaviour.md #26");
   EXPECT_THAT(Told({Rendered(kExporterState, Mode::kDisabled)}, WholeExporter()),
               ElementsAre("DaemonSet exporter: the operand is switched off",
                           "Service exporter: the operand is switched off",
@@ -89,6 +90,8 @@ TEST(Removal, WhatIsLeftAloneStays) {
 
 // operator-behaviour.md #27, section 6.1: without GPU nodes no DaemonSet is made, and none is lost.
 TEST(Removal, WithheldDaemonSetsStay) {
+  RecordProperty("holds", "operator-behaviour.md #27");
+  RecordProperty("holds", "operator-behaviour.md #27");
   RenderedOperand rendered = Rendered(kExporterState, Mode::kEnabled, {kExporterRole});
   rendered.daemonsets_withheld = true;
   EXPECT_THAT(Told({rendered}, WholeExporter()),

@@ -13,8 +13,8 @@ namespace {
 using enum Runtime;
 using ::testing::ElementsAre;
 
-// operator-behaviour.md #15 [TestGetRuntimeString]
 TEST(ContainerRuntime, OfANode) {
+  RecordProperty("holds", "operator-behaviour.md #15 [TestGetRuntimeString]");
   EXPECT_EQ(RuntimeOf("containerd://2.2.0"), kContainerd);
   EXPECT_EQ(RuntimeOf("docker://28.2.0"), kDocker);
   EXPECT_EQ(RuntimeOf("cri-o://1.33.0"), kCrio);

@@ -80,6 +80,8 @@ TEST(ClusterTest, KnowsTheActivePolicy) {
 
 // validator.md #27 and operator-behaviour.md section 7.4.
 TEST(WorkloadTest, IsTheNodesOwnOrTheDefault) {
+  RecordProperty("holds", "validator.md #27");
+  RecordProperty("holds", "validator.md #27");
   api::ClusterPolicy policy;
   Node node;
   node.labels["nvidia.com/gpu.workload.config"] = "vm-passthrough";

@@ -24,8 +24,9 @@ TEST(PciAddress, RefusesWhatIsNone) {
   }
 }
 
-// feature-discovery.md #19: CUDA 12040 is 12.4.
+// CUDA 12040 is 12.4.
 TEST(Inventory, CudaVersionParts) {
+  RecordProperty("holds", "feature-discovery.md #19");
   Inventory inventory;
   inventory.cuda_version = 12040;
   EXPECT_EQ(inventory.CudaMajor(), 12);

@@ -13,8 +13,8 @@ std::string NameOf(unsigned gpu_instance, unsigned compute_instance, std::uint64
   return profile ? profile->Name() : profile.error().reason;
 }
 
-// feature-discovery.md #25
 TEST(MigProfileName, A100WithFortyGibibytes) {
+  RecordProperty("holds", "feature-discovery.md #25");
   EXPECT_EQ(NameOf(0, 0, 4864, 40 * kGib), "1g.5gb");
   EXPECT_EQ(NameOf(7, 0, 4864, 40 * kGib), "1g.5gb+me");
   EXPECT_EQ(NameOf(9, 0, 9856, 40 * kGib), "1g.10gb");
@@ -30,8 +30,9 @@ TEST(MigProfileName, A30) {
   EXPECT_EQ(NameOf(3, 3, 23344, 24 * kGib), "4g.24gb");
 }
 
-// feature-discovery.md #26: index 17 must not make a listing fail.
+// Index 17 must not make a listing fail.
 TEST(MigProfileName, ThreeSliceGraphicsHasAName) {
+  RecordProperty("holds", "feature-discovery.md #26");
   EXPECT_EQ(NameOf(17, 2, 20480, 80 * kGib), "3g.20gb+gfx");
   EXPECT_EQ(NameOf(18, 0, 20480, 80 * kGib), "InvalidMigProfile");
   EXPECT_EQ(NameOf(0, 9, 20480, 80 * kGib), "InvalidMigProfile");

@@ -11,7 +11,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(XidPolicy, ParsesLists) {  // device-plugin.md #41
+TEST(XidPolicy, ParsesLists) {
+  RecordProperty("holds", "device-plugin.md #41");
   for (const auto* text : {"", ",", "not-an-int", "-68"}) {
     EXPECT_THAT(ParseXidList(text).xids, IsEmpty()) << text;
     EXPECT_FALSE(ParseXidList(text).all) << text;
@@ -24,7 +25,8 @@ TEST(XidPolicy, ParsesLists) {  // device-plugin.md #41
   EXPECT_TRUE(ParseXidList("xids").all);
 }
 
-TEST(XidPolicy, IgnoresTheApplicationsErrorsByDefault) {  // device-plugin.md #42
+TEST(XidPolicy, IgnoresTheApplicationsErrorsByDefault) {
+  RecordProperty("holds", "device-plugin.md #42");
   const XidPolicy policy;
   for (const std::uint64_t xid : {13, 31, 43, 45, 68, 109}) {
     EXPECT_EQ(policy.EffectOf(xid), XidEffect::kIgnore) << xid;
@@ -35,7 +37,8 @@ TEST(XidPolicy, IgnoresTheApplicationsErrorsByDefault) {  // device-plugin.md #4
   EXPECT_FALSE(policy.IsOff());
 }
 
-TEST(XidPolicy, DisablingAllTurnsHealthChecksOff) {  // device-plugin.md #42
+TEST(XidPolicy, DisablingAllTurnsHealthChecksOff) {
+  RecordProperty("holds", "device-plugin.md #42");
   for (const auto* all : {"all", "xids"}) {
     const auto policy = XidPolicy::FromLists(all, "");
     EXPECT_TRUE(policy.IsOff());
@@ -43,14 +46,16 @@ TEST(XidPolicy, DisablingAllTurnsHealthChecksOff) {  // device-plugin.md #42
   }
 }
 
-TEST(XidPolicy, EnablingAllIncludesTheDefaults) {  // device-plugin.md #42
+TEST(XidPolicy, EnablingAllIncludesTheDefaults) {
+  RecordProperty("holds", "device-plugin.md #42");
   const auto policy = XidPolicy::FromLists("all", "all");
   EXPECT_FALSE(policy.IsOff());
   EXPECT_NE(policy.EffectOf(13), XidEffect::kIgnore);
   EXPECT_NE(policy.EffectOf(555), XidEffect::kIgnore);
 }
 
-TEST(XidPolicy, EnablingOneKeepsTheOtherDefaults) {  // device-plugin.md #42
+TEST(XidPolicy, EnablingOneKeepsTheOtherDefaults) {
+  RecordProperty("holds", "device-plugin.md #42");
   const auto policy = XidPolicy::FromLists("11", "11");
   EXPECT_NE(policy.EffectOf(11), XidEffect::kIgnore);
   EXPECT_EQ(policy.EffectOf(13), XidEffect::kIgnore);

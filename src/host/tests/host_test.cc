@@ -149,7 +149,8 @@ TEST_F(HostTest, ReadsModulesAndReferences) {
   EXPECT_TRUE(ReadModuleReferences("nvidia", root_ / "sys").is_absent());
 }
 
-TEST_F(DriverRootTest, FindsLibrariesInTheOrderOfTheList) {  // validator.md #7
+TEST_F(DriverRootTest, FindsLibrariesInTheOrderOfTheList) {
+  RecordProperty("holds", "validator.md #7");
   Write("usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05", "elf");
   Link("usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", "libnvidia-ml.so.580.95.05");
   const Root root(root_);
@@ -162,7 +163,8 @@ TEST_F(DriverRootTest, FindsLibrariesInTheOrderOfTheList) {  // validator.md #7
   EXPECT_EQ(FindProgram(root, kSmiProgram).error().reason, "DriverProgramNotFound");
 }
 
-TEST_F(DriverRootTest, FindsNvidiaSmiOnTheHost) {  // validator.md #2, #3, #4, #5
+TEST_F(DriverRootTest, FindsNvidiaSmiOnTheHost) {
+  RecordProperty("holds", "validator.md #2, #3, #4, #5");
   const Root root(root_);
   const auto find = [&] { return FirstProgram(root, HostSmiPaths()); };
   EXPECT_FALSE(find());

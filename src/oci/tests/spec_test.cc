@@ -79,8 +79,9 @@ TEST(OciSpec, AdditionalGidsAreASet) {
   EXPECT_EQ(spec.process_gid(), 7U);
 }
 
-// container-toolkit.md #128: array form for old versions.
+// Array form for old versions.
 TEST(OciSpec, BoundingCapabilitiesInBothForms) {
+  RecordProperty("holds", "container-toolkit.md #128");
   EXPECT_TRUE(Parsed(R"({"process":{"capabilities":{"bounding":["CAP_SYS_ADMIN"]}}})")
                   .HasBoundingCapability("CAP_SYS_ADMIN"));
   EXPECT_TRUE(Parsed(R"({"process":{"capabilities":["CAP_SYS_ADMIN"]}})")

@@ -26,6 +26,8 @@ class NodeTest : public OperatorTest {
 
 // operator-behaviour.md #29 and section 7.4: the sets are swapped, in both directions.
 TEST_F(NodeTest, WorkloadChangesToMachinesAndBack) {
+  RecordProperty("holds", "operator-behaviour.md #29");
+  RecordProperty("holds", "operator-behaviour.md #29");
   CreateGpuNode("gpu-1");
   CreatePolicy("cluster-policy", "{sandboxWorkloads: {enabled: true}}");
   const RunningOperator running(name_space_);
@@ -91,6 +93,8 @@ TEST_F(NodeTest, ANewNodeIsOnePatch) {
 // operator-behaviour.md #34, better: a node that cannot be patched is tried again by itself and
 // holds up no other.
 TEST_F(NodeTest, OneNodeThatCannotBePatchedHoldsUpNoOther) {
+  RecordProperty("holds", "operator-behaviour.md #34");
+  RecordProperty("holds", "operator-behaviour.md #34");
   const std::string name = "no-labels-" + name_space_;
   Create(kAdmissionPolicies, {{"metadata", {{"name", name}}},
                               {"spec",

@@ -15,6 +15,8 @@ constexpr const char* kDaemonSets[] = {
 
 // operator-behaviour.md #25 and the chain of issue point 5: labels, objects, status, and silence.
 TEST_F(OperatorTest, PolicyBecomesLabelsObjectsAndStatusAndThenNothingIsWritten) {
+  RecordProperty("holds", "operator-behaviour.md #25");
+  RecordProperty("holds", "operator-behaviour.md #25");
   CreateGpuNode("gpu-1");
   Create(kube::kNodes, {{"metadata", {{"name", "cpu-1"}}}});
   CreatePolicy("cluster-policy");
@@ -58,8 +60,9 @@ TEST_F(OperatorTest, PolicyBecomesLabelsObjectsAndStatusAndThenNothingIsWritten)
   EXPECT_EQ(again.writes(), 0U);
 }
 
-// operator-behaviour.md #27: everything but the DaemonSets.
+// Everything but the DaemonSets.
 TEST_F(OperatorTest, WithoutGpuNodesNoDaemonSetIsMade) {
+  RecordProperty("holds", "operator-behaviour.md #27");
   Create(kube::kNodes,
          {{"metadata", {{"name", "cpu-1"}, {"labels", {{"feature.node.kubernetes.io/x", "y"}}}}}});
   CreatePolicy("cluster-policy");
@@ -76,6 +79,8 @@ TEST_F(OperatorTest, WithoutGpuNodesNoDaemonSetIsMade) {
 // operator-behaviour.md #12 without its fixed requeue: ready with the reason, until discovery
 // writes a label.
 TEST_F(OperatorTest, MissingDiscoveryLabelsAreAReason) {
+  RecordProperty("holds", "operator-behaviour.md #12");
+  RecordProperty("holds", "operator-behaviour.md #12");
   Create(kube::kNodes, {{"metadata", {{"name", "cpu-1"}}}});
   CreatePolicy("cluster-policy");
   const RunningOperator running(name_space_);
@@ -87,9 +92,9 @@ TEST_F(OperatorTest, MissingDiscoveryLabelsAreAReason) {
       [&] { return Condition("cluster-policy", "Ready").starts_with("True NoGPUNodes"); }));
 }
 
-// operator-behaviour.md #26: a disabled operand goes with all that it had, the policy can still be
-// ready.
+// A disabled operand goes with all that it had, the policy can still be ready.
 TEST_F(OperatorTest, DisabledOperandIsRemoved) {
+  RecordProperty("holds", "operator-behaviour.md #26");
   CreateGpuNode("gpu-1");
   CreatePolicy("cluster-policy");
   const RunningOperator running(name_space_);
@@ -139,9 +144,9 @@ TEST_F(OperatorTest, InvalidBlockGetsAConditionWithItsPath) {
   EXPECT_TRUE(ReachesReady("cluster-policy"));
 }
 
-// operator-behaviour.md #25: one changed value is one write; and what others change or delete comes
-// back.
+// One changed value is one write; and what others change or delete comes back.
 TEST_F(OperatorTest, ChangesOfOthersAreRepaired) {
+  RecordProperty("holds", "operator-behaviour.md #25");
   CreateGpuNode("gpu-1");
   CreatePolicy("cluster-policy");
   const RunningOperator running(name_space_);
@@ -160,6 +165,8 @@ TEST_F(OperatorTest, ChangesOfOthersAreRepaired) {
 // operator-behaviour.md #6, #7, and better: the state of the others is stored, and the next one
 // takes over by itself.
 TEST_F(OperatorTest, TheOldestPolicyIsActive) {
+  RecordProperty("holds", "operator-behaviour.md #6, #7");
+  RecordProperty("holds", "operator-behaviour.md #6, #7");
   CreateGpuNode("gpu-1");
   CreatePolicy("b-older");
   // Creation times have whole seconds; of equally old ones the smaller name wins.

@@ -22,8 +22,8 @@ base::Result<std::optional<Settings>> Read(std::vector<const char*> arguments,
                       });
 }
 
-// operator-behaviour.md #1, #2
 TEST(Settings, Defaults) {
+  RecordProperty("holds", "operator-behaviour.md #1, #2");
   const auto settings = Read({}, {{"OPERATOR_NAMESPACE", "gpu"}, {"GFD_IMAGE", "a/b:c"}});
   ASSERT_TRUE(settings && *settings);
   EXPECT_EQ((*settings)->metrics_address, ":8080");
@@ -35,6 +35,8 @@ TEST(Settings, Defaults) {
 
 // operator-behaviour.md #3, #4 and the chart's command line; Go's forms of flags.
 TEST(Settings, Flags) {
+  RecordProperty("holds", "operator-behaviour.md #3, #4");
+  RecordProperty("holds", "operator-behaviour.md #3, #4");
   const auto settings =
       Read({"-leader-elect", "--leader-lease-renew-deadline=60s", "-zap-time-encoding=epoch",
             "--zap-log-level", "debug", "-metrics-bind-address", ":9"});
@@ -80,8 +82,9 @@ TEST(WriteDecision, NothingWithoutADifference) {
   EXPECT_EQ(Decide("1", &old, &written, now), Step::kPending);
 }
 
-// operator-behaviour.md #5: all 17 series, without labels.
+// All 17 series, without labels.
 TEST(MetricsTest, AllSeriesOfTheReference) {
+  RecordProperty("holds", "operator-behaviour.md #5");
   Metrics metrics;
   metrics.Set("gpu_operator_reconciliation_status", 1);
   const std::string text = metrics.Render();

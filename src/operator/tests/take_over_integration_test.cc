@@ -120,6 +120,8 @@ TEST_F(TakeOverTest, NothingOfUpstreamsIsLeftAndEqualDaemonSetsAreNotTouched) {
 
 // operator-behaviour.md #26 over upstream's leftovers: only what the policy owns by a known name.
 TEST_F(TakeOverTest, LeftoversOfDisabledOperandsGoAndOthersStay) {
+  RecordProperty("holds", "operator-behaviour.md #26");
+  RecordProperty("holds", "operator-behaviour.md #26");
   InstallUpstream("{}");
   const auto policy = client_->Get(desired::kClusterPolicies, Cluster("cluster-policy"));
   ASSERT_TRUE(policy);

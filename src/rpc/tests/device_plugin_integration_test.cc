@@ -112,7 +112,8 @@ TEST_F(DevicePluginRpc, PublishingWithoutAnyStreamKeepsTheNewestState) {
   EXPECT_EQ(client->NextList().value().front().id, "99");
 }
 
-TEST_F(DevicePluginRpc, StoppingEndsTheStreamAndRemovesTheSocket) {  // device-plugin.md #51
+TEST_F(DevicePluginRpc, StoppingEndsTheStreamAndRemovesTheSocket) {
+  RecordProperty("holds", "device-plugin.md #51");
   auto server = Serve({});
   const auto client = testing::PluginClient::Connect(socket());
   ASSERT_TRUE(client->NextList().has_value());

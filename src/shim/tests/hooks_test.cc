@@ -76,8 +76,9 @@ TEST(ContainerRootTest, RefusesTheHost) {
   EXPECT_EQ(ContainerRoot::Open("//.").error().reason, "InvalidContainerRoot");
 }
 
-// container-toolkit.md #131; a hostile image must not lead a hook out of its root.
+// A hostile image must not lead a hook out of its root.
 TEST_F(InContainer, LinksNeverLeadOutside) {
+  RecordProperty("holds", "container-toolkit.md #131");
   const std::string outside = (folder_ / "outside").string();
   fs::create_directory_symlink(outside, At("/absolute"));
   fs::create_directory_symlink("../outside", At("/relative"));
@@ -104,8 +105,8 @@ TEST_F(InContainer, OnlyRegularFilesAreRead) {
   EXPECT_EQ(root_->ReadFile("/big", 99).error().reason, "FileTooLarge");
 }
 
-// container-toolkit.md #131.
 TEST_F(InContainer, CreateSymlinks) {
+  RecordProperty("holds", "container-toolkit.md #131");
   Write("/usr/lib/old", "x");
   ASSERT_TRUE(CreateSymlinks(*root_, {"libcuda.so.1::/usr/lib/libcuda.so", "/a/b::/new/folder/link",
                                       "target::/usr/lib/old"}));
@@ -238,8 +239,8 @@ std::string Note(const std::string& json) {
 constexpr const char* kNoteJson =
     R"({"Format":1,"CUDA Version":"12.9","Driver":[535,550,560,565,570,575],"Device":[]})";
 
-// container-toolkit.md #132.
 TEST_F(InContainer, CudaCompatWithoutNote) {
+  RecordProperty("holds", "container-toolkit.md #132");
   const auto directory = [&](const std::string& host, const std::string& folder) {
     fs::remove_all(At("/etc"));
     const auto status = EnableCudaCompat(*root_, {host, "", folder});
@@ -263,8 +264,8 @@ TEST_F(InContainer, CudaCompatWithoutNote) {
   EXPECT_EQ(directory("222.55.66", "/other"), "");
 }
 
-// container-toolkit.md #133.
 TEST(CudaCompat, DecisionWithNote) {
+  RecordProperty("holds", "container-toolkit.md #133");
   const auto note = ParseCompatNote(Note(kNoteJson));
   ASSERT_TRUE(note) << note.error().message;
   const auto by_driver = [&](const char* host) {
@@ -283,8 +284,8 @@ TEST(CudaCompat, DecisionWithNote) {
   EXPECT_FALSE(by_cuda("12.10"));
 }
 
-// container-toolkit.md #134.
 TEST(CudaCompat, NoteParsing) {
+  RecordProperty("holds", "container-toolkit.md #134");
   EXPECT_TRUE(ParseCompatNote(Note("{}")));
   EXPECT_FALSE(ParseCompatNote(Note("{")));
   EXPECT_FALSE(ParseCompatNote("short"));
@@ -295,6 +296,8 @@ TEST(CudaCompat, NoteParsing) {
 
 // container-toolkit.md #135 and 9.2: the compatibility folder wins in the cache.
 TEST_F(InContainer, CompatLibrariesComeFirst) {
+  RecordProperty("holds", "container-toolkit.md #135");
+  RecordProperty("holds", "container-toolkit.md #135");
   fs::create_directories(At("/usr/lib/x86_64-linux-gnu"));
   Library("/usr/lib/x86_64-linux-gnu/libcuda.so.222.1", "libcuda.so.1");
   Library("/usr/local/cuda/compat/libcuda.so.333.1", "libcuda.so.1");
@@ -307,8 +310,8 @@ TEST_F(InContainer, CompatLibrariesComeFirst) {
   EXPECT_EQ(cache.front(), "libcuda.so.1 /usr/local/cuda/compat/libcuda.so.1");
 }
 
-// container-toolkit.md #139.
 TEST(Params, OnlyTheExactLineIsChanged) {
+  RecordProperty("holds", "container-toolkit.md #139");
   EXPECT_EQ(WithoutDeviceModification("A: 1\nModifyDeviceFiles: 1\nB: 2\n"),
             "A: 1\nModifyDeviceFiles: 0\nB: 2\n");
   EXPECT_EQ(WithoutDeviceModification("ModifyDeviceFiles: 1"), "ModifyDeviceFiles: 0\n");
@@ -319,15 +322,15 @@ TEST(Params, OnlyTheExactLineIsChanged) {
   }
 }
 
-// container-toolkit.md #141.
 TEST(ApplicationProfileTest, Mask) {
+  RecordProperty("holds", "container-toolkit.md #141");
   EXPECT_EQ(ApplicationProfile({0, 15}),
             R"({"profiles":[{"name":"_container_","settings":["EGLVisibleDGPUDevices",0x8001]}],)"
             R"("rules":[{"pattern":[],"profile":"_container_"}]})");
 }
 
-// container-toolkit.md #130.
 TEST_F(InContainer, RootOfTheContainerState) {
+  RecordProperty("holds", "container-toolkit.md #130");
   Write("/bundle/config.json", R"({"root":{"path":"rootfs"}})");
   const std::string bundle = At("/bundle").string();
   EXPECT_EQ(*ContainerRootPath(R"({"bundle":")" + bundle + R"("})"), bundle + "/rootfs");
@@ -337,8 +340,8 @@ TEST_F(InContainer, RootOfTheContainerState) {
   EXPECT_FALSE(ContainerRootPath(R"({"bundle":"/no/such"})"));
 }
 
-// container-toolkit.md #129.
 TEST(HookCommand, UnknownHooksPassUnknownFlagsDoNot) {
+  RecordProperty("holds", "container-toolkit.md #129");
   const auto run = [](std::vector<std::string> words) {
     words.insert(words.begin(), "nvidia-cdi-hook");
     std::vector<char*> argv;

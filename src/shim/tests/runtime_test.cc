@@ -30,8 +30,8 @@ Names Devices(const std::vector<std::string>& env, const Config& config = {}) {
   return FindRequests(WithEnv(env), config, {}).devices;
 }
 
-// container-toolkit.md #103, #104, #119.
 TEST(Arguments, BundleAndCreate) {
+  RecordProperty("holds", "container-toolkit.md #103, #104, #119");
   const auto bundle = [](std::vector<std::string_view> words) {
     words.emplace_back("create");
     const auto parsed = ParseArguments(words);
@@ -77,8 +77,8 @@ TEST(RuntimeConfig, DefaultsAndOverrides) {
             "config.toml: swarm-resource must be a text, not 5");
 }
 
-// container-toolkit.md #2, #3.
 TEST(RuntimeConfig, Location) {
+  RecordProperty("holds", "container-toolkit.md #2, #3");
   ::setenv("XDG_CONFIG_HOME", "/xdg", 1);
   EXPECT_EQ(ConfigPath(""), "/xdg/nvidia-container-runtime/config.toml");
   ::setenv("NVIDIA_CTK_CONFIG_FILE_PATH", "/given.toml", 1);
@@ -88,8 +88,9 @@ TEST(RuntimeConfig, Location) {
   EXPECT_EQ(ConfigPath("/no/such/folder"), "/etc/nvidia-container-runtime/config.toml");
 }
 
-// container-toolkit.md #108; 13 row 1 (a repeated id).
+// 13 row 1 (a repeated id).
 TEST(Requests, Environment) {
+  RecordProperty("holds", "container-toolkit.md #108");
   EXPECT_EQ(Devices({}), Names{});
   EXPECT_EQ(Devices({"NVIDIA_VISIBLE_DEVICES="}), Names{});
   EXPECT_EQ(Devices({"NVIDIA_VISIBLE_DEVICES=void"}), Names{});
@@ -106,8 +107,8 @@ TEST(Requests, Environment) {
   EXPECT_EQ(Devices({"NVIDIA_VISIBLE_DEVICES=9"}, config), Names{"9"});
 }
 
-// container-toolkit.md #109, #110.
 TEST(Requests, MountsBeatTheEnvironmentWhenAccepted) {
+  RecordProperty("holds", "container-toolkit.md #109, #110");
   const auto spec = Spec(R"({"process":{"env":["NVIDIA_VISIBLE_DEVICES=9"]},"mounts":[
     {"source":"/dev/null","destination":"/var/run/nvidia-container-devices/GPU-1"},
     {"source":"/dev/null","destination":"/var/run/nvidia-container-devices"},
@@ -125,8 +126,9 @@ TEST(Requests, MountsBeatTheEnvironmentWhenAccepted) {
   EXPECT_EQ(requests.warnings.size(), 1U);
 }
 
-// container-toolkit.md #110: privileged means CAP_SYS_ADMIN in the bounding set.
+// Privileged means CAP_SYS_ADMIN in the bounding set.
 TEST(Requests, TheEnvironmentOfUnprivilegedContainersCanBeRefused) {
+  RecordProperty("holds", "container-toolkit.md #110");
   Config config;
   config.accept_env_when_unprivileged = false;
   EXPECT_EQ(Devices({"NVIDIA_VISIBLE_DEVICES=0"}, config), Names{});
@@ -135,8 +137,8 @@ TEST(Requests, TheEnvironmentOfUnprivilegedContainersCanBeRefused) {
   EXPECT_EQ(FindRequests(privileged, config, {}).devices, Names{"0"});
 }
 
-// container-toolkit.md #111, #112.
 TEST(Requests, AnnotationsInOrderOfTheirKeys) {
+  RecordProperty("holds", "container-toolkit.md #111, #112");
   const auto spec = Spec(R"({"annotations":{"cdi.k8s.io/z":"v.com/gpu=2","other":"x",
     "cdi.k8s.io/a":"example.com/device,v.com/gpu=1"},"process":{"env":["NVIDIA_VISIBLE_DEVICES=9"]}})");
   const auto requests = FindRequests(spec, {}, {"cdi.k8s.io/"});
@@ -199,8 +201,8 @@ TEST_F(EditSpecTest, NothingAskedForNothingChanged) {
   EXPECT_EQ(EditSpec(none, config_, "cdi", report_), false);
 }
 
-// container-toolkit.md #100, #102.
 TEST_F(EditSpecTest, NvidiasPrestartHooksAreTakenOut) {
+  RecordProperty("holds", "container-toolkit.md #100, #102");
   auto spec = Spec(R"({"hooks":{"prestart":[{"path":"/usr/bin/nvidia-container-runtime-hook"},
     {"path":"/x/nvidia-container-toolkit"},{"path":"/other"}]}})");
   EXPECT_EQ(EditSpec(spec, config_, "cdi", report_), true);

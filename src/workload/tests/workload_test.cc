@@ -26,7 +26,8 @@ Json Yaml(const std::string& text) {
   return value.value_or(Json());
 }
 
-TEST(Pause, Values) {  // driver-lifecycle.md #91
+TEST(Pause, Values) {
+  RecordProperty("holds", "driver-lifecycle.md #91");
   const std::pair<const char*, const char*> rows[] = {
       {"", ""},
       {"false", "false"},
@@ -37,7 +38,8 @@ TEST(Pause, Values) {  // driver-lifecycle.md #91
   for (const auto& [value, paused] : rows) EXPECT_EQ(PausedValue(value, kWord), paused) << value;
 }
 
-TEST(Resume, Values) {  // driver-lifecycle.md #92
+TEST(Resume, Values) {
+  RecordProperty("holds", "driver-lifecycle.md #92");
   const std::pair<const char*, const char*> rows[] = {{"", ""},
                                                       {"false", "false"},
                                                       {"true", "true"},

@@ -52,8 +52,8 @@ TEST(Generate, NamesOfDevices) {
   EXPECT_EQ(DeviceNames(options), Names{"gpu0"});
 }
 
-// container-toolkit.md #55, #56, #57.
 TEST(Generate, HooksInOrderAndDisabled) {
+  RecordProperty("holds", "container-toolkit.md #55, #56, #57");
   Options options;
   EXPECT_EQ(HookNames(options),
             (Names{"create-symlinks", "enable-cuda-compat", "update-ldcache",
@@ -65,8 +65,8 @@ TEST(Generate, HooksInOrderAndDisabled) {
   EXPECT_EQ(HookNames(options), Names{});
 }
 
-// container-toolkit.md #85.
 TEST(Generate, TheAdministratorsToolAsHookProgram) {
+  RecordProperty("holds", "container-toolkit.md #85");
   Options options;
   options.hook_path = "/usr/bin/nvidia-ctk";
   cdi::ContainerEdits edits;
@@ -83,8 +83,8 @@ TEST(Generate, WithoutADeviceNodeThereIsNoDevice) {
   EXPECT_NE(generated.error().message.find("/dev/nvidia0"), std::string::npos);
 }
 
-// container-toolkit.md #73, #74.
 TEST(Generate, AdditionalGroupsOnlyWhereNeeded) {
+  RecordProperty("holds", "container-toolkit.md #73, #74");
   const auto gids = [](std::uint32_t mode, std::uint32_t gid, bool enabled) {
     Options options;
     options.additional_gids = enabled;
@@ -99,8 +99,8 @@ TEST(Generate, AdditionalGroupsOnlyWhereNeeded) {
   EXPECT_TRUE(gids(0660, 44, false).empty());
 }
 
-// container-toolkit.md #80, #81, #82.
 TEST(Generate, LinksOfLibraries) {
+  RecordProperty("holds", "container-toolkit.md #80, #81, #82");
   EXPECT_EQ(
       LibraryLinks({{"/d/libcuda.so.999.88.77", "", "libcuda.so.1", {"libcuda.so", "libcuda.so.1"}},
                     {"/d/libGLX_nvidia.so.999.88.77", "", "", {}},
@@ -114,8 +114,8 @@ TEST(Generate, LinksOfLibraries) {
              "libother.so.999.88.77::/d/libother.so", "foo.so.so.566::/d/foo.so.so"}));
 }
 
-// container-toolkit.md #75.
 TEST(Locate, MigMinors) {
+  RecordProperty("holds", "container-toolkit.md #75");
   EXPECT_EQ(
       ParseMigMinors("config 1\nmonitor 2\ngpu0/gi0/ci0/access 4\ngpu0/gi0/access 3\n"
                      "notconfig 99\nconfig notanint\n\ngpu0/gi0/ci0 5\ngpuX/gi0/access 6\n"

@@ -126,7 +126,8 @@ TEST(DevicePlugin, RegistersAndListsWhatNvmlHas) {
   EXPECT_FALSE(std::filesystem::exists(node.kubelet_folder() / "nvidia-gpu.sock"));  // #51
 }
 
-TEST(DevicePlugin, AllocatesThroughCdi) {  // device-plugin.md #28
+TEST(DevicePlugin, AllocatesThroughCdi) {
+  RecordProperty("holds", "device-plugin.md #28");
   const SimulatedNode node("gpus: [{profile: A100-40, count: 2}]");
   node.InstallDriver();
   const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
@@ -177,7 +178,8 @@ TEST(DevicePlugin, PrefersGpusThatAreConnected) {
   }
 }
 
-TEST(DevicePlugin, RegistersAgainWithARestartedKubelet) {  // device-plugin.md #50
+TEST(DevicePlugin, RegistersAgainWithARestartedKubelet) {
+  RecordProperty("holds", "device-plugin.md #50");
   const SimulatedNode node("gpus: [{profile: T4, count: 1}]");
   node.InstallDriver();
   auto kubelet = FakeKubelet::Start(node.kubelet_folder());
@@ -201,7 +203,8 @@ TEST(DevicePlugin, WaitsForAKubeletThatStartsLater) {
   EXPECT_THAT(kubelet->WaitForRegistrations(1), SizeIs(1));
 }
 
-TEST(DevicePlugin, TellsAboutXidsAndAboutTheirEnd) {  // device-plugin.md #45, pain 8
+TEST(DevicePlugin, TellsAboutXidsAndAboutTheirEnd) {
+  RecordProperty("holds", "device-plugin.md #45, pain 8");
   const SimulatedNode node("gpus: [{profile: H100-80, count: 2}]");
   node.InstallDriver();
   const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
@@ -219,7 +222,8 @@ TEST(DevicePlugin, TellsAboutXidsAndAboutTheirEnd) {  // device-plugin.md #45, p
   EXPECT_TRUE(WaitForHealth(*client, uuids[1], true));
 }
 
-TEST(DevicePlugin, IgnoresTheApplicationsXids) {  // device-plugin.md #45
+TEST(DevicePlugin, IgnoresTheApplicationsXids) {
+  RecordProperty("holds", "device-plugin.md #45");
   const SimulatedNode node("gpus: [{profile: H100-80, count: 2}]");
   node.InstallDriver();
   const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
@@ -237,7 +241,8 @@ TEST(DevicePlugin, IgnoresTheApplicationsXids) {  // device-plugin.md #45
   EXPECT_FALSE(list->at(1).healthy);
 }
 
-TEST(DevicePlugin, SharesGpus) {  // device-plugin.md #23
+TEST(DevicePlugin, SharesGpus) {
+  RecordProperty("holds", "device-plugin.md #23");
   const SimulatedNode node("gpus: [{profile: L4, count: 2}]");
   node.InstallDriver();
   const auto config =
@@ -265,7 +270,8 @@ class DevicePluginProgram : public ::testing::Test {
   std::filesystem::path config_ = node_.folder().Write("config.yaml", "version: v1\n");
 };
 
-TEST_F(DevicePluginProgram, ReadsItsConfigurationAgainOnHangUp) {  // device-plugin.md #51
+TEST_F(DevicePluginProgram, ReadsItsConfigurationAgainOnHangUp) {
+  RecordProperty("holds", "device-plugin.md #51");
   const auto kubelet = FakeKubelet::Start(node_.kubelet_folder());
   Program program("device_plugin_program", {}, Environment());
   kubelet->WaitForRegistrations(1);
@@ -313,7 +319,8 @@ TEST(DevicePluginWithoutDriver, EndsAtOnce) {  // device-plugin.md section 6
   EXPECT_EQ(program.Wait(), 1);
 }
 
-TEST_F(DevicePluginProgram, EndsOnBadFlags) {  // device-plugin.md #14 and #15
+TEST_F(DevicePluginProgram, EndsOnBadFlags) {
+  RecordProperty("holds", "device-plugin.md #14 and #15");
   for (const auto* variable :
        {"MIG_STRATEGY=", "FAIL_ON_INIT_ERROR=yes", "DEVICE_LIST_STRATEGY=magic"}) {
     auto environment = Environment();

@@ -29,7 +29,8 @@ nvml::Event Xid(std::string uuid, std::uint64_t xid) {
 
 HealthState State() { return HealthState({"GPU-a", "GPU-b"}, {}); }
 
-TEST(Health, AnXidMarksItsGpuOnly) {  // device-plugin.md #45
+TEST(Health, AnXidMarksItsGpuOnly) {
+  RecordProperty("holds", "device-plugin.md #45");
   auto state = State();
   EXPECT_TRUE(state.OnEvent(Xid("GPU-a", 79), kStart));
   EXPECT_FALSE(state.IsHealthy(Gpu("GPU-a")));
@@ -38,7 +39,8 @@ TEST(Health, AnXidMarksItsGpuOnly) {  // device-plugin.md #45
   EXPECT_FALSE(state.OnEvent(Xid("GPU-a", 79), kStart)) << "the same again is no change";
 }
 
-TEST(Health, ApplicationErrorsChangeNothing) {  // device-plugin.md #45
+TEST(Health, ApplicationErrorsChangeNothing) {
+  RecordProperty("holds", "device-plugin.md #45");
   auto state = State();
   EXPECT_FALSE(state.OnEvent(Xid("GPU-a", 31), kStart));
   EXPECT_TRUE(state.IsHealthy(Gpu("GPU-a")));

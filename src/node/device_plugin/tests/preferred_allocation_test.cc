@@ -78,7 +78,8 @@ std::vector<std::string> Aligned(const LinkScores& scores, std::vector<std::stri
   return chosen.value_or(std::vector<std::string>());
 }
 
-TEST(AlignedAllocation, TwoPcieSwitches) {  // device-plugin.md #38
+TEST(AlignedAllocation, TwoPcieSwitches) {
+  RecordProperty("holds", "device-plugin.md #38");
   const auto scores = TwoSwitches();
   const auto all = Ids(Gpus(8));
   for (int size = 1; size <= 8; ++size) {
@@ -93,7 +94,8 @@ TEST(AlignedAllocation, TwoPcieSwitches) {  // device-plugin.md #38
   EXPECT_THAT(Aligned(scores, all, {"1", "2", "3"}, 2), IsEmpty());
 }
 
-TEST(AlignedAllocation, NvlinksAcross) {  // device-plugin.md #39
+TEST(AlignedAllocation, NvlinksAcross) {
+  RecordProperty("holds", "device-plugin.md #39");
   const auto scores = Links(8, [](unsigned a, unsigned b) {
     return gpu::Connection{
         .a = a, .b = b, .level = gpu::TopologyLevel::kSystem, .nvlinks = a + b == 7 ? 2U : 0U};
@@ -102,7 +104,8 @@ TEST(AlignedAllocation, NvlinksAcross) {  // device-plugin.md #39
   EXPECT_THAT(Aligned(scores, {"2", "3", "4", "5", "6", "7"}, {}, 2), ElementsAre("2", "5"));
 }
 
-TEST(AlignedAllocation, TheSmallerRestIsNeverTheAnswer) {  // device-plugin.md #40
+TEST(AlignedAllocation, TheSmallerRestIsNeverTheAnswer) {
+  RecordProperty("holds", "device-plugin.md #40");
   const auto scores = Links(7, [](unsigned a, unsigned b) {
     gpu::Connection connection{.a = a, .b = b, .level = gpu::TopologyLevel::kSystem, .nvlinks = 0};
     if (a < 3 && b < 3) connection.nvlinks = 12;
@@ -120,7 +123,8 @@ TEST(AlignedAllocation, UnknownDevicesAreAnError) {  // device-plugin.md section
   EXPECT_EQ(chosen.error().reason, "UnknownDevice");
 }
 
-TEST(AlignedAllocation, WholeGpusIgnoreThePolicy) {  // device-plugin.md #37
+TEST(AlignedAllocation, WholeGpusIgnoreThePolicy) {
+  RecordProperty("holds", "device-plugin.md #37");
   const auto scores = TwoSwitches();
   for (const auto policy : {SharedAllocation::kDistributed, SharedAllocation::kPacked}) {
     EXPECT_THAT(*Prefer(Gpus(8), {.available = {"1", "4", "5"}, .must_include = {}, .size = 2},
@@ -166,7 +170,8 @@ std::vector<int> Loads(int gpus, int replicas, int size, SharedAllocation policy
   return loads;
 }
 
-TEST(SharedAllocationPolicy, Distributed) {  // device-plugin.md #34
+TEST(SharedAllocationPolicy, Distributed) {
+  RecordProperty("holds", "device-plugin.md #34");
   EXPECT_THAT(Loads(2, 4, 2, SharedAllocation::kDistributed), ElementsAre(1, 1));
   EXPECT_THAT(Loads(3, 2, 3, SharedAllocation::kDistributed), ElementsAre(1, 1, 1));
   EXPECT_THAT(Loads(2, 4, 4, SharedAllocation::kDistributed), ElementsAre(2, 2));
@@ -177,14 +182,16 @@ TEST(SharedAllocationPolicy, Distributed) {  // device-plugin.md #34
   EXPECT_EQ(chosen.error().reason, "TooFewDevices");
 }
 
-TEST(SharedAllocationPolicy, Packed) {  // device-plugin.md #35
+TEST(SharedAllocationPolicy, Packed) {
+  RecordProperty("holds", "device-plugin.md #35");
   EXPECT_THAT(Loads(2, 4, 2, SharedAllocation::kPacked), ElementsAre(2));
   EXPECT_THAT(Loads(2, 4, 4, SharedAllocation::kPacked), ElementsAre(4));
   EXPECT_THAT(Loads(2, 4, 5, SharedAllocation::kPacked), ElementsAre(4, 1));
   EXPECT_THAT(Loads(3, 2, 3, SharedAllocation::kPacked), ElementsAre(2, 1));
 }
 
-TEST(SharedAllocationPolicy, TakenReplicasCount) {  // device-plugin.md #33
+TEST(SharedAllocationPolicy, TakenReplicasCount) {
+  RecordProperty("holds", "device-plugin.md #33");
   const auto chosen =
       Prefer(Replicas(2, 2), {.available = {"0::0", "0::1", "1::1"}, .must_include = {}, .size = 2},
              {}, SharedAllocation::kDistributed);
@@ -199,7 +206,8 @@ TEST(SharedAllocationPolicy, RequiredComeFirst) {  // device-plugin.md section 1
               ElementsAre("1::1", "0::0"));
 }
 
-TEST(SharedAllocationPolicy, MigDevicesAreNeverAligned) {  // device-plugin.md #37
+TEST(SharedAllocationPolicy, MigDevicesAreNeverAligned) {
+  RecordProperty("holds", "device-plugin.md #37");
   auto devices = Gpus(2);
   for (auto& device : devices) device.gpu_instance = device.compute_instance = 0;
   EXPECT_FALSE(Prefer(devices, {.available = {"0"}, .must_include = {}, .size = 2}, {},

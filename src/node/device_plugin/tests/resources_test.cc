@@ -70,7 +70,8 @@ TEST(Resources, WholeGpus) {  // device-plugin.md section 8.3
   EXPECT_THAT(gpus[1].paths, ElementsAre("/dev/nvidia1"));
 }
 
-TEST(Resources, SkippedDisplaysLeaveGapsInTheIndex) {  // device-plugin.md #24
+TEST(Resources, SkippedDisplaysLeaveGapsInTheIndex) {
+  RecordProperty("holds", "device-plugin.md #24");
   const auto resources = ListResources(Inventory(R"(
 devices:
 - {uuid: GPU-a, name: NVIDIA A100}
@@ -83,12 +84,14 @@ devices:
   EXPECT_EQ(gpus[1].index, "2");
 }
 
-TEST(Resources, NoneCountsMigEnabledGpusAsWhole) {  // device-plugin.md #22
+TEST(Resources, NoneCountsMigEnabledGpusAsWhole) {
+  RecordProperty("holds", "device-plugin.md #22");
   const auto resources = ListResources(Inventory(kMixed), gpu::MigStrategy::kNone, {}, Facts());
   EXPECT_THAT(Ids(resources->devices.at("nvidia.com/gpu")), ElementsAre("GPU-a", "GPU-b"));
 }
 
-TEST(Resources, MixedOffersOneResourcePerProfile) {  // device-plugin.md #21
+TEST(Resources, MixedOffersOneResourcePerProfile) {
+  RecordProperty("holds", "device-plugin.md #21");
   const auto resources = ListResources(Inventory(kMixed), gpu::MigStrategy::kMixed, {}, Facts());
   ASSERT_TRUE(resources.has_value()) << resources.error().ToString();
   ASSERT_THAT(resources->devices, SizeIs(3));
@@ -119,7 +122,8 @@ devices:
   EXPECT_THAT(resources->warnings, SizeIs(2));
 }
 
-TEST(Resources, SingleOffersMigDevicesAsGpus) {  // device-plugin.md #20
+TEST(Resources, SingleOffersMigDevicesAsGpus) {
+  RecordProperty("holds", "device-plugin.md #20");
   const auto resources = ListResources(Inventory(R"(
 devices:
 - {uuid: GPU-a, mig: enabled, mig_devices: [{uuid: MIG-1, gpu_instance: 2, profile: 3g.20gb}]}
@@ -131,7 +135,8 @@ devices:
   EXPECT_THAT(Ids(resources->devices.at("nvidia.com/gpu")), ElementsAre("MIG-1", "MIG-2"));
 }
 
-TEST(Resources, SingleRefusesWhatIsNotDividedAlike) {  // device-plugin.md #20
+TEST(Resources, SingleRefusesWhatIsNotDividedAlike) {
+  RecordProperty("holds", "device-plugin.md #20");
   const auto reason = [](std::string_view yaml) {
     const auto resources = ListResources(Inventory(yaml), gpu::MigStrategy::kSingle, {}, Facts());
     return resources ? std::string("accepted") : resources.error().reason;
@@ -160,7 +165,8 @@ api::Sharing TimeSlicing(bool rename) {
   return sharing;
 }
 
-TEST(Resources, Replicas) {  // device-plugin.md #23
+TEST(Resources, Replicas) {
+  RecordProperty("holds", "device-plugin.md #23");
   const auto resources =
       ListResources(Inventory(kTwoGpus), gpu::MigStrategy::kNone, TimeSlicing(false), Facts());
   ASSERT_THAT(resources->devices, SizeIs(1));

@@ -43,7 +43,8 @@ TEST(Settings, Defaults) {  // device-plugin.md section 3
   EXPECT_EQ(settings->shared_allocation, SharedAllocation::kDistributed);
 }
 
-TEST(Settings, CommandLineOverEnvironmentOverFile) {  // device-plugin.md #14
+TEST(Settings, CommandLineOverEnvironmentOverFile) {
+  RecordProperty("holds", "device-plugin.md #14");
   const auto* file = "flags: {migStrategy: mixed}";
   EXPECT_EQ(Read({}, file)->mig_strategy, gpu::MigStrategy::kMixed);
   EXPECT_EQ(Read({{"MIG_STRATEGY", "single"}}, file)->mig_strategy, gpu::MigStrategy::kSingle);
@@ -54,7 +55,8 @@ TEST(Settings, CommandLineOverEnvironmentOverFile) {  // device-plugin.md #14
   EXPECT_THAT(empty.error().message, HasSubstr("mig-strategy"));
 }
 
-TEST(Settings, EmptyVariables) {  // device-plugin.md #15
+TEST(Settings, EmptyVariables) {
+  RecordProperty("holds", "device-plugin.md #15");
   EXPECT_FALSE(Read({{"FAIL_ON_INIT_ERROR", ""}})->fail_on_init_error);
   EXPECT_FALSE(Read({{"FAIL_ON_INIT_ERROR", "yes"}}).has_value());
   EXPECT_EQ(Read({{"IMEX_CHANNEL_IDS", ""}}, "imex: {channelIDs: [0]}")->imex_channels,
@@ -64,7 +66,8 @@ TEST(Settings, EmptyVariables) {  // device-plugin.md #15
   EXPECT_THAT(strategies.error().message, HasSubstr("device-list-strategy"));
 }
 
-TEST(Settings, DeviceNodesAreWhereTheDriverIs) {  // device-plugin.md #16
+TEST(Settings, DeviceNodesAreWhereTheDriverIs) {
+  RecordProperty("holds", "device-plugin.md #16");
   EXPECT_EQ(Read({{"NVIDIA_DRIVER_ROOT", "/run/nvidia/driver"}})->dev_root, "/run/nvidia/driver");
   EXPECT_EQ(
       Read({{"NVIDIA_DRIVER_ROOT", "/run/nvidia/driver"}, {"NVIDIA_DEV_ROOT", "/"}})->dev_root,
@@ -113,7 +116,8 @@ TEST(Settings, WrongValuesNameTheFlag) {  // device-plugin.md section 3.2
   }
 }
 
-TEST(Settings, MpsNeedsARootAndNoMixedStrategy) {  // device-plugin.md #47
+TEST(Settings, MpsNeedsARootAndNoMixedStrategy) {
+  RecordProperty("holds", "device-plugin.md #47");
   const auto* file = "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}";
   EXPECT_FALSE(Read({}, file).has_value());
   EXPECT_FALSE(Read({{"MPS_ROOT", "/r"}, {"MIG_STRATEGY", "mixed"}}, file).has_value());

@@ -102,7 +102,8 @@ class ManagerTest : public ::testing::Test {
 };
 int ManagerTest::counter_ = 0;
 
-TEST_F(ManagerTest, NothingLoadedIsDoneAtOnce) {  // driver-lifecycle.md #96
+TEST_F(ManagerTest, NothingLoadedIsDoneAtOnce) {
+  RecordProperty("holds", "driver-lifecycle.md #96");
   root_.Write("run/nvidia-driver.pid", "1\n");
   const auto before = Node();
   const auto done = Run();
@@ -125,7 +126,8 @@ TEST_F(ManagerTest, ARunThatDiedIsTidiedUp) {
   EXPECT_EQ(codec::Find(*node, {"spec", "unschedulable"}), nullptr);
 }
 
-TEST_F(ManagerTest, TheWantedDriverIsKept) {  // driver-lifecycle.md #97
+TEST_F(ManagerTest, TheWantedDriverIsKept) {
+  RecordProperty("holds", "driver-lifecycle.md #97");
   root_.Write("sys/module/nvidia/refcnt", "2\n");
   root_.Write("run/nvidia-driver.state", "123\n");
   MakePod("plugin", "nvidia-device-plugin-daemonset", Json::object());
@@ -149,7 +151,8 @@ TEST_F(ManagerTest, APodThatMayNotGoLeavesTheNodeAsItWas) {  // driver-lifecycle
   EXPECT_TRUE(client_->Get(kube::kPods, {options_.namespace_name, "mine"}));
 }
 
-TEST_F(ManagerTest, ManagedUpgradesAreNotEvictedHere) {  // driver-lifecycle.md #98
+TEST_F(ManagerTest, ManagedUpgradesAreNotEvictedHere) {
+  RecordProperty("holds", "driver-lifecycle.md #98");
   root_.Write("sys/module/nvidia/refcnt", "2\n");
   MakePod("mine", "training", {{"limits", {{"nvidia.com/gpu", "1"}}}});
   ASSERT_TRUE(client_->Patch(
@@ -175,7 +178,8 @@ TEST_F(ManagerTest, ModulesGoInOrderAndABusyOneEndsItWithTheOperandsBack) {  // 
   EXPECT_EQ(codec::Find(Node(), {"spec", "unschedulable"}), nullptr);
 }
 
-TEST_F(ManagerTest, AHostDriverIsToldToTheOperator) {  // driver-lifecycle.md #95
+TEST_F(ManagerTest, AHostDriverIsToldToTheOperator) {
+  RecordProperty("holds", "driver-lifecycle.md #95");
   const std::filesystem::path busybox = "/bin/busybox";
   if (::geteuid() != 0 || !std::filesystem::exists(busybox)) {
     GTEST_SKIP() << "needs root, and a static busybox that runs in the host's root";

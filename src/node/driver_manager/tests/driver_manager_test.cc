@@ -31,7 +31,8 @@ base::Result<std::optional<Options>> Read(const std::map<std::string, std::strin
                      });
 }
 
-TEST(Options, DrainTimeoutTakesAUnit) {  // driver-lifecycle.md #101
+TEST(Options, DrainTimeoutTakesAUnit) {
+  RecordProperty("holds", "driver-lifecycle.md #101");
   const auto with = [](const std::string& timeout) {
     return Read({{"NODE_NAME", "n"}, {"DRAIN_TIMEOUT_SECONDS", timeout}});
   };
@@ -40,7 +41,8 @@ TEST(Options, DrainTimeoutTakesAUnit) {  // driver-lifecycle.md #101
   EXPECT_EQ((*with(""))->drain_timeout.count(), 0);
 }
 
-TEST(Options, EnvironmentAndDefaults) {  // driver-lifecycle.md #101, section 4.2
+TEST(Options, EnvironmentAndDefaults) {
+  RecordProperty("holds", "driver-lifecycle.md #101, section 4.2");
   EXPECT_FALSE(Read({})) << "NODE_NAME is missing";
   EXPECT_FALSE(Read({{"NODE_NAME", "n"}}, {"install"}));
   EXPECT_FALSE(Read({{"NODE_NAME", "n"}}, {}));
@@ -62,7 +64,8 @@ TEST(Eviction, RefusalsNameTheVariablesThatAllowIt) {  // driver-lifecycle.md 4.
   EXPECT_THAT(workload::PlanDrain(pods, DrainOptionsOf(options)).evict, SizeIs(2));
 }
 
-TEST(ObserveNode, ADriverIsKeptOnlyWhenItIsTheWantedOne) {  // driver-lifecycle.md #97, 6.3
+TEST(ObserveNode, ADriverIsKeptOnlyWhenItIsTheWantedOne) {
+  RecordProperty("holds", "driver-lifecycle.md #97, 6.3");
   const test_support::TemporaryFolder root;
   Options options;
   options.sys = root.path() / "sys";

@@ -15,7 +15,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Labels, Sanitise) {  // feature-discovery.md #3
+TEST(Labels, Sanitise) {
+  RecordProperty("holds", "feature-discovery.md #3");
   for (const auto& [given, wanted] : std::initializer_list<std::pair<const char*, const char*>>{
            {"a space separated string", "a-space-separated-string"},
            {"some(thing)else", "somethingelse"},
@@ -65,7 +66,8 @@ std::string VgpuCapability() {
   return "\x09\x68\x1bVF\x00\x16"s + "460.16\0\0\0\0"s + "r460_00\0\0\0"s;
 }
 
-TEST(VirtualGpu, NamesItsHostsDriver) {  // feature-discovery.md #18
+TEST(VirtualGpu, NamesItsHostsDriver) {
+  RecordProperty("holds", "feature-discovery.md #18");
   const auto capability = VgpuCapability();
   ASSERT_EQ(capability.size(), 27U);
   const auto vgpu = ReadVgpu(FindVendorCapability(ConfigSpace(capability)));
@@ -75,7 +77,8 @@ TEST(VirtualGpu, NamesItsHostsDriver) {  // feature-discovery.md #18
   EXPECT_EQ((*vgpu)->host_driver_branch, "r460_00");
 }
 
-TEST(VirtualGpu, APassedThroughGpuIsNone) {  // feature-discovery.md #18
+TEST(VirtualGpu, APassedThroughGpuIsNone) {
+  RecordProperty("holds", "feature-discovery.md #18");
   std::string capability(20, '\0');
   capability[0] = 0x09;
   capability[2] = 20;
@@ -133,7 +136,8 @@ TEST(NodeFeature, ItsForm) {  // feature-discovery.md section 7.2
   }
 }
 
-TEST(NodeFeature, Owners) {  // feature-discovery.md #10
+TEST(NodeFeature, Owners) {
+  RecordProperty("holds", "feature-discovery.md #10");
   const auto pod = [](const char* kind) {
     return codec::Json{{"metadata",
                         {{"name", "gfd-x"},
@@ -201,7 +205,8 @@ base::Result<Settings> Read(std::map<std::string, std::string> variables,
   return Merge(*options, config);
 }
 
-TEST(Settings, NodeFeaturesNeedANodeName) {  // feature-discovery.md #21
+TEST(Settings, NodeFeaturesNeedANodeName) {
+  RecordProperty("holds", "feature-discovery.md #21");
   const auto settings = Read({});
   ASSERT_FALSE(settings.has_value());
   EXPECT_THAT(settings.error().message, HasSubstr("NODE_NAME"));

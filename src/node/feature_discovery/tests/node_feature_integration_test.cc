@@ -81,7 +81,8 @@ class NodeFeatureOnServer : public ::testing::Test {
 
 std::shared_ptr<kube::Client> NodeFeatureOnServer::client_;
 
-TEST_F(NodeFeatureOnServer, WritesOnlyWhatChanged) {  // feature-discovery.md #20
+TEST_F(NodeFeatureOnServer, WritesOnlyWhatChanged) {
+  RecordProperty("holds", "feature-discovery.md #20");
   const auto output = Open();
   ASSERT_TRUE(output->Publish({{"nvidia.com/gpu.count", "8"}}, {}).has_value());
   auto live = Live();
@@ -115,7 +116,8 @@ TEST_F(NodeFeatureOnServer, PutsBackWhatSomebodyChanged) {
   EXPECT_EQ(Live()["spec"]["labels"]["nvidia.com/gpu.count"], "8");
 }
 
-TEST_F(NodeFeatureOnServer, BelongsToItsDaemonSetAndPod) {  // feature-discovery.md #10
+TEST_F(NodeFeatureOnServer, BelongsToItsDaemonSetAndPod) {
+  RecordProperty("holds", "feature-discovery.md #10");
   const codec::Json pod = {{"apiVersion", "v1"},
                            {"kind", "Pod"},
                            {"metadata",
@@ -139,7 +141,8 @@ TEST_F(NodeFeatureOnServer, BelongsToItsDaemonSetAndPod) {  // feature-discovery
   EXPECT_EQ(owners[1]["uid"], (*created)["metadata"]["uid"]);
 }
 
-TEST_F(NodeFeatureOnServer, APodThatCannotBeReadIsNoOwner) {  // feature-discovery.md #10
+TEST_F(NodeFeatureOnServer, APodThatCannotBeReadIsNoOwner) {
+  RecordProperty("holds", "feature-discovery.md #10");
   ASSERT_TRUE(Open("gone")->Publish({{"nvidia.com/gpu.count", "8"}}, {}).has_value());
   EXPECT_FALSE(Live()["metadata"].contains("ownerReferences"));
 }

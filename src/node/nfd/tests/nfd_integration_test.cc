@@ -137,7 +137,8 @@ class NfdTest : public ::testing::Test {
 int NfdTest::counter_ = 0;
 bool NfdTest::prepared_ = false;
 
-TEST_F(NfdTest, MasterMergesFollowsAndRemoves) {  // node-feature-discovery.md #58, #59, #68
+TEST_F(NfdTest, MasterMergesFollowsAndRemoves) {
+  RecordProperty("holds", "node-feature-discovery.md #58, #59, #68");
   const Running master(
       [&](const io::StopToken& stop) { return RunMaster(client_, config_, stop); });
   ASSERT_TRUE(client_->Create(kNodeFeatures, Feature(kSpace, node_, {{"foo", "bar"}, {"x", "1"}})));

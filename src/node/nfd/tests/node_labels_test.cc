@@ -35,7 +35,8 @@ Json Node(Labels labels, Labels annotations) {
 
 const std::string kOwned = "nfd.node.kubernetes.io/feature-labels";
 
-TEST(MergeLabels, OwnNamespaceThenNameThenNamespace) {  // node-feature-discovery.md #59
+TEST(MergeLabels, OwnNamespaceThenNameThenNamespace) {
+  RecordProperty("holds", "node-feature-discovery.md #59");
   const auto merged = MergeLabels(
       {Object("other", "node-a", {{"x", "2"}, {"y", "other"}}),
        Object("own", "node-a", {{"x", "1"}}), Object("another", "node-b", {{"y", "b"}})},

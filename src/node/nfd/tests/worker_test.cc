@@ -22,7 +22,8 @@ ConfigTexts File(std::string_view yaml) {
   return {.file = *codec::ParseYaml(yaml), .options = Json::object()};
 }
 
-TEST(WorkerConfig, AllSourcesByDefault) {  // node-feature-discovery.md #19
+TEST(WorkerConfig, AllSourcesByDefault) {
+  RecordProperty("holds", "node-feature-discovery.md #19");
   const auto config = MakeWorkerConfig(File("{}"), {});
   ASSERT_TRUE(config);
   EXPECT_EQ(config->feature_sources.size(), AllSources().size());
@@ -32,7 +33,8 @@ TEST(WorkerConfig, AllSourcesByDefault) {  // node-feature-discovery.md #19
   EXPECT_EQ(config->sleep_interval, std::chrono::seconds(60));
 }
 
-TEST(WorkerConfig, SelectorsActInOrder) {  // node-feature-discovery.md #19, #22
+TEST(WorkerConfig, SelectorsActInOrder) {
+  RecordProperty("holds", "node-feature-discovery.md #19, #22");
   const auto config = MakeWorkerConfig(File("core: {labelSources: [all, -pci, nonsense]}"), {});
   ASSERT_TRUE(config);
   EXPECT_THAT(config->label_sources, Not(Contains("pci")));

@@ -39,16 +39,16 @@ class CdiSpecs : public ::testing::Test {
   Options options_;
 };
 
-// container-toolkit.md #24.
 TEST_F(CdiSpecs, NoDeviceNodesIsAnError) {
+  RecordProperty("holds", "container-toolkit.md #24");
   const auto written = WriteCdiSpecs(options_);
   ASSERT_FALSE(written);
   EXPECT_NE(written.error().message.find("no NVIDIA device nodes found"), std::string::npos);
   EXPECT_FALSE(fs::exists(folder_ / "cdi"));
 }
 
-// container-toolkit.md #25.
 TEST_F(CdiSpecs, ManagementSpecificationHasHostPaths) {
+  RecordProperty("holds", "container-toolkit.md #25");
   const auto node = folder_ / "driver/dev/nvidia0";
   if (::mknod(node.c_str(), S_IFCHR | 0666, ::makedev(195, 0)) != 0) {
     GTEST_SKIP() << "device nodes need root";

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 using namespace std::chrono_literals;
 
-// container-toolkit.md #30.
 TEST(Runtimes, NamesAndDefault) {
+  RecordProperty("holds", "container-toolkit.md #30");
   const auto names = [](const std::string& name, bool set_as_default) {
     EngineOptions options;
     options.runtime_name = name;
@@ -74,8 +74,9 @@ BinaryName = "/old/nvidia-container-runtime"
             (Names{"/r", "runc", "crun"}));
 }
 
-// container-toolkit.md #41; what people wrote around the line stays.
+// What people wrote around the line stays.
 TEST(Imports, OnlyTheLineChanges) {
+  RecordProperty("holds", "container-toolkit.md #41");
   const std::string pattern = "/etc/containerd/conf.d/*.toml";
   EXPECT_EQ(*AddImport("version = 2 # two\n\n[debug]\n", pattern),
             "imports = [\"/etc/containerd/conf.d/*.toml\"]\nversion = 2 # two\n\n[debug]\n");
@@ -125,8 +126,9 @@ class InFolder : public ::testing::Test {
   EngineOptions options_;
 };
 
-// container-toolkit.md #42: a failing command falls back to the file.
+// A failing command falls back to the file.
 TEST_F(InFolder, SourcesAreTriedInOrder) {
+  RecordProperty("holds", "container-toolkit.md #42");
   ASSERT_TRUE(base::WriteFileAtomically(
       options_.config,
       "version = 3\n[plugins.\"io.containerd.cri.v1.runtime\".containerd]\n"
@@ -153,8 +155,9 @@ TEST_F(InFolder, ABrokenTopLevelFileIsAnErrorAndStays) {
   EXPECT_FALSE(fs::exists(options_.drop_in));
 }
 
-// container-toolkit.md #29, #34: nothing stays but the installation.
+// Nothing stays but the installation.
 TEST_F(InFolder, ConfigureAndRestore) {
+  RecordProperty("holds", "container-toolkit.md #29, #34");
   options_.config_sources = {"file"};
   ASSERT_TRUE(ConfigureEngine(options_, *ReadEngineConfig(options_), "/t", folder_, {}));
   EXPECT_TRUE(fs::exists(options_.drop_in));
@@ -169,6 +172,8 @@ TEST_F(InFolder, ConfigureAndRestore) {
 
 // container-toolkit.md #28 and 13 row 16.
 TEST_F(InFolder, OnlyOneToolkitRuns) {
+  RecordProperty("holds", "container-toolkit.md #28");
+  RecordProperty("holds", "container-toolkit.md #28");
   const auto path = folder_ / "run/toolkit.pid";
   {
     const auto first = PidFile::Lock(path);

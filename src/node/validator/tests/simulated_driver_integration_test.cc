@@ -50,7 +50,8 @@ class SimulatedDriverTest : public ::testing::Test {
   Options options_;
 };
 
-TEST_F(SimulatedDriverTest, ADriverOfTheHost) {  // validator.md #23, section 3.4
+TEST_F(SimulatedDriverTest, ADriverOfTheHost) {
+  RecordProperty("holds", "validator.md #23, section 3.4");
   options_.host_seen_at = root_.path() / "driver";
   Cluster nobody("/nonexistent");  // a host driver is proven without the API server
   const auto done = ValidateDriver(options_, nobody, {});
@@ -60,7 +61,8 @@ TEST_F(SimulatedDriverTest, ADriverOfTheHost) {  // validator.md #23, section 3.
   EXPECT_EQ(Link("195:255"), "/dev/nvidiactl");
 }
 
-TEST_F(SimulatedDriverTest, ADriverContainerThatNobodyManages) {  // validator.md #24, section 3.3
+TEST_F(SimulatedDriverTest, ADriverContainerThatNobodyManages) {
+  RecordProperty("holds", "validator.md #24, section 3.3");
   options_.namespace_name = "default";
   Cluster cluster(options_.kubeconfig);
   const auto done = ValidateDriver(options_, cluster, {});

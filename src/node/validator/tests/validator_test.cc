@@ -38,7 +38,8 @@ base::Result<std::optional<Options>> Read(std::map<std::string, std::string> env
                      });
 }
 
-TEST(Options, ComponentsAreChecked) {  // validator.md #1
+TEST(Options, ComponentsAreChecked) {
+  RecordProperty("holds", "validator.md #1");
   for (const auto* component : {"driver", "toolkit", "nvidia-fs", "gdrcopy", "nvidia-peermem"}) {
     EXPECT_TRUE(Read({{"COMPONENT", component}})) << component;
   }
@@ -67,13 +68,15 @@ TEST(Options, DefaultsAndFlags) {  // validator.md section 1.1
   EXPECT_THAT(given.image_pull_secrets, ElementsAre("a", "b"));
 }
 
-TEST(StatusFolder, DriverReadyOfAHostDriver) {  // validator.md #23
+TEST(StatusFolder, DriverReadyOfAHostDriver) {
+  RecordProperty("holds", "validator.md #23");
   EXPECT_EQ(DriverReadyContent(host::HostDriver("/")),
             "IS_HOST_DRIVER=true\nNVIDIA_DRIVER_ROOT=/\nDRIVER_ROOT_CTR_PATH=/host\n"
             "NVIDIA_DEV_ROOT=/\nDEV_ROOT_CTR_PATH=/host\n");
 }
 
-TEST(StatusFolder, DriverReadyOfAContainer) {  // validator.md #24
+TEST(StatusFolder, DriverReadyOfAContainer) {
+  RecordProperty("holds", "validator.md #24");
   const TemporaryFolder root;
   std::filesystem::create_directories(root.path() / "dev");
   EXPECT_EQ(DriverReadyContent(*host::ContainerDriver("/", "/run/nvidia/driver", root.path())),
@@ -82,7 +85,8 @@ TEST(StatusFolder, DriverReadyOfAContainer) {  // validator.md #24
             "DEV_ROOT_CTR_PATH=/driver-root\n");
 }
 
-TEST(StatusFolder, WritesWholeFilesWithUpstreamsModes) {  // validator.md #25, section 2
+TEST(StatusFolder, WritesWholeFilesWithUpstreamsModes) {
+  RecordProperty("holds", "validator.md #25, section 2");
   const TemporaryFolder root;
   const StatusFolder status(root.path() / "validations");
   ASSERT_TRUE(status.Prepare(false));
@@ -98,7 +102,8 @@ TEST(StatusFolder, WritesWholeFilesWithUpstreamsModes) {  // validator.md #25, s
   EXPECT_TRUE(status.Remove(kToolkitReady)) << "removing what is not there";
 }
 
-TEST(StatusFolder, FlagsOfTheDriverContainer) {  // validator.md #6
+TEST(StatusFolder, FlagsOfTheDriverContainer) {
+  RecordProperty("holds", "validator.md #6");
   EXPECT_EQ(ParseDriverContainerReady("")->size(), 0U);
   const auto flags = ParseDriverContainerReady("GDRCOPY_ENABLED: false\nGDS_ENABLED: true\n");
   ASSERT_TRUE(flags);
@@ -141,7 +146,8 @@ TEST_F(DriverTest, WslIsAHostDriverWithoutLinks) {  // validator.md section 3.1
   EXPECT_TRUE(driver->root.is_host);
 }
 
-TEST_F(DriverTest, ADriverContainerWithoutLibrariesIsNotReady) {  // validator.md #7
+TEST_F(DriverTest, ADriverContainerWithoutLibrariesIsNotReady) {
+  RecordProperty("holds", "validator.md #7");
   const auto driver = CheckContainerDriver(options_, {});
   ASSERT_FALSE(driver);
   EXPECT_EQ(driver.error().reason, "DriverLibraryNotFound");
