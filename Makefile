@@ -11,6 +11,9 @@ PULL_SECRET ?=
 INSECURE ?=
 TARGET ?=
 SECONDS ?= 60
+COUNT ?= 25
+SEED ?= 1
+AT ?=
 build := build/$(PRESET)
 python := PYTHONDONTWRITEBYTECODE=1 python3
 cluster := $(python) -m cluster
@@ -18,7 +21,7 @@ kinds := unit,golden,integration
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build kubectl-plugin image programs up down cluster-status test test-unit test-golden \
-        test-integration test-e2e test-one asan tsan fuzz bench lint format clean
+        test-integration test-e2e test-one asan tsan fuzz mutants bench lint format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-20s %s\n", $$1, $$2}'
@@ -102,6 +105,9 @@ fuzz: ## look for inputs that break a parser (TARGET=name, SECONDS=60 for each)
 	@$(MAKE) --no-print-directory build PRESET=fuzz
 	@$(python) tools/fuzz.py --seconds $(SECONDS) $(TARGET)
 
+mutants: programs ## change the product token by token and see which changes no test notices (COUNT=25, SEED=1, AT=file:line)
+	@$(python) tools/mutants.py --jobs $(JOBS) --count $(COUNT) --seed $(SEED) $(addprefix --at ,$(AT))
+
 bench: image programs ## the measures of docs/performance.md
 	@for bench in tests/bench/*.py; do echo "== $$bench"; $(python) $$bench --build $(build) || exit 1; done
 
@@ -118,4 +124,4 @@ format: ## rewrite all sources with clang-format
 	@clang-format-19 -i $(sources)
 
 clean: ## remove the build folders (the cache and a running cluster stay)
-	@rm -rf build/dev build/release build/asan build/tsan build/fuzz
+	@rm -rf build/dev build/release build/asan build/tsan build/fuzz build/mutants

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Changes one token of the product at a time and sees whether a test fails: `make mutants`.
+
+A sample of changes (|| to &&, == to !=, < to <=, continue to break, true to false, one less, a negation gone) is drawn
+by a seed from the sources of the rooms. Each is built in a tree of its own under build/mutants and tried by the tests
+of its room, then by the unit and golden tests of the rooms that link it, until one fails. A change that no test sees
+is a survivor: the tests say nothing about that line, or the line is not needed. A change that does not compile is
+replaced by another one.
+
+Exit status: 0 when fewer than one in ten survive, 1 otherwise, 2 for a usage error.
+"""
+
+import argparse
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import check_rooms
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TREE = ROOT / "build/mutants/tree"
+BUILD = TREE / "build/dev"
+FOLDERS = ("src", "simulation", "cmake", "tests", "deploy", "docs", "tools", "cluster")
+# A test that hangs has seen the change.
+SECONDS_FOR_ONE_PROGRAM = 300
+
+CHANGES = [(re.compile(pattern), replacement) for pattern, replacement in (
+    (r" \|\| ", " && "), (r" && ", " || "), (r" == ", " != "), (r" != ", " == "), (r" < ", " <= "), (r" <= ", " < "),
+    (r" > ", " >= "), (r" >= ", " > "), (r"\bcontinue;", "break;"), (r"\bbreak;", "continue;"), (r"\btrue\b", "false"),
+    (r"\bfalse\b", "true"), (r" \+ 1\b", " + 0"), (r" - 1\b", " - 0"), (r"(?<=[( ])!(?=[a-z_(*])", ""))]
+# Neither comments nor texts are changed, nor what only the compiler reads.
+MASKED = re.compile(r'//[^\n]*|/\*.*?\*/|R"(?P<raw>\w*)\(.*?\)(?P=raw)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
+                    r'|^\s*#[^\n]*|static_assert[^;]*;|operator(?:==|!=|<=>|<)[^;]*;|template\s*<[^\n]*', re.DOTALL | re.MULTILINE)
+
+
+class Mutant:
+    def __init__(self, file, start, end, replacement):
+        self.file, self.start, self.end, self.replacement = file, start, end, replacement
+        text = (ROOT / file).read_text()
+        self.line = text.count("\n", 0, start) + 1
+        self.was = text[start:end].strip()
+        self.source = text.splitlines()[self.line - 1].strip()
+
+    def __str__(self):
+        return f"{self.file}:{self.line}: {self.was} to {self.replacement.strip() or 'nothing'}: {self.source}"
+
+
+def candidates(places):
+    """Every change that could be made, or those at the given places ("src/fleet/rules.cc:80")."""
+    found = []
+    for path in sorted((ROOT / "src").rglob("*.cc")):
+        file = path.relative_to(ROOT).as_posix()
+        if {"tests", "testing"} & set(path.parts) or (places and not any(place.startswith(file + ":") for place in places)):
+            continue
+        text = path.read_text()
+        masked = MASKED.sub(lambda part: re.sub(r"[^\n]", "\0", part[0]), text)
+        for pattern, replacement in CHANGES:
+            found += [Mutant(file, *match.span(), replacement) for match in pattern.finditer(masked)]
+    if places:
+        found = [mutant for mutant in found if f"{mutant.file}:{mutant.line}" in places]
+    return found
+
+
+def copy_tree():
+    """The checkout as it is now; files that have not changed keep their time, so that little is built again."""
+    for folder in FOLDERS:
+        source, target = ROOT / folder, TREE / folder
+        files = {file.relative_to(source) for file in source.rglob("*") if file.is_file() and "__pycache__" not in file.parts}
+        for old in [file for file in target.rglob("*") if file.is_file()]:
+            if old.relative_to(target) not in files:
+                old.unlink()
+        for file in files:
+            old = target / file
+            if not old.exists() or old.read_bytes() != (source / file).read_bytes():
+                old.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(source / file, old)
+    for file in ("CMakeLists.txt", "CMakePresets.json", "ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"):
+        shutil.copy(ROOT / file, TREE / file)
+
+
+def programs_by_room(rooms, kinds):
+    """{room: its own programs, then those of the rooms that link it}, as far as they exist."""
+    targets = subprocess.run(["ninja", "-C", BUILD, "-t", "targets", "all"], check=True, capture_output=True, text=True).stdout
+    existing = set(re.findall(r"^bin/(\w+_test): ", targets, re.MULTILINE))
+    links = {room.name: set() for room in rooms}
+    for one in check_rooms.read_linking(ROOT):
+        room = one.target.removeprefix("pitcrew_")
+        if room in links and not one.of_tests:
+            links[room] |= {library.removeprefix("pitcrew_") for library in one.libraries}
+    found = {}
+    for room in links:
+        own = [f"{room}_{kind}_test" for kind in kinds]
+        above = [f"{other}_{kind}_test" for other in sorted(links) if room in links[other]
+                 for kind in kinds if kind != "integration"]
+        found[room] = [program for program in own + above if program in existing]
+    return found
+
+
+def build(programs, jobs):
+    return subprocess.run(["ninja", "-C", BUILD, f"-j{jobs}", *(f"bin/{program}" for program in programs)], check=False,
+                          capture_output=True, text=True)
+
+
+def passes(program):
+    try:
+        return subprocess.run([BUILD / "bin" / program, "--gtest_brief=1", "--gtest_fail_fast"], check=False, cwd=BUILD,
+                              capture_output=True, timeout=SECONDS_FOR_ONE_PROGRAM).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def try_out(mutant, programs, jobs):
+    """Which program has seen the change: its name, "" for none, None when the change does not compile."""
+    path = TREE / mutant.file
+    text = path.read_text()
+    path.write_text(text[:mutant.start] + mutant.replacement + text[mutant.end:])
+    try:
+        for program in programs:
+            built = build([program], jobs)
+            if built.returncode != 0:
+                # Warnings are errors: what cannot be any more (a comparison that is always true) is no change.
+                return None
+            if not passes(program):
+                return program
+        return ""
+    finally:
+        path.write_text(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=25, help="how many changes (default: 25)")
+    parser.add_argument("--seed", type=int, default=1, help="another seed draws another sample (default: 1)")
+    parser.add_argument("--kinds", default="unit,golden,integration", help="of the room's own tests (default: all three)")
+    parser.add_argument("--at", nargs="*", metavar="FILE:LINE", help="these places instead of a sample")
+    parser.add_argument("--jobs", type=int, default=2)
+    arguments = parser.parse_args()
+    drawn = candidates(arguments.at)
+    if not drawn:
+        parser.error("there is nothing to change there")
+    if not arguments.at:
+        random.Random(arguments.seed).shuffle(drawn)
+    copy_tree()
+    subprocess.run(["cmake", "--preset", "dev", "--log-level=WARNING"], cwd=TREE, check=True, stdout=subprocess.DEVNULL)
+    rooms = check_rooms.read_table(ROOT / "ARCHITECTURE.md")
+    programs = programs_by_room(rooms, arguments.kinds.split(","))
+    survivors, tried = [], 0
+    for mutant in drawn:
+        if tried == arguments.count:
+            break
+        room = check_rooms.room_of(rooms, mutant.file)
+        own = programs.get(room.name, []) if room else []
+        if not own:
+            continue
+        started = time.monotonic()
+        seen = try_out(mutant, own, arguments.jobs)
+        if seen is None:
+            continue
+        tried += 1
+        survivors += [] if seen else [mutant]
+        print(f"{tried:>3} {seen or 'SURVIVES'} ({time.monotonic() - started:.0f} s) {mutant}", flush=True)
+    print(f"{tried} changes, {len(survivors)} not seen by any test (seed {arguments.seed})")
+    for mutant in survivors:
+        print(f"    {mutant}")
+    return 0 if tried and 10 * len(survivors) < tried else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
