@@ -70,8 +70,7 @@ base::Status ConfigureConfigManager(Object& daemonset, std::string_view name,
                                     const Context& context) {
   const api::DevicePlugin& plugin = context.policy.device_plugin;
   TRY_ASSIGN(Object * manager, RequireContainer(daemonset, name));
-  TRY_ASSIGN((*manager)["image"],
-             ResolveImage(plugin.image, "DEVICE_PLUGIN_IMAGE", context.images));
+  TRY_ASSIGN((*manager)["image"], ResolveImage(plugin.image, kDevicePluginImage, context.images));
   if (!plugin.image.pull_policy.empty()) {
     (*manager)["imagePullPolicy"] = PullPolicy(plugin.image.pull_policy);
   }
@@ -141,7 +140,7 @@ base::Status ApplyValidationInitContainers(Object& daemonset, const Context& con
     const std::string name = NameOf(*container);
     if (!name.contains("validation")) continue;
     TRY_ASSIGN((*container)["image"],
-               ResolveImage(validator.image, "VALIDATOR_IMAGE", context.images));
+               ResolveImage(validator.image, kValidatorImage, context.images));
     if (!validator.image.pull_policy.empty()) {
       (*container)["imagePullPolicy"] = PullPolicy(validator.image.pull_policy);
     }

@@ -18,9 +18,10 @@ base::Status CheckReference(const api::ImageSpec& spec, std::string_view referen
 
 }  // namespace
 
-DefaultImages ReadDefaultImages(const base::CommandLine::Environment& environment) {
+DefaultImages ReadDefaultImages(const std::vector<std::string_view>& variables,
+                                const base::CommandLine::Environment& environment) {
   DefaultImages images;
-  for (const auto variable : kImageVariables) {
+  for (const std::string_view variable : variables) {
     const std::string name(variable);
     if (auto image = environment(name)) images[name] = *std::move(image);
   }

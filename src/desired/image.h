@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/cluster_policy.h"
 #include "base/command_line.h"
@@ -16,30 +17,14 @@ namespace pitcrew::desired {
 // The operator's *_IMAGE environment variables, by name.
 using DefaultImages = std::map<std::string, std::string, std::less<>>;
 
-// The variables that upstream's operator reads.
-inline constexpr std::string_view kImageVariables[] = {"DRIVER_IMAGE",
-                                                       "VGPU_MANAGER_IMAGE",
-                                                       "CONTAINER_TOOLKIT_IMAGE",
-                                                       "DEVICE_PLUGIN_IMAGE",
-                                                       "DCGM_EXPORTER_IMAGE",
-                                                       "DCGM_IMAGE",
-                                                       "VALIDATOR_IMAGE",
-                                                       "GFD_IMAGE",
-                                                       "MIG_MANAGER_IMAGE",
-                                                       "DRIVER_MANAGER_IMAGE",
-                                                       "GDS_IMAGE",
-                                                       "GDRCOPY_IMAGE",
-                                                       "VFIO_MANAGER_IMAGE",
-                                                       "CC_MANAGER_IMAGE",
-                                                       "VGPU_DEVICE_MANAGER_IMAGE",
-                                                       "KATA_MANAGER_IMAGE",
-                                                       "CUDA_BASE_IMAGE",
-                                                       "SANDBOX_DEVICE_PLUGIN_IMAGE",
-                                                       "DRA_DRIVER_IMAGE",
-                                                       "KATA_SANDBOX_DEVICE_PLUGIN_IMAGE"};
+// Variables that several operands read; each operand's own stand in its descriptor.
+inline constexpr std::string_view kValidatorImage = "VALIDATOR_IMAGE";
+inline constexpr std::string_view kDevicePluginImage = "DEVICE_PLUGIN_IMAGE";
+inline constexpr std::string_view kDriverManagerImage = "DRIVER_MANAGER_IMAGE";
 
-// The variables above that are set.
-DefaultImages ReadDefaultImages(const base::CommandLine::Environment& environment);
+// Those of `variables` that are set (OperandTable::image_variables).
+DefaultImages ReadDefaultImages(const std::vector<std::string_view>& variables,
+                                const base::CommandLine::Environment& environment);
 
 // "repository/image:version" (or "@version" for a digest); the image alone when it is the only one
 // given; the default of `variable` when none is. Errors name the field.

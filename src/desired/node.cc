@@ -43,23 +43,32 @@ constexpr std::string_view kKeptLabels[] = {
     api::kVgpuHostDriverVersion,
 };
 
-bool IsKept(std::string_view key) {
-  return key.starts_with(api::kDeployPrefix) ||
-         std::ranges::find(kKeptLabels, key) != std::end(kKeptLabels);
-}
+// What annotations of a driver upgrade begin with (driver-lifecycle.md section 1.1).
+constexpr std::string_view kUpgradePrefix = "nvidia.com/gpu-driver-upgrade";
 
 base::Error NodeWithoutName() { return base::Invalid("NodeWithoutName", "a Node has no name"); }
 
 void SetRuntime(Node& node, std::string_view container_runtime_version) {
-  node.runtime = Intern(container_runtime_version.substr(0, container_runtime_version.find("://")));
+  node.runtime = container_runtime_version.substr(0, container_runtime_version.find("://"));
 }
 
-void AddLabel(Node& node, std::string_view key, std::string_view value) {
-  node.nfd_labels = node.nfd_labels || key.starts_with(api::kNfdPrefix);
-  node.labels.Add(key, value);
+void AddLabel(Node& node, std::string_view key, std::string_view value,
+              const LabelKeys& more_labels) {
+  node.nfd_labels = node.nfd_labels || IsDiscoveryLabel(key);
+  if (IsAlwaysKept(key) || more_labels.contains(key)) node.labels.Add(key, value);
 }
 
-simdjson::error_code ReadMetadata(ondemand::value value, Node& node) {
+void AddAnnotation(Node& node, std::string_view key, std::string_view value) {
+  if (key == api::kUpgradeEnabledAnnotation) {
+    node.upgrade_enabled = value;
+  } else if (key.starts_with(kUpgradePrefix)) {
+    UpgradeAnnotations notes = node.UpgradeNotes();
+    notes.insert_or_assign(std::string(key), std::string(value));
+    node.upgrade = std::make_shared<const UpgradeAnnotations>(std::move(notes));
+  }
+}
+
+simdjson::error_code ReadMetadata(ondemand::value value, const LabelKeys& more_labels, Node& node) {
   ondemand::object metadata;
   if (const auto error = value.get_object().get(metadata)) return error;
   for (auto field : metadata) {
@@ -81,9 +90,9 @@ simdjson::error_code ReadMetadata(ondemand::value value, Node& node) {
         if (const auto error = entry.unescaped_key().get(name)) return error;
         if (const auto error = entry.value().get_string().get(text)) return error;
         if (labels) {
-          AddLabel(node, name, text);
-        } else if (name == api::kUpgradeEnabledAnnotation) {
-          node.upgrade_enabled = Intern(text);
+          AddLabel(node, name, text, more_labels);
+        } else {
+          AddAnnotation(node, name, text);
         }
       }
     }
@@ -102,7 +111,6 @@ const std::string& Intern(std::string_view text) {
 }
 
 void Labels::Add(std::string_view key, std::string_view value) {
-  if (!IsKept(key)) return;
   const auto place = std::ranges::lower_bound(
       entries_, key, {}, [](const Entry& entry) -> std::string_view { return *entry.key; });
   if (place != entries_.end() && *place->key == key) {
@@ -135,9 +143,20 @@ std::vector<std::pair<std::string_view, std::string_view>> Labels::All() const {
   return all;
 }
 
+bool IsAlwaysKept(std::string_view key) {
+  return key.starts_with(api::kDeployPrefix) ||
+         std::ranges::find(kKeptLabels, key) != std::end(kKeptLabels);
+}
+
+bool IsDiscoveryLabel(std::string_view key) { return key.starts_with(api::kNfdPrefix); }
+
 bool Node::has_gpu_pci_label() const {
-  return std::ranges::any_of(api::kGpuPciLabels,
-                             [&](std::string_view key) { return labels.Is(key, "true"); });
+  return HasGpuPciLabel([&](std::string_view key) { return labels.Get(key); });
+}
+
+const UpgradeAnnotations& Node::UpgradeNotes() const {
+  static const UpgradeAnnotations kNone;
+  return upgrade == nullptr ? kNone : *upgrade;
 }
 
 bool Node::gpu_present() const { return labels.Is(api::kGpuPresent, "true"); }
@@ -148,7 +167,7 @@ std::optional<Runtime> GpuRuntimeOf(const Node& node) {
   return runtime ? std::optional(*runtime) : std::nullopt;
 }
 
-base::Result<Node> ReadNode(const codec::Json& object) {
+base::Result<Node> ReadNode(const codec::Json& object, const LabelKeys& more_labels) {
   Node node;
   node.name = codec::FindString(object, {"metadata", "name"});
   if (node.name.empty()) return base::Fail(NodeWithoutName());
@@ -158,22 +177,35 @@ base::Result<Node> ReadNode(const codec::Json& object) {
   if (const auto* labels = codec::Find(object, {"metadata", "labels"});
       labels != nullptr && labels->is_object()) {
     for (const auto& [key, value] : labels->items()) {
-      if (value.is_string()) AddLabel(node, key, value.get_ref<const std::string&>());
+      if (value.is_string()) AddLabel(node, key, value.get_ref<const std::string&>(), more_labels);
     }
   }
-  node.upgrade_enabled = Intern(
-      codec::FindString(object, {"metadata", "annotations", api::kUpgradeEnabledAnnotation}));
+  if (const auto* annotations = codec::Find(object, {"metadata", "annotations"});
+      annotations != nullptr && annotations->is_object()) {
+    for (const auto& [key, value] : annotations->items()) {
+      if (value.is_string()) AddAnnotation(node, key, value.get_ref<const std::string&>());
+    }
+  }
+  const auto* unschedulable = codec::Find(object, {"spec", "unschedulable"});
+  node.unschedulable = unschedulable != nullptr && *unschedulable == true;
   return node;
 }
 
-base::Result<Node> ReadNodeText(std::string_view raw) {
+base::Result<Node> ReadNodeText(std::string_view raw, const LabelKeys& more_labels) {
   Node node;
   TRY(kube::ReadOnDemand(raw, [&](ondemand::object& object) -> simdjson::error_code {
     for (auto field : object) {
       std::string_view key;
       if (const auto error = field.unescaped_key().get(key)) return error;
       if (key == "metadata") {
-        if (const auto error = ReadMetadata(field.value(), node)) return error;
+        if (const auto error = ReadMetadata(field.value(), more_labels, node)) return error;
+      } else if (key == "spec") {
+        ondemand::object spec;
+        if (field.value().get_object().get(spec) != simdjson::SUCCESS) continue;
+        bool unschedulable = false;
+        if (spec["unschedulable"].get_bool().get(unschedulable) == simdjson::SUCCESS) {
+          node.unschedulable = unschedulable;
+        }
       } else if (key == "status") {
         ondemand::object status;
         if (const auto error = field.value().get_object().get(status)) return error;

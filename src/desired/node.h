@@ -1,17 +1,41 @@
 // What the operator keeps of a Node: a projection of about half a kilobyte.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "api/labels.h"
 #include "base/result.h"
 #include "codec/json.h"
 #include "desired/runtime.h"
 
 namespace pitcrew::desired {
+
+// Keeps one copy of each text for the life of the process. Only for texts of which a fleet has few.
+const std::string& Intern(std::string_view text);
+
+// An interned text, in the size of a pointer.
+class InternedText {
+ public:
+  InternedText() = default;
+  InternedText(std::string_view text) : text_(text.empty() ? nullptr : &Intern(text)) {}  // NOLINT
+
+  [[nodiscard]] bool empty() const { return text_ == nullptr; }
+  [[nodiscard]] std::string_view view() const { return text_ == nullptr ? "" : *text_; }
+  operator std::string_view() const { return view(); }  // NOLINT: it is one
+  bool operator==(const InternedText& other) const = default;
+  friend bool operator==(const InternedText& a, std::string_view b) { return a.view() == b; }
+
+ private:
+  const std::string* text_ = nullptr;
+};
 
 // Labels of a node that the operator reads or writes, sorted by key. Keys and values are shared
 // between all nodes: a fleet has few distinct ones.
@@ -19,8 +43,7 @@ class Labels {
  public:
   Labels() = default;
 
-  // Keeps `key` when the operator has a use for it, and ignores it otherwise. The last value of a
-  // key wins.
+  // The last value of a key wins.
   void Add(std::string_view key, std::string_view value);
 
   [[nodiscard]] bool Has(std::string_view key) const;
@@ -41,41 +64,66 @@ class Labels {
   std::vector<Entry> entries_;
 };
 
+// Keys of labels that are kept beside those that the operator itself reads, for example because a
+// selector of a NVIDIADriver object mentions them.
+using LabelKeys = std::set<std::string, std::less<>>;
+
+// The operator itself reads labels of that key, so they are always kept.
+bool IsAlwaysKept(std::string_view key);
+
+// Annotations of a node whose driver is being upgraded, by key; without
+// nvidia.com/gpu-driver-upgrade-enabled, which most nodes have.
+using UpgradeAnnotations = std::map<std::string, std::string, std::less<>>;
+
 struct Node {
   std::string name;
   Labels labels;
   // The annotation nvidia.com/gpu-driver-upgrade-enabled; "" when absent.
-  std::string_view upgrade_enabled;
+  InternedText upgrade_enabled;
   // status.nodeInfo.containerRuntimeVersion up to "://".
-  std::string_view runtime;
+  InternedText runtime;
+  // Null where no upgrade is under way: most nodes pay nothing for it.
+  std::shared_ptr<const UpgradeAnnotations> upgrade;
   // resourceVersion in which the rest of this was first seen.
   std::uint64_t version = 0;
   // Any label of node feature discovery: the evidence that it has looked at this node.
   bool nfd_labels = false;
+  bool unschedulable = false;  // spec.unschedulable: it is cordoned
 
-  // One of the three PCI labels is exactly "true" (operator-behaviour.md section 7.3).
   [[nodiscard]] bool has_gpu_pci_label() const;
   [[nodiscard]] bool gpu_present() const;
+
+  // `upgrade`, or none of them.
+  [[nodiscard]] const UpgradeAnnotations& UpgradeNotes() const;
 
   // A new version alone, for example a heartbeat, is no change.
   bool operator==(const Node& other) const {
     return name == other.name && labels == other.labels &&
            upgrade_enabled == other.upgrade_enabled && runtime == other.runtime &&
-           nfd_labels == other.nfd_labels;
+           nfd_labels == other.nfd_labels && unschedulable == other.unschedulable &&
+           UpgradeNotes() == other.UpgradeNotes();
   }
 };
+
+// Of node feature discovery: the evidence that it has looked at a node.
+bool IsDiscoveryLabel(std::string_view key);
+
+// One of the three PCI labels is exactly "true" (operator-behaviour.md section 7.3); `label` gives
+// the value of a key.
+template <class LabelOf>
+bool HasGpuPciLabel(LabelOf&& label) {
+  return std::ranges::any_of(api::kGpuPciLabels,
+                             [&](std::string_view key) { return label(key) == "true"; });
+}
 
 // The runtime of a node with a GPU, labelled or not; none for other nodes and unknown runtimes.
 std::optional<Runtime> GpuRuntimeOf(const Node& node);
 
 // From a Node object.
-base::Result<Node> ReadNode(const codec::Json& object);
+base::Result<Node> ReadNode(const codec::Json& object, const LabelKeys& more_labels = {});
 
 // The same from its text, touching only the fields above: the projection of the node watch.
 // At least kube::kReadablePadding bytes follow `raw`.
-base::Result<Node> ReadNodeText(std::string_view raw);
-
-// Keeps one copy of each text for the life of the process. Only for texts of which a fleet has few.
-const std::string& Intern(std::string_view text);
+base::Result<Node> ReadNodeText(std::string_view raw, const LabelKeys& more_labels = {});
 
 }  // namespace pitcrew::desired

@@ -47,8 +47,8 @@ std::string WithoutPause(std::string_view value) {
 std::optional<std::string> Remove() { return std::nullopt; }
 
 // Nothing when the label stays as it is; else its new value, or none to remove it.
-std::optional<std::optional<std::string>> LeaveDeployLabel(std::string_view key,
-                                                           std::string_view value) {
+std::optional<std::optional<std::string>> CleanUpDeployLabel(std::string_view key,
+                                                             std::string_view value) {
   if (key == api::kDeployOperands) return std::nullopt;
   const std::string before_pause = WithoutPause(value);
   const bool machines = before_pause.empty() || before_pause == api::kPreInstalled ||
@@ -59,9 +59,10 @@ std::optional<std::optional<std::string>> LeaveDeployLabel(std::string_view key,
   return before_pause;
 }
 
-std::optional<std::optional<std::string>> LeaveLabel(std::string_view key, std::string_view value) {
+std::optional<std::optional<std::string>> CleanUpLabel(std::string_view key,
+                                                       std::string_view value) {
   if (std::ranges::find(kLabels, key) != std::end(kLabels)) return Remove();
-  if (key.starts_with(api::kDeployPrefix)) return LeaveDeployLabel(key, value);
+  if (key.starts_with(api::kDeployPrefix)) return CleanUpDeployLabel(key, value);
   if (key == api::kMigConfig && (value.empty() || value == api::kMigConfigAllDisabled)) {
     return Remove();
   }
@@ -86,39 +87,39 @@ Json ToJson(const Changes& changes) {
 
 }  // namespace
 
-NodeLeaving LeaveNode(const Json& node) {
-  NodeLeaving leaving;
+NodeCleanup DecideCleanup(const Json& node) {
+  NodeCleanup cleanup;
   const Json* labels = codec::Find(node, {"metadata", "labels"});
   if (labels != nullptr && labels->is_object()) {
     for (const auto& [key, value] : labels->items()) {
       const std::string text = value.is_string() ? value.get<std::string>() : "";
-      if (const auto change = LeaveLabel(key, text)) leaving.labels[key] = *change;
+      if (const auto change = CleanUpLabel(key, text)) cleanup.labels[key] = *change;
     }
   }
   const Json* annotations = codec::Find(node, {"metadata", "annotations"});
   if (annotations != nullptr && annotations->is_object()) {
     for (const std::string_view key : kAnnotations) {
-      if (annotations->contains(key)) leaving.annotations[std::string(key)] = std::nullopt;
+      if (annotations->contains(key)) cleanup.annotations[std::string(key)] = std::nullopt;
     }
   }
-  leaving.uncordon = IsCordonedForUpgrade(node);
-  return leaving;
+  cleanup.uncordon = IsCordonedForUpgrade(node);
+  return cleanup;
 }
 
 bool HasTraces(const Node& node) {
   const auto labels = node.labels.All();
   return !node.upgrade_enabled.empty() || std::ranges::any_of(labels, [](const auto& label) {
-    return LeaveLabel(label.first, label.second).has_value();
+    return CleanUpLabel(label.first, label.second).has_value();
   });
 }
 
-Json LeavingPatch(const NodeLeaving& leaving) {
+Json CleanupPatch(const NodeCleanup& cleanup) {
   Json patch = {{"metadata", Json::object()}};
-  if (!leaving.labels.empty()) patch["metadata"]["labels"] = ToJson(leaving.labels);
-  if (!leaving.annotations.empty()) {
-    patch["metadata"]["annotations"] = ToJson(leaving.annotations);
+  if (!cleanup.labels.empty()) patch["metadata"]["labels"] = ToJson(cleanup.labels);
+  if (!cleanup.annotations.empty()) {
+    patch["metadata"]["annotations"] = ToJson(cleanup.annotations);
   }
-  if (leaving.uncordon) patch["spec"] = {{"unschedulable", nullptr}};
+  if (cleanup.uncordon) patch["spec"] = {{"unschedulable", nullptr}};
   return patch;
 }
 

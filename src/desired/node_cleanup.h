@@ -15,7 +15,7 @@
 
 namespace pitcrew::desired {
 
-struct NodeLeaving {
+struct NodeCleanup {
   // A label that a driver manager or a layout manager had paused gets a person's value back;
   // everything else is removed.
   Changes labels;
@@ -24,17 +24,17 @@ struct NodeLeaving {
   bool uncordon = false;
 
   [[nodiscard]] bool empty() const { return labels.empty() && annotations.empty() && !uncordon; }
-  bool operator==(const NodeLeaving&) const = default;
+  bool operator==(const NodeCleanup&) const = default;
 };
 
 // From a whole Node object.
-NodeLeaving LeaveNode(const codec::Json& node);
+NodeCleanup DecideCleanup(const codec::Json& node);
 
-// Whether LeaveNode would take anything, as far as the operator's projection of the node tells:
+// Whether DecideCleanup would take anything, as far as the operator's projection of the node tells:
 // what it does not hold is only there beside labels that it holds.
 bool HasTraces(const Node& node);
 
 // The merge patch that carries it out.
-codec::Json LeavingPatch(const NodeLeaving& leaving);
+codec::Json CleanupPatch(const NodeCleanup& leaving);
 
 }  // namespace pitcrew::desired

@@ -9,52 +9,10 @@
 namespace pitcrew::desired {
 namespace {
 
-using api::kDeployMigManager;
-
-constexpr std::string_view kContainer = "container";
-constexpr std::string_view kPassthrough = "vm-passthrough";
-constexpr std::string_view kVgpu = "vm-vgpu";
-
-// Which workloads want a deploy label. A label that no workload wants is only ever removed.
-struct DeployLabel {
-  std::string_view key;
-  bool container;
-  bool passthrough;
-  bool vgpu;
-};
-
-// mig-manager has rules of its own, and so has dra-driver: taking it away from pods that still hold
-// claims would break them, so it is left to whoever set it.
-constexpr DeployLabel kDeployLabels[] = {
-    {api::kDeployDriver, true, false, false},
-    {api::kDeployGpuFeatureDiscovery, true, false, false},
-    {api::kDeployContainerToolkit, true, false, false},
-    {api::kDeployDevicePlugin, true, false, false},
-    {api::kDeployDcgm, true, false, false},
-    {api::kDeployDcgmExporter, true, false, false},
-    {api::kDeployNodeStatusExporter, true, false, false},
-    {api::kDeployOperatorValidator, true, false, false},
-    {api::kDeployClient, true, true, true},
-    {api::kDeploySandboxValidator, false, true, true},
-    {api::kDeployCcManager, false, true, true},
-    {api::kDeployVfioManager, false, true, false},
-    {api::kDeployKataManager, false, true, false},
-    {api::kDeploySandboxDevicePlugin, false, true, true},
-    {api::kDeployKataSandboxDevicePlugin, false, true, false},
-    {api::kDeployVgpuManager, false, false, true},
-    {api::kDeployVgpuDeviceManager, false, false, true},
-    {api::kDeployDraValidator, false, false, false},
-    {api::kDeployDcgmDra, false, false, false},
-    {api::kDeployDcgmExporterDra, false, false, false},
-};
-
-bool IsWanted(const DeployLabel& label, std::string_view workload, std::string_view mode) {
-  if (workload == kContainer) return label.container;
-  if (workload == kVgpu) return label.vgpu;
-  // Passthrough nodes have one of two plugins, by the mode of sandbox workloads.
-  if (label.key == api::kDeploySandboxDevicePlugin) return mode == "kubevirt";
-  if (label.key == api::kDeployKataSandboxDevicePlugin) return mode == "kata";
-  return label.passthrough;
+bool IsWanted(const DeployLabel& label, Workload workload, std::string_view sandbox_mode) {
+  if (!label.workloads.Has(workload)) return false;
+  return workload != Workload::kPassthrough || label.sandbox_mode.empty() ||
+         label.sandbox_mode == sandbox_mode;
 }
 
 void Set(Changes& changes, std::string_view key, std::string_view value) {
@@ -65,49 +23,41 @@ void RemoveIfThere(Changes& changes, const Labels& labels, std::string_view key)
   if (labels.Has(key)) changes[std::string(key)] = std::nullopt;
 }
 
-void RemoveDeployLabels(Changes& changes, const Labels& labels) {
-  for (const DeployLabel& label : kDeployLabels) RemoveIfThere(changes, labels, label.key);
-  RemoveIfThere(changes, labels, kDeployMigManager);
+void RemoveDeployLabels(Changes& changes, const Labels& labels, const OperandTable& operands) {
+  for (const DeployLabel& label : operands.deploy_labels()) {
+    RemoveIfThere(changes, labels, label.key);
+  }
+  // Only here: a node of another workload may still have pods that hold its claims, and taking the
+  // driver away from them would break them.
   RemoveIfThere(changes, labels, api::kDeployDraDriver);
 }
 
-// "true", or the name of the node's runtime where that one has a toolkit of its own: a value that
-// the driver manager pauses and resumes, and that upstream's operator would keep.
-std::string_view ToolkitLabelOf(const Node& node, const NodePolicy& policy) {
-  const auto runtime = RuntimeOf(node.runtime);
-  if (!policy.main_runtime || !runtime || *runtime == *policy.main_runtime) return "true";
-  return ToString(*runtime);
-}
-
-void DecideToolkitLabel(const Node& node, const NodePolicy& policy, Changes& changes) {
-  const std::string_view value = node.labels.Get(api::kDeployContainerToolkit);
-  // Any other value is a person's or the driver manager's.
-  if (!value.empty() && value != "true" && !RuntimeNamed(value)) return;
-  const std::string_view wanted = ToolkitLabelOf(node, policy);
-  if (value != wanted) Set(changes, api::kDeployContainerToolkit, wanted);
-}
-
-void DecideDeployLabels(const Node& node, const NodePolicy& policy, Changes& changes) {
-  const Labels& labels = node.labels;
-  if (labels.Is(api::kDeployOperands, "false")) {
-    RemoveDeployLabels(changes, labels);
+void DecideDeployLabel(const DeployLabel& label, const Node& node, const NodePolicy& policy,
+                       Changes& changes) {
+  const std::string_view value = node.labels.Get(label.key);
+  if (label.only_on != nullptr) {
+    if (!node.labels.Has(label.key) && label.only_on(node.labels)) Set(changes, label.key, "true");
     return;
   }
-  const std::string workload = WorkloadOf(node, policy);
-  for (const DeployLabel& label : kDeployLabels) {
-    if (!IsWanted(label, workload, policy.sandbox_mode)) {
-      RemoveIfThere(changes, labels, label.key);
-    } else if (label.key == api::kDeployContainerToolkit) {
-      DecideToolkitLabel(node, policy, changes);
-    } else if (labels.Get(label.key).empty()) {
-      // Other values are a person's, or the driver manager's while it works.
-      Set(changes, label.key, "true");
-    }
+  // Any other value is a person's, or of a component that has paused the operand.
+  if (!value.empty() && !label.IsOwn(value)) return;
+  const std::string_view wanted = label.value == nullptr ? "true" : label.value(node, policy);
+  if (value != wanted) Set(changes, label.key, wanted);
+}
+
+void DecideDeployLabels(const Node& node, const NodePolicy& policy, const OperandTable& operands,
+                        Changes& changes) {
+  if (node.labels.Is(api::kDeployOperands, "false")) {
+    RemoveDeployLabels(changes, node.labels, operands);
+    return;
   }
-  if (workload != kContainer) {
-    RemoveIfThere(changes, labels, kDeployMigManager);
-  } else if (!labels.Has(kDeployMigManager) && IsMigCapable(labels)) {
-    Set(changes, kDeployMigManager, "true");
+  const Workload workload = WorkloadOf(node, policy);
+  for (const DeployLabel& label : operands.deploy_labels()) {
+    if (IsWanted(label, workload, policy.sandbox_mode)) {
+      DecideDeployLabel(label, node, policy, changes);
+    } else {
+      RemoveIfThere(changes, node.labels, label.key);
+    }
   }
 }
 
@@ -117,9 +67,7 @@ NodePolicy NodePolicyOf(const api::ClusterPolicy& policy, std::optional<Runtime>
   NodePolicy result;
   if (policy.toolkit_enabled()) result.main_runtime = main_runtime;
   result.sandbox_enabled = policy.sandbox.enabled;
-  if (policy.sandbox.enabled && !policy.sandbox.default_workload.empty()) {
-    result.default_workload = policy.sandbox.default_workload;
-  }
+  result.default_workload = WorkloadFor("", policy.sandbox);
   result.sandbox_mode = policy.sandbox.mode;
   result.mig_manager_enabled = policy.mig_manager_enabled();
   result.mig_default_all_disabled = policy.mig_manager.config_default == api::kMigConfigAllDisabled;
@@ -129,11 +77,9 @@ NodePolicy NodePolicyOf(const api::ClusterPolicy& policy, std::optional<Runtime>
   return result;
 }
 
-std::string WorkloadOf(const Node& node, const NodePolicy& policy) {
-  if (!policy.sandbox_enabled) return std::string(kContainer);
-  const std::string_view own = node.labels.Get(api::kWorkloadConfig);
-  if (own == kContainer || own == kPassthrough || own == kVgpu) return std::string(own);
-  return policy.default_workload;
+Workload WorkloadOf(const Node& node, const NodePolicy& policy) {
+  if (!policy.sandbox_enabled) return Workload::kContainer;
+  return WorkloadNamed(node.labels.Get(api::kWorkloadConfig)).value_or(policy.default_workload);
 }
 
 bool IsMigCapable(const Labels& labels) {
@@ -159,7 +105,7 @@ bool IsMassRemoval(std::size_t gpu_nodes, std::size_t losing) {
   return losing > 2 && losing * 10 > gpu_nodes;
 }
 
-NodeDecision DecideNode(const Node& node, const NodePolicy& policy) {
+NodeDecision DecideNode(const Node& node, const NodePolicy& policy, const OperandTable& operands) {
   NodeDecision decision;
   const bool was_present = node.gpu_present();
   const bool has_label = node.has_gpu_pci_label();
@@ -170,20 +116,20 @@ NodeDecision DecideNode(const Node& node, const NodePolicy& policy) {
     decision.removes_gpu = true;
   }
   if (!present) {
-    RemoveDeployLabels(decision.labels, node.labels);
+    RemoveDeployLabels(decision.labels, node.labels, operands);
     if (!node.upgrade_enabled.empty()) {
       decision.annotations[std::string(api::kUpgradeEnabledAnnotation)] = std::nullopt;
     }
     return decision;
   }
-  DecideDeployLabels(node, policy, decision.labels);
+  DecideDeployLabels(node, policy, operands, decision.labels);
   if (policy.mig_manager_enabled && policy.mig_default_all_disabled && IsMigCapable(node.labels) &&
       node.labels.Get(api::kMigConfig).empty()) {
     Set(decision.labels, api::kMigConfig, api::kMigConfigAllDisabled);
   }
   // With NVIDIADriver objects the annotation follows each of them.
   if (!policy.nvidia_driver_crd || policy.sandbox_enabled) {
-    if (policy.driver_auto_upgrade && node.upgrade_enabled != "true") {
+    if (policy.driver_auto_upgrade && !(node.upgrade_enabled == "true")) {
       Set(decision.annotations, api::kUpgradeEnabledAnnotation, "true");
     } else if (!policy.driver_auto_upgrade && !node.upgrade_enabled.empty()) {
       decision.annotations[std::string(api::kUpgradeEnabledAnnotation)] = std::nullopt;

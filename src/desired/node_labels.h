@@ -9,14 +9,16 @@
 
 #include "api/cluster_policy.h"
 #include "desired/node.h"
+#include "desired/operand_table.h"
+#include "desired/workload.h"
 
 namespace pitcrew::desired {
 
 // The part of a policy that node labels depend on.
 struct NodePolicy {
   bool sandbox_enabled = false;
-  // container, vm-passthrough or vm-vgpu, for nodes without a valid label of their own.
-  std::string default_workload = "container";
+  // For nodes without a valid label of their own while sandbox workloads are on.
+  Workload default_workload = Workload::kContainer;
   std::string sandbox_mode;  // kubevirt or kata
   bool mig_manager_enabled = true;
   bool mig_default_all_disabled = false;
@@ -47,10 +49,10 @@ struct NodeDecision {
 // A node that carried a GPU and lost its PCI label: with other labels of node feature discovery
 // that is evidence; without any, discovery has not looked (or its labels were wiped) and nothing
 // changes.
-NodeDecision DecideNode(const Node& node, const NodePolicy& policy);
+NodeDecision DecideNode(const Node& node, const NodePolicy& policy,
+                        const OperandTable& operands = Operands());
 
-// container unless sandbox workloads are on; then the node's own valid label, else the default.
-std::string WorkloadOf(const Node& node, const NodePolicy& policy);
+Workload WorkloadOf(const Node& node, const NodePolicy& policy);
 bool IsMigCapable(const Labels& labels);
 
 // Was a GPU node, and discovery says that it has none now.

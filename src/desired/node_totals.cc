@@ -92,7 +92,7 @@ void NodeTotals::Remove(const Node& node) {
   if (system->second.empty()) systems_.erase(system);
 }
 
-void NodeTotals::Tell(Facts& facts) const {
+void NodeTotals::Fill(Facts& facts) const {
   facts.nfd_labels = nfd_nodes_ > 0;
   facts.gpu_nodes = gpu_nodes_;
   facts.joining_gpu_nodes = joining_;

@@ -52,7 +52,7 @@ class NodeTotals {
   [[nodiscard]] std::size_t losing() const { return losing_; }
   [[nodiscard]] const RuntimeCounts& runtimes() const { return runtimes_; }
   // Sets the part of the facts that nodes tell, and leaves the rest.
-  void Tell(Facts& facts) const;
+  void Fill(Facts& facts) const;
 
   bool operator==(const NodeTotals&) const = default;
 

@@ -18,9 +18,4 @@ inline constexpr std::string_view kUpstreamManager = "gpu-operator";
 // idea as client-go's csaupgrade.
 std::optional<codec::Json> TakenOverFields(const codec::Json& object);
 
-// The state whose manifests an object of that name is from, "" for none: of DaemonSets also those
-// with a suffix (one per kernel, per RHCOS version), of RuntimeClasses also those that a policy
-// names.
-std::string_view StateOfName(const codec::Json& object);
-
 }  // namespace pitcrew::desired

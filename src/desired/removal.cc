@@ -7,7 +7,6 @@
 
 #include "api/labels.h"
 #include "desired/owned_object.h"
-#include "desired/predecessor.h"
 #include "kube/ownership.h"
 
 namespace pitcrew::desired {
@@ -36,18 +35,15 @@ std::set<Identity> WantedBy(std::span<const RenderedOperand> rendered) {
   return wanted;
 }
 
-bool IsOperand(std::string_view state) {
-  return std::ranges::find(Operands(), state, &Operand::state) != Operands().end();
-}
-
 // Why an object that nobody wants goes, if it does.
 std::optional<RemovalReason> ReasonFor(const StandingObject& object,
-                                       std::span<const RenderedOperand> rendered) {
+                                       std::span<const RenderedOperand> rendered,
+                                       const OperandTable& operands) {
   const auto owner = std::ranges::find(rendered, object.state, [](const RenderedOperand& operand) {
     return operand.operand->state;
   });
   if (owner == rendered.end()) {
-    if (object.state.empty() || IsOperand(object.state)) return std::nullopt;
+    if (object.state.empty() || operands.OfState(object.state) != nullptr) return std::nullopt;
     return RemovalReason::kNoSuchOperand;
   }
   const bool is_daemonset = *object.kind == kube::kDaemonSets;
@@ -65,18 +61,19 @@ std::optional<RemovalReason> ReasonFor(const StandingObject& object,
 
 }  // namespace
 
-std::string StateOfObject(const codec::Json& object) {
+std::string StateOfObject(const codec::Json& object, const OperandTable& operands) {
   std::string state = codec::FindString(object, {"metadata", "labels", api::kStateLabel});
-  return state.empty() ? std::string(StateOfName(object)) : state;
+  return state.empty() ? std::string(operands.StateOfName(object)) : state;
 }
 
-StandingObject StandingOf(const kube::ResourceKind& kind, const codec::Json& object) {
+StandingObject StandingOf(const kube::ResourceKind& kind, const codec::Json& object,
+                          const OperandTable& operands) {
   const auto owner = kube::ControllerOf(object);
   return {.kind = &kind,
           .key = kube::KeyOf(object),
           .uid = codec::FindString(object, {"metadata", "uid"}),
           .owner_uid = owner ? owner->uid : "",
-          .state = StateOfObject(object),
+          .state = StateOfObject(object, operands),
           .deleting = codec::Find(object, {"metadata", "deletionTimestamp"}) != nullptr};
 }
 
@@ -96,14 +93,14 @@ std::string_view ToString(RemovalReason reason) {
 
 std::vector<Removal> DecideRemovals(std::span<const RenderedOperand> rendered,
                                     std::span<const StandingObject> standing,
-                                    std::string_view policy_uid) {
+                                    std::string_view owner_uid, const OperandTable& operands) {
   std::vector<Removal> removals;
-  if (policy_uid.empty()) return removals;
+  if (owner_uid.empty()) return removals;
   const std::set<Identity> wanted = WantedBy(rendered);
   for (const StandingObject& object : standing) {
-    if (object.owner_uid != policy_uid || object.deleting) continue;
+    if (object.owner_uid != owner_uid || object.deleting) continue;
     if (wanted.contains(IdentityOf(*object.kind, object.key))) continue;
-    const auto reason = ReasonFor(object, rendered);
+    const auto reason = ReasonFor(object, rendered, operands);
     if (!reason) continue;
     removals.push_back({.object = object,
                         .reason = *reason,

@@ -24,11 +24,12 @@ struct StandingObject {
   bool deleting = false;
 };
 // `kind` must outlive the result.
-StandingObject StandingOf(const kube::ResourceKind& kind, const codec::Json& object);
+StandingObject StandingOf(const kube::ResourceKind& kind, const codec::Json& object,
+                          const OperandTable& operands = Operands());
 
 // The state that an object belongs to: its inventory label, or what its name says when upstream's
 // operator made it. "" when it belongs to none.
-std::string StateOfObject(const codec::Json& object);
+std::string StateOfObject(const codec::Json& object, const OperandTable& operands = Operands());
 
 enum class RemovalReason {
   kSwitchedOff,    // the policy does not want the operand
@@ -45,12 +46,13 @@ struct Removal {
   bool orphans_pods = false;
 };
 
-// Of what stands, the policy's own objects that nothing wants any more, in the order of `standing`.
+// Of what stands, the owner's own objects that nothing wants any more, in the order of `standing`.
 // What could not be read is not to be in `standing`, and so is never removed. An operand that could
-// not be rendered, or that is not in `rendered`, keeps all it has; so does everything without a
-// policy (an empty `policy_uid`).
+// not be rendered, or that is not in `rendered`, keeps all it has; so does everything without an
+// owner (an empty `owner_uid`).
 std::vector<Removal> DecideRemovals(std::span<const RenderedOperand> rendered,
                                     std::span<const StandingObject> standing,
-                                    std::string_view policy_uid);
+                                    std::string_view owner_uid,
+                                    const OperandTable& operands = Operands());
 
 }  // namespace pitcrew::desired

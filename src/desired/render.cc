@@ -8,31 +8,21 @@
 #include "api/labels.h"
 #include "base/strings.h"
 #include "desired/daemonset.h"
+#include "desired/placement.h"
 #include "desired/pod.h"
 
 namespace pitcrew::desired {
 namespace {
 
-// Blocks that every operand depends on.
-constexpr std::string_view kCommonBlocks[] = {"spec.operator", "spec.daemonsets", "spec.hostPaths",
-                                              "spec.cdi"};
-
 constexpr std::string_view kClusterScopedKinds[] = {"ClusterRole", "ClusterRoleBinding",
                                                     "RuntimeClass", "SecurityContextConstraints"};
 
-bool IsIn(std::string_view path, std::string_view block) {
-  return path == block || (path.starts_with(block) && path[block.size()] == '.');
-}
-
 base::Status CheckBlocks(const Operand& operand, const std::vector<api::FieldProblem>& problems) {
-  const auto concerns = [&](const api::FieldProblem& problem) {
-    const auto inside = [&](std::string_view block) { return IsIn(problem.path, block); };
-    return problem.path == "spec" || std::ranges::any_of(kCommonBlocks, inside) ||
-           std::ranges::any_of(operand.blocks, inside);
-  };
   std::vector<std::string> messages;
   for (const api::FieldProblem& problem : problems) {
-    if (concerns(problem)) messages.push_back(fmt::format("{}: {}", problem.path, problem.message));
+    if (operand.Reads(problem.path)) {
+      messages.push_back(fmt::format("{}: {}", problem.path, problem.message));
+    }
   }
   if (messages.empty()) return {};
   return base::Fail(base::Invalid("InvalidPolicy", base::Join(messages, "; ")));
@@ -64,12 +54,8 @@ void FinishObject(Object& object, const Operand& operand, const Context& context
   }
   SetSubjectNamespace(object, context.operator_namespace);
   if (kind == "SecurityContextConstraints") SetConstraintUsers(object, context.operator_namespace);
-  object["metadata"]["ownerReferences"] = Object::array({{{"apiVersion", api::kNvidiaV1},
-                                                          {"kind", api::kClusterPolicyKind},
-                                                          {"name", context.policy.name},
-                                                          {"uid", context.policy.uid},
-                                                          {"controller", true},
-                                                          {"blockOwnerDeletion", true}}});
+  object["metadata"]["ownerReferences"] = Object::array(
+      {context.owner ? context.owner->Reference() : Owner::Of(context.policy).Reference()});
   SetLabel(object, api::kStateLabel, operand.state);
   SetAnnotation(object, api::kLastAppliedHash, HashOf(object));
 }
@@ -77,7 +63,7 @@ void FinishObject(Object& object, const Operand& operand, const Context& context
 std::vector<Object> LeftAlone(const Operand& operand, const Context& context) {
   std::vector<Object> objects;
   if (operand.leaves_alone == nullptr) return objects;
-  auto manifests = LoadManifests(operand.state, context.facts.openshift());
+  auto manifests = context.operands.LoadManifests(operand.state, context.facts.openshift());
   if (!manifests) return objects;  // rendering says why
   for (Object& object : *manifests) {
     if (!operand.leaves_alone(object, context)) continue;
@@ -119,7 +105,8 @@ std::string HashOf(const Object& object) {
 
 base::Result<std::vector<Object>> RenderObjects(const Operand& operand, const Context& context) {
   TRY(CheckBlocks(operand, CheckPolicy(context.policy)));
-  TRY_ASSIGN(std::vector<Object> objects, LoadManifests(operand.state, context.facts.openshift()));
+  TRY_ASSIGN(std::vector<Object> objects,
+             context.operands.LoadManifests(operand.state, context.facts.openshift()));
   const auto is_daemonset = [](const Object& object) {
     return codec::FindString(object, {"kind"}) == "DaemonSet";
   };
@@ -131,6 +118,7 @@ base::Result<std::vector<Object>> RenderObjects(const Operand& operand, const Co
     if (is_daemonset(object)) TRY(ApplyCommonConfig(object, context));
   }
   if (operand.customize != nullptr) TRY(operand.customize(objects, context));
+  if (context.placement) TRY(Place(objects, *context.placement));
   // Only now, so that a wrong policy is reported before the first GPU node joins.
   if (context.facts.gpu_nodes == 0) std::erase_if(objects, is_daemonset);
   for (Object& object : objects) {
@@ -142,9 +130,9 @@ base::Result<std::vector<Object>> RenderObjects(const Operand& operand, const Co
 
 std::vector<RenderedOperand> Render(const Context& context) {
   std::vector<RenderedOperand> rendered;
-  for (const Operand& operand : Operands()) {
+  for (const Operand& operand : context.operands) {
     RenderedOperand entry{.operand = &operand, .objects = std::vector<Object>{}};
-    entry.mode = operand.mode == nullptr ? Mode::kEnabled : operand.mode(context);
+    entry.mode = operand.ModeOf(context.policy);
     const bool enabled = entry.mode == Mode::kEnabled;
     entry.daemonsets_withheld = enabled && context.facts.gpu_nodes == 0;
     if (enabled) {

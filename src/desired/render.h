@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "desired/operand.h"
+#include "desired/operand_table.h"
 
 namespace pitcrew::desired {
 

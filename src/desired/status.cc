@@ -97,12 +97,12 @@ void AddSummary(Conditions& conditions, const PolicyOutcome& outcome) {
   if (!failures.empty()) {
     AddError(conditions, "ReconcileFailed", base::Join(failures, "; "));
   } else if (const auto states = StatesThatAre(outcome, Verdict::kNotReady); !states.empty()) {
-    AddError(
-        conditions, "OperandNotReady",
-        fmt::format("ClusterPolicy is not ready; states not ready: [{}]", base::Join(states, " ")));
+    AddError(conditions, "OperandNotReady",
+             fmt::format("{} is not ready; states not ready: [{}]", outcome.kind,
+                         base::Join(states, " ")));
   } else if (outcome.first_gpu_nodes_joining) {
     AddError(conditions, "OperandNotReady",
-             "ClusterPolicy is not ready; the first GPU nodes are being labelled");
+             fmt::format("{} is not ready; the first GPU nodes are being labelled", outcome.kind));
   } else if (!outcome.nfd_labels) {
     AddReady(conditions, "NFDLabelsMissing",
              "no node has a label of node feature discovery: without them GPU nodes are not found");

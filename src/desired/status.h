@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/labels.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "codec/json.h"
@@ -14,8 +15,10 @@
 
 namespace pitcrew::desired {
 
-// What a pass over a policy came to.
+// What a pass over a policy, or over another owner of operands, came to.
 struct PolicyOutcome {
+  // Of the object whose status it is.
+  std::string_view kind = api::kClusterPolicyKind;
   // Why no operand could be looked at; then `operands` is empty.
   std::vector<std::string> failures;
   std::vector<OperandReport> operands;

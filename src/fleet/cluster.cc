@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <tuple>
 
-#include "fleet/operands.h"
-
 namespace pitcrew::fleet {
 
 std::string ToString(Kind kind, std::string_view name_space) {
@@ -48,7 +46,7 @@ void Cluster::Index() {
   by_node_.clear();
   for (auto& [key, pod] : pods) {
     pod.operand = pod.owner_kind == "DaemonSet" && key.name_space == name_space
-                      ? OperandOf(pod.owner)
+                      ? operand_table->OfDaemonSet(pod.owner)
                       : nullptr;
     if (!pod.node.empty()) by_node_[pod.node].push_back(&pod);
   }

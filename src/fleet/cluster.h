@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <string>
 #include <string_view>
@@ -45,6 +46,8 @@ class Cluster {
  public:
   // Where the operator and its operands are.
   std::string name_space = "gpu-operator";
+  // What is known of operands; borrowed.
+  const desired::OperandTable* operand_table = &desired::Operands();
   // The moment at which all this was so.
   base::WallClock::time_point now;
 
@@ -69,6 +72,11 @@ class Cluster {
   // Builds what the look-ups below need; to be called again after a change.
   void Index();
 
+  // Those that are part of a node's chain, in its order.
+  [[nodiscard]] auto operands() const {
+    return operand_table->chain() |
+           std::views::transform([](const Operand* operand) -> const Operand& { return *operand; });
+  }
   [[nodiscard]] bool has_read(Kind kind) const { return !unread.contains(kind); }
   // The oldest policy, of equally old ones the first by name (operator-behaviour.md section 4);
   // null when there is none.

@@ -12,11 +12,6 @@
 namespace pitcrew::fleet {
 namespace {
 
-bool HasNfdLabels(const Node& node) {
-  const auto first = node.labels.lower_bound(api::kNfdPrefix);
-  return first != node.labels.end() && first->first.starts_with(api::kNfdPrefix);
-}
-
 std::vector<Seen> DefinitionMissing(const Cluster& cluster) {
   if (!cluster.definition_absent) return {};
   return {{.summary = "the kind ClusterPolicy is not installed",
@@ -146,7 +141,7 @@ std::vector<Seen> OperatorMissing(const Cluster& cluster) {
 std::vector<Seen> NoDiscovery(const Cluster& cluster) {
   if (cluster.nodes.empty() || !cluster.has_read(Kind::kNodes)) return {};
   if (std::ranges::any_of(cluster.nodes,
-                          [](const auto& entry) { return HasNfdLabels(entry.second); })) {
+                          [](const auto& entry) { return entry.second.is_discovered(); })) {
     return {};
   }
   return {
@@ -200,7 +195,7 @@ std::vector<Seen> ComponentFails(const Cluster& cluster) {
   std::vector<Seen> all;
   for (const auto& [key, pod] : cluster.pods) {
     if (key.name_space != cluster.name_space || pod.ready || !pod.requests.empty()) continue;
-    if (pod.owner_kind == "DaemonSet" && OperandOf(pod.owner) != nullptr) continue;
+    if (pod.owner_kind == "DaemonSet" && pod.operand != nullptr) continue;
     for (const Container& container : pod.containers) {
       const bool fails = container.reason == "CrashLoopBackOff" ||
                          container.reason == "ImagePullBackOff" ||

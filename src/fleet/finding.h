@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "fleet/operands.h"
 #include "fleet/views.h"
 
 namespace pitcrew::fleet {

@@ -175,7 +175,7 @@ Look HandlerMissing(const OperandContext& context) {
   const Event* event = EventOfPod(context, "FailedCreatePodSandBox", "no runtime for");
   if (event == nullptr) event = EventOfPod(context, "FailedCreatePodSandBox", "runtime handler");
   if (event == nullptr) return std::nullopt;
-  const Pod* toolkit = context.on.PodOf(OperandNamed("container toolkit"));
+  const Pod* toolkit = context.on.PodOf(context.on.Named("container toolkit"));
   Seen seen{.summary =
                 "the node's container runtime does not know the handler of the RuntimeClass: "
                 "it has not been configured or not been restarted",

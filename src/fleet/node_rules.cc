@@ -11,16 +11,6 @@
 namespace pitcrew::fleet {
 namespace {
 
-bool HasNfdLabels(const Node& node) {
-  const auto first = node.labels.lower_bound(api::kNfdPrefix);
-  return first != node.labels.end() && first->first.starts_with(api::kNfdPrefix);
-}
-
-bool HasGpuLabel(const Node& node) {
-  return std::ranges::any_of(api::kGpuPciLabels,
-                             [&](std::string_view key) { return node.Label(key) == "true"; });
-}
-
 bool IsPaused(std::string_view value) { return Contains(value, "paused-for-"); }
 
 Look NodeNotReady(const NodeContext& context) {
@@ -35,7 +25,7 @@ Look NodeNotReady(const NodeContext& context) {
 }
 
 Look NoDiscovery(const NodeContext& context) {
-  if (HasNfdLabels(context.node)) return std::nullopt;
+  if (context.node.is_discovered()) return std::nullopt;
   Seen seen{.summary =
                 "node feature discovery has not labelled this node: whether it has a GPU is "
                 "not known",
@@ -65,7 +55,7 @@ Look NoDiscovery(const NodeContext& context) {
 }
 
 Look GpuNotDetected(const NodeContext& context) {
-  if (HasGpuLabel(context.node)) return std::nullopt;
+  if (context.node.has_gpu_pci_label()) return std::nullopt;
   Seen seen{
       .summary = "node feature discovery runs here and has found no NVIDIA GPU on the PCI bus",
       .evidence = {SawLabel(context.node, api::kPciVendorPresent)},
@@ -107,12 +97,12 @@ Look NotLabelled(const NodeContext& context) {
   if (context.policy == nullptr) return std::nullopt;
   std::string_view missing;
   if (context.node.Label(api::kGpuPresent) != "true") missing = api::kGpuPresent;
-  for (const Operand& operand : Operands()) {
+  for (const Operand& operand : context.cluster.operands()) {
     if (!missing.empty()) break;
-    // The label of the MIG manager comes with feature discovery's.
-    if (context.Wants(operand) && operand.deploy != api::kDeployMigManager &&
-        context.node.Label(operand.deploy).empty()) {
-      missing = operand.deploy;
+    // Some come only once feature discovery has told what the GPU can do.
+    if (context.Wants(operand) && operand.deploy.only_on == nullptr &&
+        context.node.Label(operand.deploy.key).empty()) {
+      missing = operand.deploy.key;
     }
   }
   if (missing.empty()) return std::nullopt;
@@ -137,16 +127,17 @@ Look NotLabelled(const NodeContext& context) {
 }
 
 Look LabelOverridden(const NodeContext& context) {
-  for (const Operand& operand : Operands()) {
-    const std::string_view value = context.node.Label(operand.deploy);
+  for (const Operand& operand : context.cluster.operands()) {
+    const std::string_view value = context.node.Label(operand.deploy.key);
     if (!context.Wants(operand) || value.empty() || value == "true" || IsPaused(value)) continue;
-    if (operand.deploy == api::kDeployDriver && (value == "pre-installed" || value == "false")) {
+    if (operand.deploy.key == api::kDeployDriver &&
+        (value == "pre-installed" || value == "false")) {
       continue;
     }
     return Seen{
         .summary = fmt::format("somebody keeps the {} off this node by a label", operand.name),
-        .evidence = {SawLabel(context.node, operand.deploy)},
-        .words = {{"label", std::string(operand.deploy)}},
+        .evidence = {SawLabel(context.node, operand.deploy.key)},
+        .words = {{"label", std::string(operand.deploy.key)}},
         .since = std::nullopt};
   }
   return std::nullopt;
@@ -225,13 +216,13 @@ Look UpgradeRuns(const NodeContext& context) {
 }
 
 Look OperandsPaused(const NodeContext& context) {
-  for (const Operand& operand : Operands()) {
-    const std::string_view value = context.node.Label(operand.deploy);
+  for (const Operand& operand : context.cluster.operands()) {
+    const std::string_view value = context.node.Label(operand.deploy.key);
     if (!context.Wants(operand) || !IsPaused(value) || Contains(value, "paused-for-mig")) continue;
     return Seen{
         .summary = fmt::format("the {} is paused while the driver is changed", operand.name),
-        .evidence = {SawLabel(context.node, operand.deploy)},
-        .words = {{"label", std::string(operand.deploy)}},
+        .evidence = {SawLabel(context.node, operand.deploy.key)},
+        .words = {{"label", std::string(operand.deploy.key)}},
         .since = std::nullopt};
   }
   return std::nullopt;
@@ -240,7 +231,7 @@ Look OperandsPaused(const NodeContext& context) {
 // The pod and container that waits for the driver, of toolkit or validator.
 const Container* DriverValidation(const NodeContext& context, const Pod** of) {
   for (const char* name : {"validator", "container toolkit"}) {
-    const Pod* pod = context.PodOf(OperandNamed(name));
+    const Pod* pod = context.PodOf(context.Named(name));
     if (pod == nullptr || pod->ready) continue;
     for (const Container& container : pod->containers) {
       if (container.name != "driver-validation" || container.ended_well()) continue;

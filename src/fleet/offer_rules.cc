@@ -45,14 +45,14 @@ bool Offers(const Node& node) {
 
 // Whether the policy has a device plugin on nodes of this workload.
 bool HasPlugin(const NodeContext& context) {
-  return std::ranges::any_of(Operands(), [&](const Operand& operand) {
+  return std::ranges::any_of(context.cluster.operands(), [&](const Operand& operand) {
     return operand.stage == Stage::kPlugin && context.Wants(operand);
   });
 }
 
 // What the plugin has said last about a device that it found unfit.
 void AddPluginWords(const NodeContext& context, Seen& seen) {
-  const Pod* pod = context.PodOf(OperandNamed("device plugin"));
+  const Pod* pod = context.PodOf(context.Named("device plugin"));
   if (pod == nullptr) return;
   const std::string_view log = context.Log({pod->key, "nvidia-device-plugin", false});
   std::string found;
@@ -102,8 +102,8 @@ Look SomeUnhealthy(const NodeContext& context) {
 
 // The validator's last step, which waits for the resource.
 Look PluginNotValidated(const NodeContext& context) {
-  const Pod* pod = context.PodOf(OperandNamed("validator"));
-  if (pod == nullptr || pod->ready || !context.Wants(OperandNamed("validator")))
+  const Pod* pod = context.PodOf(context.Named("validator"));
+  if (pod == nullptr || pod->ready || !context.Wants(context.Named("validator")))
     return std::nullopt;
   for (const Container& container : pod->containers) {
     if (container.name != "plugin-validation" || container.ended_well()) continue;

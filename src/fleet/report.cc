@@ -9,17 +9,10 @@ namespace pitcrew::fleet {
 namespace {
 
 bool HasGpuTrace(const Node& node) {
-  for (const std::string_view key : api::kGpuPciLabels) {
-    if (node.Label(key) == "true") return true;
-  }
+  if (node.has_gpu_pci_label()) return true;
   if (node.Label(api::kGpuPresent) == "true" || !node.capacity.empty()) return true;
   const auto deployed = node.labels.lower_bound(api::kDeployPrefix);
   return deployed != node.labels.end() && deployed->first.starts_with(api::kDeployPrefix);
-}
-
-bool IsDiscovered(const Node& node) {
-  const auto first = node.labels.lower_bound(api::kNfdPrefix);
-  return first != node.labels.end() && first->first.starts_with(api::kNfdPrefix);
 }
 
 PolicyReport DescribePolicy(const Policy& policy) {
@@ -39,7 +32,7 @@ PolicyReport DescribePolicy(const Policy& policy) {
 
 Time ReadySince(const NodeContext& context) {
   for (const char* name : {"validator", "sandbox validator"}) {
-    const Pod* pod = context.PodOf(OperandNamed(name));
+    const Pod* pod = context.PodOf(context.Named(name));
     if (pod != nullptr && pod->ready) return pod->ready_changed;
   }
   return context.node.ready_since;
@@ -51,8 +44,8 @@ std::vector<Stage> LinksOf(const NodeContext& context) {
   for (const Stage stage : ChainOf(context.workload)) {
     bool has_operands = false;
     bool wanted = false;
-    for (const Operand& operand : Operands()) {
-      if (operand.stage != stage || !operand.IsPartOf(context.workload)) continue;
+    for (const Operand& operand : context.cluster.operands()) {
+      if (operand.stage != stage || !operand.deploy.workloads.Has(context.workload)) continue;
       has_operands = true;
       wanted = wanted || context.Wants(operand);
     }
@@ -90,12 +83,12 @@ std::vector<OperandReport> DescribeOperands(const Cluster& cluster,
   std::vector<OperandReport> reports;
   const Policy* policy = cluster.active_policy();
   if (policy == nullptr) return reports;
-  for (const Operand& operand : Operands()) {
-    if (!operand.enabled(policy->spec)) continue;
+  for (const Operand& operand : cluster.operands()) {
+    if (!operand.IsWanted(policy->spec)) continue;
     OperandReport report{
         .name = std::string(operand.name), .desired = 0, .ready = 0, .behind = "", .reason = ""};
     for (const auto& [name, daemonset] : cluster.daemonsets) {
-      if (OperandOf(name) != &operand) continue;
+      if (cluster.operand_table->OfDaemonSet(name) != &operand) continue;
       report.desired += daemonset.desired;
       report.ready += daemonset.ready;
     }
@@ -166,7 +159,7 @@ Report MakeReport(const Cluster& cluster, const Question& question) {
   for (const auto& [name, node] : cluster.nodes) {
     const bool asked = std::ranges::find(question.nodes, name) != question.nodes.end();
     if (!asked && !HasGpuTrace(node)) {
-      if (IsDiscovered(node)) {
+      if (node.is_discovered()) {
         ++report.other_nodes;
       } else {
         report.undiscovered.push_back(name);

@@ -46,10 +46,10 @@ void AddWords(const NodeContext& context, Seen& seen) {
   seen.words.emplace("kernel", node.kernel);
   seen.words.emplace("os", fmt::format("{}{}", node.Label(api::kOsReleaseId),
                                        node.Label(api::kOsReleaseVersionId)));
-  seen.words.emplace("driver-pod", NameOf(context.PodOf(OperandNamed("driver"))));
-  seen.words.emplace("toolkit-pod", NameOf(context.PodOf(OperandNamed("container toolkit"))));
-  seen.words.emplace("plugin-pod", NameOf(context.PodOf(OperandNamed("device plugin"))));
-  seen.words.emplace("mig-pod", NameOf(context.PodOf(OperandNamed("MIG manager"))));
+  seen.words.emplace("driver-pod", NameOf(context.PodOf(context.Named("driver"))));
+  seen.words.emplace("toolkit-pod", NameOf(context.PodOf(context.Named("container toolkit"))));
+  seen.words.emplace("plugin-pod", NameOf(context.PodOf(context.Named("device plugin"))));
+  seen.words.emplace("mig-pod", NameOf(context.PodOf(context.Named("MIG manager"))));
   seen.words.emplace("worker-pod", NameOf(context.DiscoveryWorker()));
   seen.words.emplace("namespace", context.cluster.name_space);
   seen.words.emplace("policy", PolicyName(context.cluster));
@@ -58,11 +58,11 @@ void AddWords(const NodeContext& context, Seen& seen) {
 void AddWords(const OperandContext& context, Seen& seen) {
   AddWords(context.on, seen);
   seen.words.emplace("operand", context.operand.name);
-  seen.words.emplace("field", context.operand.field);
+  seen.words.emplace("field", context.operand.field());
   seen.words.emplace("pod", context.pod == nullptr ? "" : context.pod->key.name);
   seen.words.emplace("container", context.container == nullptr ? "" : context.container->name);
   seen.words.emplace("daemonset", context.daemonset == nullptr
-                                      ? std::string(context.operand.daemonset)
+                                      ? std::string(context.operand.daemonsets.front())
                                       : context.daemonset->key.name);
 }
 
@@ -89,7 +89,7 @@ OperandContext MakeContext(const NodeContext& on, const Operand& operand) {
   OperandContext context{on, operand, nullptr, on.PodOf(operand), nullptr};
   if (context.pod != nullptr) context.container = FirstCulprit(*context.pod);
   for (const auto& [name, daemonset] : on.cluster.daemonsets) {
-    if (OperandOf(name) != &operand) continue;
+    if (on.cluster.operand_table->OfDaemonSet(name) != &operand) continue;
     const bool own = context.pod != nullptr && context.pod->owner == name;
     const bool selects = HasAll(on.node.labels, daemonset.node_selector);
     if (context.daemonset == nullptr || own || (selects && context.pod == nullptr)) {
@@ -116,13 +116,12 @@ Look LookForWords(const OperandContext& context, const OperandRule& rule) {
               .since = context.pod->not_ready_since()};
 }
 
-// MPS only runs where feature discovery has found it possible and wanted.
 bool IsExpected(const NodeContext& context, const Operand& operand) {
   if (!context.Wants(operand)) return false;
-  if (operand.name == "MPS control daemon" && context.node.Label(api::kMpsCapable) != "true") {
+  if (!operand.node_label.empty() && context.node.Label(operand.node_label) != "true") {
     return false;
   }
-  return context.node.Label(operand.deploy) == "true";
+  return context.node.Label(operand.deploy.key) == "true";
 }
 
 }  // namespace
@@ -136,7 +135,11 @@ NodeContext::NodeContext(const Cluster& seen_cluster, const Node& seen_node, Wan
       wanted_(wanted) {}
 
 bool NodeContext::Wants(const Operand& operand) const {
-  return policy != nullptr && operand.IsPartOf(workload) && operand.enabled(*policy);
+  return policy != nullptr && operand.deploy.workloads.Has(workload) && operand.IsWanted(*policy);
+}
+
+const Operand& NodeContext::Named(std::string_view name) const {
+  return cluster.operand_table->Named(name);
 }
 
 const Pod* NodeContext::PodOf(const Operand& operand) const {
@@ -185,7 +188,7 @@ Evidence OperandContext::Saw(std::string text, Time at) const {
   }
   if (daemonset != nullptr)
     return {"DaemonSet " + daemonset->key.ToString(), "", std::move(text), at};
-  return {fmt::format("DaemonSet {}/{}", on.cluster.name_space, operand.daemonset), "",
+  return {fmt::format("DaemonSet {}/{}", on.cluster.name_space, operand.daemonsets.front()), "",
           std::move(text), at};
 }
 
@@ -225,13 +228,13 @@ std::optional<Finding> WhyNotReady(const NodeContext& context, const Operand& op
   if (pod != nullptr && pod->ready && !pod->deleting) return std::nullopt;
   const OperandContext about = MakeContext(context, operand);
   for (const OperandRule& rule : OperandRules()) {
-    if (!rule.part.empty() && rule.part != operand.name && rule.part != ToString(operand.stage)) {
+    if (!rule.part.empty() && rule.part != operand.name && rule.part != ToString(*operand.stage)) {
       continue;
     }
     Look seen = rule.look != nullptr ? rule.look(about) : LookForWords(about, rule);
     if (!seen) continue;
     AddWords(about, *seen);
-    return MakeFinding(rule.id, operand.stage, "Node " + context.node.name, *std::move(seen),
+    return MakeFinding(rule.id, *operand.stage, "Node " + context.node.name, *std::move(seen),
                        rule.fix);
   }
   return std::nullopt;
@@ -239,7 +242,7 @@ std::optional<Finding> WhyNotReady(const NodeContext& context, const Operand& op
 
 std::optional<Finding> FirstBroken(const NodeContext& context) {
   for (const Stage stage : ChainOf(context.workload)) {
-    for (const Operand& operand : Operands()) {
+    for (const Operand& operand : context.cluster.operands()) {
       if (operand.stage != stage) continue;
       if (auto finding = WhyNotReady(context, operand)) return finding;
     }

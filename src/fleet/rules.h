@@ -16,7 +16,6 @@
 
 #include "fleet/cluster.h"
 #include "fleet/finding.h"
-#include "fleet/operands.h"
 
 namespace pitcrew::fleet {
 
@@ -47,6 +46,8 @@ class NodeContext {
 
   // The operand runs here when the policy enables it and the node's workload has it.
   [[nodiscard]] bool Wants(const Operand& operand) const;
+  // An operand by its name in tables, which must exist.
+  [[nodiscard]] const Operand& Named(std::string_view name) const;
   // The newest pod of the operand on this node; null when there is none.
   [[nodiscard]] const Pod* PodOf(const Operand& operand) const;
   // The pod of node feature discovery on this node; null when there is none.

@@ -149,6 +149,20 @@ bool HasAll(const Labels& labels, const Labels& wanted, std::string* missing) {
   return true;
 }
 
+bool Node::is_discovered() const {
+  return std::ranges::any_of(
+      labels, [](const auto& label) { return desired::IsDiscoveryLabel(label.first); });
+}
+
+bool Node::has_gpu_pci_label() const {
+  return desired::HasGpuPciLabel([&](std::string_view key) { return Label(key); });
+}
+
+Workload WorkloadOf(const Node& node, const api::ClusterPolicy* policy) {
+  if (policy == nullptr) return Workload::kContainer;
+  return desired::WorkloadFor(node.Label(api::kWorkloadConfig), policy->sandbox);
+}
+
 std::string Key::ToString() const {
   return name_space.empty() ? name : fmt::format("{}/{}", name_space, name);
 }

@@ -15,10 +15,13 @@
 #include "api/cluster_policy.h"
 #include "base/clock.h"
 #include "codec/json.h"
+#include "desired/operand_table.h"
 
 namespace pitcrew::fleet {
 
-struct Operand;
+using desired::Operand;
+using desired::Stage;
+using desired::Workload;
 
 using Labels = std::map<std::string, std::string, std::less<>>;
 using Time = std::optional<base::WallClock::time_point>;
@@ -85,6 +88,9 @@ struct Node {
   std::map<std::string, std::int64_t, std::less<>> allocatable;
 
   [[nodiscard]] std::string_view Label(std::string_view key) const { return Get(labels, key); }
+  // Node feature discovery has labelled it.
+  [[nodiscard]] bool is_discovered() const;
+  [[nodiscard]] bool has_gpu_pci_label() const;
 
   bool operator==(const Node&) const = default;
 };
@@ -212,6 +218,9 @@ struct Features {
   // NVIDIA devices on the PCI bus that are GPUs (class 0300 or 0302).
   std::optional<int> gpus;
 };
+
+// What the node is used for; `policy` null: there is none.
+Workload WorkloadOf(const Node& node, const api::ClusterPolicy* policy);
 
 Node ReadNode(const codec::Json& object);
 Pod ReadPod(const codec::Json& object);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -76,11 +77,12 @@ base::Status RunTogether(const std::vector<Work>& works, const io::StopSource& s
   return {};
 }
 
-// One life of the controllers; true when the cluster has become another one and they have to start
-// anew.
+// One life of the controllers; true when the cluster has become another one, or more labels of
+// nodes are wanted, and they have to start anew.
 base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
                            const ClusterIdentity& identity, const RunnerOptions& options,
-                           Metrics& metrics, const io::StopToken& stop) {
+                           desired::LabelKeys& node_labels, Metrics& metrics,
+                           const io::StopToken& stop) {
   const io::StopSource source;
   std::atomic<bool> changed = false;
   const auto restart = [&] {
@@ -92,7 +94,16 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
   const auto synced = [&] {
     if (--unsynced == 0) options.synced(true);
   };
-  World world(client, options.operator_namespace, identity);
+  World world(client, options.operator_namespace, identity, *options.operands, node_labels);
+  std::mutex wanted_mutex;
+  desired::LabelKeys wanted;
+  world.node_labels_wanted = [&](desired::LabelKeys keys) {
+    {
+      const std::lock_guard lock(wanted_mutex);
+      wanted.merge(std::move(keys));
+    }
+    restart();
+  };
   kube::EventRecorder events(client, "nvidia-gpu-operator", kube::MakeLeaderIdentity());
   NodeController nodes(world, options.removal_grace, synced);
   PolicyController* told = nullptr;  // before the watches start
@@ -121,6 +132,7 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
                    [&](const io::StopToken& token) { return definitions.Run(token); }},
                   source, stop);
   world.Stop();
+  node_labels.merge(std::move(wanted));
   TRY(ended);
   return changed.load();
 }
@@ -130,6 +142,8 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
 base::Status RunControllers(const std::shared_ptr<kube::Client>& client,
                             const RunnerOptions& options, Metrics& metrics,
                             const io::StopToken& stop) {
+  // Of nodes, beside what is always kept; grows as they are asked for.
+  desired::LabelKeys node_labels;
   while (true) {
     const auto identity = WaitForIdentity(*client, stop);
     if (!identity) {
@@ -139,9 +153,10 @@ base::Status RunControllers(const std::shared_ptr<kube::Client>& client,
     base::LogInfo("cluster", {{"kubernetes", identity->kubernetes_version},
                               {"openshift", identity->openshift_version},
                               {"namespace", options.operator_namespace}});
-    TRY_ASSIGN(const bool again, RunOnce(client, *identity, options, metrics, stop));
+    TRY_ASSIGN(const bool again, RunOnce(client, *identity, options, node_labels, metrics, stop));
     if (!again || stop.stopped()) return {};
-    base::LogInfo("the cluster serves other kinds now; starting anew");
+    base::LogInfo(
+        "the cluster serves other kinds, or more of its nodes is looked at; starting anew");
   }
 }
 

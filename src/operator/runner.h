@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "desired/image.h"
+#include "desired/operand_table.h"
 #include "io/stop.h"
 #include "kube/client.h"
 #include "operator/metrics/metrics.h"
@@ -17,6 +17,8 @@ namespace pitcrew::gpu_operator {
 struct RunnerOptions {
   std::string operator_namespace;
   desired::DefaultImages images = {};
+  // Borrowed; another one than the product's only in tests.
+  const desired::OperandTable* operands = &desired::Operands();
   // See NodeController.
   std::chrono::milliseconds removal_grace = std::chrono::seconds(15);
   // See DefinitionController.

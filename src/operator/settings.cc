@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/strings.h"
+#include "desired/operand_table.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -124,7 +125,7 @@ base::Result<std::optional<Settings>> ReadSettings(
   }
   TRY_ASSIGN(settings.log, log.Read());
   settings.operator_namespace = environment("OPERATOR_NAMESPACE").value_or("");
-  settings.images = desired::ReadDefaultImages(environment);
+  settings.images = desired::ReadDefaultImages(desired::Operands().image_variables(), environment);
   return settings;
 }
 

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "desired/image.h"
+#include "desired/operand_table.h"
 #include "plan/cluster.h"
 
 namespace pitcrew::plan {
@@ -95,7 +95,8 @@ base::Result<std::optional<Arguments>> ReadArguments(
   if (arguments.options.operator_namespace.empty()) {
     arguments.options.operator_namespace = "gpu-operator";
   }
-  arguments.options.images = desired::ReadDefaultImages(environment);
+  arguments.options.images =
+      desired::ReadDefaultImages(desired::Operands().image_variables(), environment);
   return arguments;
 }
 

@@ -192,7 +192,7 @@ base::Result<Facts> LabelNodes(const Snapshot& snapshot, const Facts& facts,
   }
   constexpr int kRounds = 3;  // the second one changes nothing but in the oddest of clusters
   Facts before = facts;
-  totals.Tell(before);
+  totals.Fill(before);
   for (int round = 0;; ++round) {
     cluster.main_runtime =
         before.openshift() ? std::optional<desired::Runtime>() : std::optional(before.runtime());
@@ -200,7 +200,7 @@ base::Result<Facts> LabelNodes(const Snapshot& snapshot, const Facts& facts,
                 cluster);
     TRY_ASSIGN(const NodeTotals labelled, TotalsOfLabelled(nodes, cluster.nodes));
     Facts after = facts;
-    labelled.Tell(after);
+    labelled.Fill(after);
     if (after.runtime() == before.runtime() || round == kRounds) return after;
     before = std::move(after);
   }

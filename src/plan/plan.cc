@@ -356,7 +356,7 @@ base::Result<Plan> MakeUninstallPlan(const Snapshot& snapshot) {
     plan.problems.push_back({.where = "nodes", .message = error->message});
   }
   for (const auto& [key, object] : snapshot.All(kube::kNodes)) {
-    plan.items.push_back(ItemOfLeaving(object));
+    plan.items.push_back(ItemOfCleanup(object));
   }
   Sort(plan);
   return plan;

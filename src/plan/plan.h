@@ -1,5 +1,5 @@
 // What the operator would make of a cluster: a pure function of a snapshot and a policy. Everything
-// is decided by the operator's own functions (Render, DecideNode, LeaveNode, Covers); this room
+// is decided by the operator's own functions (Render, DecideNode, DecideCleanup, Covers); this room
 // only puts their answers side by side with what stands.
 #pragma once
 

@@ -15,15 +15,7 @@ using codec::Json;
 using desired::Operand;
 using desired::RemovalReason;
 
-// Fields that every operand's objects may depend on.
-constexpr std::string_view kCommonBlocks[] = {"spec.operator", "spec.daemonsets", "spec.hostPaths",
-                                              "spec.cdi"};
 constexpr std::size_t kMostFields = 3;  // told by name
-
-bool IsIn(std::string_view path, std::string_view block) {
-  return path.starts_with(block) &&
-         (path.size() == block.size() || path[block.size()] == '.' || path[block.size()] == '[');
-}
 
 // Paths of the leaves in which two values differ.
 void CollectDifferences(const Json& before, const Json& after, const std::string& path,
@@ -79,8 +71,7 @@ Reasons::Reasons(const Json& policy, const Json* stored) : policy_(policy) {
 std::string Reasons::ChangedFieldsOf(const Operand& operand) const {
   std::vector<std::string> fields;
   for (const std::string& path : changed_fields_) {
-    const auto inside = [&](std::string_view block) { return IsIn(path, block); };
-    if (std::ranges::any_of(operand.blocks, inside) || std::ranges::any_of(kCommonBlocks, inside)) {
+    if (operand.Reads(path)) {
       fields.push_back(path);
     }
   }
@@ -106,17 +97,15 @@ std::string Reasons::OfChange(std::string_view state, const desired::OwnedObject
     return "belongs to another ClusterPolicy, or to one that was deleted";
   }
   if (same_hash) return "somebody else has changed it since it was applied";
-  for (const Operand& operand : desired::Operands()) {
-    if (operand.state != state) continue;
-    if (const std::string fields = ChangedFieldsOf(operand); !fields.empty()) return fields;
+  if (const Operand* operand = desired::Operands().OfState(state)) {
+    if (const std::string fields = ChangedFieldsOf(*operand); !fields.empty()) return fields;
   }
   return "the nodes, the cluster or the operator's version have changed";
 }
 
 std::string Reasons::OfRemoval(const desired::Removal& removal) const {
-  const auto operand =
-      std::ranges::find(desired::Operands(), removal.object.state, &Operand::state);
-  if (operand == desired::Operands().end()) return std::string(ToString(removal.reason));
+  const Operand* operand = desired::Operands().OfState(removal.object.state);
+  if (operand == nullptr) return std::string(ToString(removal.reason));
   if (removal.reason == RemovalReason::kDelegated) {
     return "spec.driver.useNvidiaDriverCRD: left to NVIDIADriver objects; its pods go on running";
   }
@@ -140,8 +129,8 @@ std::string ReasonOfNode(const PlannedNode& node, const desired::PolicyView& pol
     return fmt::format("{}=false: nothing is deployed here", api::kDeployOperands);
   }
   const auto read = desired::ReadNode(*node.live);
-  const std::string workload =
-      read ? desired::WorkloadOf(*read, desired::NodePolicyOf(policy.policy)) : "";
+  const std::string_view workload =
+      read ? ToString(desired::WorkloadOf(*read, desired::NodePolicyOf(policy.policy))) : "";
   for (const std::string_view key : api::kGpuPciLabels) {
     if (label(key) == "true" && label(api::kGpuPresent) != "true") {
       return fmt::format("has a GPU ({}), workload {}", key, workload);
@@ -174,8 +163,8 @@ std::vector<std::string> NotesOf(const snapshot::Snapshot& snapshot,
   return notes;
 }
 
-Item ItemOfLeaving(const Json& node) {
-  const desired::NodeLeaving leaving = desired::LeaveNode(node);
+Item ItemOfCleanup(const Json& node) {
+  const desired::NodeCleanup leaving = desired::DecideCleanup(node);
   Item item{.action = leaving.empty() ? Action::kNone : Action::kChange,
             .object = NodeAfter(node, leaving.labels, leaving.annotations),
             .operand = std::string(kNodeLabels),

@@ -45,6 +45,6 @@ std::vector<std::string> NotesOf(const snapshot::Snapshot& snapshot,
                                  const api::ClusterPolicy& policy, const PlannedCluster& cluster);
 
 // A node that the operator leaves.
-Item ItemOfLeaving(const codec::Json& node);
+Item ItemOfCleanup(const codec::Json& node);
 
 }  // namespace pitcrew::plan

@@ -1,4 +1,5 @@
 // Confidential computing manager (reference operand-manifests.md section 21).
+#include "api/labels.h"
 #include "desired/daemonset.h"
 #include "desired/operands/operands.h"
 #include "desired/pod.h"
@@ -6,10 +7,10 @@
 namespace pitcrew::desired {
 namespace {
 
+constexpr std::string_view kImage = "CC_MANAGER_IMAGE";
 constexpr std::string_view kContainer = "nvidia-cc-manager";
 
-Mode ModeOf(const Context& context) {
-  const api::ClusterPolicy& policy = context.policy;
+Mode ModeOf(const api::ClusterPolicy& policy) {
   return policy.sandbox.enabled && policy.sandbox.mode == "kata" &&
                  policy.cc_manager.enabled.value_or(false)
              ? Mode::kEnabled
@@ -19,7 +20,7 @@ Mode ModeOf(const Context& context) {
 base::Status Customize(std::vector<Object>& objects, const Context& context) {
   const api::CcManager& manager = context.policy.cc_manager;
   TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
-  TRY(ApplyComponent(*daemonset, kContainer, manager, "CC_MANAGER_IMAGE", context));
+  TRY(ApplyComponent(*daemonset, kContainer, manager, kImage, context));
   TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
   if (!manager.default_mode.empty()) SetEnv(*main, "DEFAULT_CC_MODE", manager.default_mode);
   SetEnv(*main, manager.env);
@@ -33,6 +34,11 @@ Operand CcManager() {
   return {.state = "state-cc-manager",
           .condition = "CCManagerReady",
           .title = "confidential computing manager",
+          .name = "CC manager",
+          .daemonsets = {"nvidia-cc-manager"},
+          .deploy = {.key = api::kDeployCcManager, .workloads = kMachines},
+          .stage = Stage::kAllocatable,
+          .images = {kImage},
           .blocks = {"spec.ccManager", "spec.sandboxWorkloads"},
           .mode = ModeOf,
           .customize = Customize};

@@ -10,12 +10,14 @@
 #include "base/strings.h"
 #include "desired/daemonset.h"
 #include "desired/host_path.h"
+#include "desired/node_labels.h"
 #include "desired/operands/operands.h"
 #include "desired/pod.h"
 
 namespace pitcrew::desired {
 namespace {
 
+constexpr std::string_view kImage = "CONTAINER_TOOLKIT_IMAGE";
 constexpr std::string_view kContainer = "nvidia-container-toolkit-ctr";
 
 // Where a runtime keeps what the toolkit needs, and by which variables the toolkit is told.
@@ -40,9 +42,19 @@ RuntimeFiles FilesOf(Runtime runtime) {
   return {};
 }
 
-Mode ModeOf(const Context& context) {
-  return context.policy.toolkit_enabled() ? Mode::kEnabled : Mode::kDisabled;
+Mode ModeOf(const api::ClusterPolicy& policy) {
+  return policy.toolkit_enabled() ? Mode::kEnabled : Mode::kDisabled;
 }
+
+// "true", or the name of the node's runtime where that one has a toolkit of its own: a value that
+// the driver manager pauses and resumes, and that upstream's operator would keep.
+std::string_view LabelValue(const Node& node, const NodePolicy& policy) {
+  const auto runtime = RuntimeOf(node.runtime);
+  if (!policy.main_runtime || !runtime || *runtime == *policy.main_runtime) return "true";
+  return ToString(*runtime);
+}
+
+bool NamesRuntime(std::string_view text) { return RuntimeNamed(text).has_value(); }
 
 // The first of `names` that the container sets to something, else `fallback`.
 std::string FirstEnv(const Object& container, std::initializer_list<std::string> names,
@@ -163,7 +175,7 @@ base::Status CustomizeFor(Runtime runtime, Object& daemonset, const Context& con
   // The toolkit has no args of the policy: spec.toolkit.args is accepted and has no effect.
   api::Component component = toolkit;
   component.args.clear();
-  TRY(ApplyComponent(daemonset, kContainer, component, "CONTAINER_TOOLKIT_IMAGE", context));
+  TRY(ApplyComponent(daemonset, kContainer, component, kImage, context));
   TRY_ASSIGN(Object * main, RequireContainer(daemonset, kContainer));
   ApplyCdi(*main, runtime, context);
   if (!toolkit.install_dir.empty() && toolkit.install_dir != kDefaultToolkitInstallDir) {
@@ -201,6 +213,17 @@ Operand ContainerToolkit() {
   return {.state = "state-container-toolkit",
           .condition = "ContainerToolkitReady",
           .title = "container toolkit",
+          .name = "container toolkit",
+          .daemonsets = {kToolkitDaemonSet, "nvidia-container-toolkit-daemonset-containerd",
+                         "nvidia-container-toolkit-daemonset-crio",
+                         "nvidia-container-toolkit-daemonset-docker"},
+          .deploy = {.key = api::kDeployContainerToolkit,
+                     .workloads = kContainers,
+                     .value = LabelValue,
+                     .may_write = NamesRuntime},
+          .stage = Stage::kToolkit,
+          .gpu_client = GpuClient::kPaused,
+          .images = {kImage},
           .blocks = {"spec.toolkit", "spec.validator"},
           .mode = ModeOf,
           .customize = Customize};

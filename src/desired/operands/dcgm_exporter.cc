@@ -1,6 +1,7 @@
 // Metrics exporter (reference operand-manifests.md section 12).
 #include <algorithm>
 
+#include "api/labels.h"
 #include "base/strings.h"
 #include "desired/daemonset.h"
 #include "desired/host_path.h"
@@ -11,6 +12,7 @@
 namespace pitcrew::desired {
 namespace {
 
+constexpr std::string_view kImage = "DCGM_EXPORTER_IMAGE";
 constexpr std::string_view kContainer = "nvidia-dcgm-exporter";
 constexpr std::string_view kHostEngine = "DCGM_REMOTE_HOSTENGINE_INFO";
 constexpr std::string_view kPodLabels = "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS";
@@ -25,8 +27,8 @@ constexpr std::string_view kDefaultJobMappingDir = "/var/lib/dcgm-exporter/job-m
 constexpr std::string_view kDefaultKubeletRootDir = "/var/lib/kubelet";
 constexpr std::string_view kReadPods = "nvidia-dcgm-exporter-read-pods";
 
-Mode ModeOf(const Context& context) {
-  return context.policy.dcgm_exporter_enabled() ? Mode::kEnabled : Mode::kDisabled;
+Mode ModeOf(const api::ClusterPolicy& policy) {
+  return policy.dcgm_exporter_enabled() ? Mode::kEnabled : Mode::kDisabled;
 }
 
 // The exporter asks the API server for the pods that use GPUs.
@@ -87,7 +89,7 @@ base::Status CustomizeDaemonSet(Object& daemonset, const Context& context) {
   const api::ClusterPolicy& policy = context.policy;
   const api::DcgmExporter& exporter = policy.dcgm_exporter;
   TRY(ApplyValidationInitContainers(daemonset, context));
-  TRY(ApplyComponent(daemonset, kContainer, exporter, "DCGM_EXPORTER_IMAGE", context));
+  TRY(ApplyComponent(daemonset, kContainer, exporter, kImage, context));
   TRY_ASSIGN(Object * main, RequireContainer(daemonset, kContainer));
   for (const auto& [key, value] : exporter.annotations) SetPodAnnotation(daemonset, key, value);
   if (policy.dcgm_enabled()) SetEnv(*main, kHostEngine, "nvidia-dcgm:5555");
@@ -138,6 +140,13 @@ Operand DcgmExporter() {
   return {.state = "state-dcgm-exporter",
           .condition = "DCGMExporterReady",
           .title = "metrics exporter",
+          .name = "metrics exporter",
+          .daemonsets = {"nvidia-dcgm-exporter"},
+          .deploy = {.key = api::kDeployDcgmExporter, .workloads = kContainers},
+          .stage = Stage::kMetrics,
+          .rank_in_stage = -1,
+          .gpu_client = GpuClient::kPaused,
+          .images = {kImage},
           .blocks = {"spec.dcgmExporter", "spec.dcgm", "spec.validator"},
           .mode = ModeOf,
           .customize = Customize};

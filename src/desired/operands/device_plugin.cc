@@ -1,4 +1,5 @@
 // Device plugin (reference operand-manifests.md section 9).
+#include "api/labels.h"
 #include "desired/daemonset.h"
 #include "desired/host_path.h"
 #include "desired/operands/operands.h"
@@ -10,8 +11,8 @@ namespace {
 constexpr std::string_view kContainer = "nvidia-device-plugin";
 constexpr std::string_view kDefaultMpsRoot = "/run/nvidia/mps";
 
-Mode ModeOf(const Context& context) {
-  return context.policy.device_plugin_enabled() ? Mode::kEnabled : Mode::kDisabled;
+Mode ModeOf(const api::ClusterPolicy& policy) {
+  return policy.device_plugin_enabled() ? Mode::kEnabled : Mode::kDisabled;
 }
 
 void ApplyCdi(Object& main, const api::ClusterPolicy& policy) {
@@ -28,7 +29,7 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
   const api::ClusterPolicy& policy = context.policy;
   TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
   TRY(ApplyValidationInitContainers(*daemonset, context));
-  TRY(ApplyComponent(*daemonset, kContainer, policy.device_plugin, "DEVICE_PLUGIN_IMAGE", context));
+  TRY(ApplyComponent(*daemonset, kContainer, policy.device_plugin, kDevicePluginImage, context));
   TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
   if (policy.gds_enabled()) {
     SetEnv(*main, "GDS_ENABLED", "true");
@@ -58,6 +59,12 @@ Operand DevicePlugin() {
   return {.state = "state-device-plugin",
           .condition = "DevicePluginReady",
           .title = "device plugin",
+          .name = "device plugin",
+          .daemonsets = {"nvidia-device-plugin-daemonset"},
+          .deploy = {.key = api::kDeployDevicePlugin, .workloads = kContainers},
+          .stage = Stage::kPlugin,
+          .gpu_client = GpuClient::kPaused,
+          .images = {kDevicePluginImage},
           .blocks = {"spec.devicePlugin", "spec.mig", "spec.gds", "spec.gdrcopy", "spec.toolkit",
                      "spec.validator"},
           .mode = ModeOf,

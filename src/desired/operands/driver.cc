@@ -15,11 +15,13 @@
 namespace pitcrew::desired {
 namespace {
 
+constexpr std::string_view kImage = "DRIVER_IMAGE";
+constexpr std::string_view kGdsImage = "GDS_IMAGE";
+constexpr std::string_view kGdrcopyImage = "GDRCOPY_IMAGE";
 constexpr std::string_view kManager = "k8s-driver-manager";
 constexpr std::string_view kDriver = "nvidia-driver-ctr";
 constexpr std::string_view kPeermem = "nvidia-peermem-ctr";
 constexpr std::string_view kToolkit = "openshift-driver-toolkit-ctr";
-constexpr std::string_view kKernelModuleField = "spec.driver.kernelModuleConfig.name";
 
 // For which nodes a DaemonSet is.
 struct Target {
@@ -35,9 +37,9 @@ struct ModuleSidecar {
   const api::Component& component;
 };
 
-Mode ModeOf(const Context& context) {
-  if (context.policy.driver.use_nvidia_driver_crd) return Mode::kDelegated;
-  return context.policy.driver_enabled() ? Mode::kEnabled : Mode::kDisabled;
+Mode ModeOf(const api::ClusterPolicy& policy) {
+  if (policy.driver.use_nvidia_driver_crd) return Mode::kDelegated;
+  return policy.driver_enabled() ? Mode::kEnabled : Mode::kDisabled;
 }
 
 void SetPullPolicyIfGiven(Object& container, const api::ImageSpec& image) {
@@ -45,16 +47,16 @@ void SetPullPolicyIfGiven(Object& container, const api::ImageSpec& image) {
 }
 
 base::Result<std::string> DriverImage(const Context& context, const Target& target) {
-  const api::ImageSpec& spec = context.policy.driver.image;
+  const api::ImageSpec& spec = context.driver().image;
   if (target.kernel) {
-    return ResolvePrecompiledImage(spec, "DRIVER_IMAGE", context.images, *target.kernel, target.os);
+    return ResolvePrecompiledImage(spec, kImage, context.images, *target.kernel, target.os);
   }
-  TRY_ASSIGN(std::string image, ResolveImage(spec, "DRIVER_IMAGE", context.images));
+  TRY_ASSIGN(std::string image, ResolveImage(spec, kImage, context.images));
   return WithOsTag(std::move(image), target.os);
 }
 
 base::Status CustomizeManager(Object& daemonset, const Context& context) {
-  const api::Driver& driver = context.policy.driver;
+  const api::Driver& driver = context.driver();
   if (driver.rdma_enabled) {
     TRY_ASSIGN(Object * manager, RequireContainer(daemonset, kManager));
     SetEnv(*manager, "GPU_DIRECT_RDMA_ENABLED", "true");
@@ -63,8 +65,8 @@ base::Status CustomizeManager(Object& daemonset, const Context& context) {
   return ApplyDriverManager(daemonset, driver.manager, driver.resources, context);
 }
 
-void ApplyDriverSwitches(Object& daemonset, Object& container, const api::ClusterPolicy& policy) {
-  const api::Driver& driver = policy.driver;
+void ApplyDriverSwitches(Object& daemonset, Object& container, const Context& context) {
+  const api::Driver& driver = context.driver();
   if (!driver.kernel_module_type.empty()) {
     SetEnv(container, "KERNEL_MODULE_TYPE", driver.kernel_module_type);
     if (driver.kernel_module_type == "open") {
@@ -76,8 +78,8 @@ void ApplyDriverSwitches(Object& daemonset, Object& container, const api::Cluste
   OverrideProbe(container, "startupProbe", driver.startup_probe);
   OverrideProbe(container, "livenessProbe", driver.liveness_probe);
   OverrideProbe(container, "readinessProbe", driver.readiness_probe);
-  if (policy.gdrcopy_enabled()) SetEnv(container, "GDRCOPY_ENABLED", "true");
-  if (policy.gds_enabled()) SetEnv(container, "GDS_ENABLED", "true");
+  if (context.gdrcopy_enabled()) SetEnv(container, "GDRCOPY_ENABLED", "true");
+  if (context.gds_enabled()) SetEnv(container, "GDS_ENABLED", "true");
   if (driver.rdma_enabled) {
     SetEnv(container, "GPU_DIRECT_RDMA_ENABLED", "true");
     if (driver.rdma_use_host_mofed) {
@@ -89,17 +91,18 @@ void ApplyDriverSwitches(Object& daemonset, Object& container, const api::Cluste
 
 // The Secret whose keys become environment; it must exist.
 base::Status ApplySecretEnv(Object& container, const Context& context) {
-  const std::string& name = context.policy.driver.secret_env;
+  const std::string& name = context.driver().secret_env;
   if (name.empty()) return {};
+  const std::string field = context.driver().path + ".secretEnv";
   const auto found = context.facts.secrets.find(name);
   if (found == context.facts.secrets.end() || found->second.is_unknown()) {
     return base::Fail(base::Unavailable(
-        "SecretUnknown", fmt::format("spec.driver.secretEnv: Secret {} could not be read", name)));
+        "SecretUnknown", fmt::format("{}: Secret {} could not be read", field, name)));
   }
   if (found->second.is_absent()) {
-    return base::Fail(base::Invalid(
-        "SecretMissing", fmt::format("spec.driver.secretEnv: there is no Secret {} in namespace {}",
-                                     name, context.operator_namespace)));
+    return base::Fail(
+        base::Invalid("SecretMissing", fmt::format("{}: there is no Secret {} in namespace {}",
+                                                   field, name, context.operator_namespace)));
   }
   container["envFrom"].push_back({{"secretRef", {{"name", name}}}});
   return {};
@@ -122,28 +125,28 @@ base::Status MountInSystemFolder(Object& daemonset, Object& container, const Con
 // Package repositories and certificates of the policy; only drivers that are compiled need them.
 base::Status MountBuildFiles(Object& daemonset, Object& container, const Context& context,
                              const OsRelease& os) {
-  const api::Driver& driver = context.policy.driver;
-  TRY(MountInSystemFolder(daemonset, container, context, "spec.driver.repoConfig.configMapName",
+  const api::Driver& driver = context.driver();
+  TRY(MountInSystemFolder(daemonset, container, context, driver.path + ".repoConfig.configMapName",
                           driver.repo_config, RepositoryFolder(os.id)));
-  TRY(MountInSystemFolder(daemonset, container, context, "spec.driver.certConfig.name",
+  TRY(MountInSystemFolder(daemonset, container, context, driver.path + ".certConfig.name",
                           driver.cert_config, CertificateFolder(os.id)));
   return ApplySecretEnv(container, context);
 }
 
 base::Status CustomizeDriver(Object& daemonset, std::vector<Object>& others, const Context& context,
                              const Target& target) {
-  const api::Driver& driver = context.policy.driver;
+  const api::Driver& driver = context.driver();
   TRY_ASSIGN(Object * container, RequireContainer(daemonset, kDriver));
   TRY_ASSIGN((*container)["image"], DriverImage(context, target));
   (*container)["imagePullPolicy"] = PullPolicy(driver.image.pull_policy);
   AddPullSecrets(daemonset, driver.image.pull_secrets);
   SetResources(*container, driver.resources);
   SetArgs(*container, driver.args);
-  ApplyDriverSwitches(daemonset, *container, context.policy);
+  ApplyDriverSwitches(daemonset, *container, context);
   MountLicence(daemonset, *container, driver.licensing);
   MountVirtualTopology(daemonset, *container, driver.virtual_topology_config);
   if (!driver.kernel_module_config.empty()) {
-    TRY(MountConfigMapKeys(daemonset, *container, context, kKernelModuleField,
+    TRY(MountConfigMapKeys(daemonset, *container, context, driver.path + ".kernelModuleConfig.name",
                            driver.kernel_module_config, "/drivers"));
   }
   SetEnv(*container, driver.env);
@@ -165,7 +168,7 @@ base::Status CustomizeDriver(Object& daemonset, std::vector<Object>& others, con
 }
 
 base::Status CustomizePeermem(Object& daemonset, const Context& context, const Target& target) {
-  const api::Driver& driver = context.policy.driver;
+  const api::Driver& driver = context.driver();
   if (!driver.rdma_enabled) {
     RemoveContainer(daemonset, kPeermem);
     return {};
@@ -176,8 +179,9 @@ base::Status CustomizePeermem(Object& daemonset, const Context& context, const T
   if (driver.rdma_use_host_mofed) SetEnv(*container, "USE_HOST_MOFED", "true");
   SetResources(*container, driver.resources);
   if (driver.kernel_module_config.empty()) return {};
-  return MountConfigMapKeys(daemonset, *container, context, kKernelModuleField,
-                            driver.kernel_module_config, "/drivers");
+  return MountConfigMapKeys(daemonset, *container, context,
+                            driver.path + ".kernelModuleConfig.name", driver.kernel_module_config,
+                            "/drivers");
 }
 
 // nvidia-fs and gdrcopy.
@@ -188,11 +192,11 @@ base::Status CustomizeSidecar(Object& daemonset, const ModuleSidecar& sidecar,
     RemoveContainer(daemonset, sidecar.container);
     return {};
   }
-  if (context.policy.driver.use_precompiled) {
-    return base::Fail(base::Invalid(
-        "UnsupportedCombination",
-        fmt::format("{}.enabled: not supported together with spec.driver.usePrecompiled",
-                    component.path)));
+  if (context.driver().use_precompiled) {
+    return base::Fail(
+        base::Invalid("UnsupportedCombination",
+                      fmt::format("{}.enabled: not supported together with {}.usePrecompiled",
+                                  component.path, context.driver().path)));
   }
   TRY_ASSIGN(Object * container, RequireContainer(daemonset, sidecar.container));
   TRY_ASSIGN(std::string image,
@@ -202,21 +206,20 @@ base::Status CustomizeSidecar(Object& daemonset, const ModuleSidecar& sidecar,
   AddPullSecrets(daemonset, component.image.pull_secrets);
   SetEnv(*container, component.env);
   TRY(MountBuildFiles(daemonset, *container, context, target.os));
-  SetResources(*container, context.policy.driver.resources);
+  SetResources(*container, context.driver().resources);
   return {};
 }
 
 base::Status CustomizeDaemonSet(Object& daemonset, std::vector<Object>& others,
                                 const Context& context, const Target& target) {
-  const api::ClusterPolicy& policy = context.policy;
   TRY(CustomizeManager(daemonset, context));
   TRY(CustomizeDriver(daemonset, others, context, target));
   TRY(CustomizePeermem(daemonset, context, target));
-  TRY(CustomizeSidecar(daemonset, {"nvidia-fs-ctr", "GDS_IMAGE", policy.gds}, context, target));
-  TRY(CustomizeSidecar(daemonset, {"nvidia-gdrcopy-ctr", "GDRCOPY_IMAGE", policy.gdrcopy}, context,
+  TRY(CustomizeSidecar(daemonset, {"nvidia-fs-ctr", kGdsImage, context.gds()}, context, target));
+  TRY(CustomizeSidecar(daemonset, {"nvidia-gdrcopy-ctr", kGdrcopyImage, context.gdrcopy()}, context,
                        target));
   if (target.rhcos_version) {
-    TRY(MakeDriverToolkitVariant(daemonset, *target.rhcos_version, policy.driver.resources,
+    TRY(MakeDriverToolkitVariant(daemonset, *target.rhcos_version, context.driver().resources,
                                  context));
   } else {
     RemoveContainer(daemonset, kToolkit);
@@ -229,14 +232,15 @@ base::Status CustomizeDaemonSet(Object& daemonset, std::vector<Object>& others,
       SetEnv(*container, "DRIVER_CONFIG_DIGEST", digest);
     }
   }
-  if (policy.driver.host_network) UseHostNetwork(daemonset);
+  if (context.driver().host_network) UseHostNetwork(daemonset);
   return {};
 }
 
 base::Result<std::vector<Target>> TargetsOf(const Context& context) {
-  if (context.policy.driver.use_precompiled) {
+  if (context.driver().use_precompiled) {
     const auto& kernels = context.facts.kernels;
-    if (!kernels) return base::Fail(kernels.error().Within("spec.driver.usePrecompiled"));
+    if (!kernels)
+      return base::Fail(kernels.error().Within(context.driver().path + ".usePrecompiled"));
     std::vector<Target> targets;
     for (const auto& [kernel, os] : *kernels) targets.push_back({.os = os, .kernel = kernel});
     return targets;
@@ -277,6 +281,13 @@ Operand DriverOperand() {
   return {.state = "state-driver",
           .condition = "DriverReady",
           .title = "driver",
+          .name = "driver",
+          .daemonsets = {api::kDriverDaemonSet},
+          .delegated_daemonsets = "nvidia-gpu-driver-",
+          .deploy = {.key = api::kDeployDriver, .workloads = kContainers},
+          .stage = Stage::kDriver,
+          .rank_in_stage = -2,
+          .images = {kImage, kDriverManagerImage, kGdsImage, kGdrcopyImage},
           .blocks = {"spec.driver", "spec.gds", "spec.gdrcopy"},
           .mode = ModeOf,
           .customize = Customize};

@@ -151,7 +151,7 @@ void MountSubscriptions(Object& daemonset, Object& container, const Context& con
   // what is needed.
   const bool red_hat = os_id == "rhel" && !context.facts.openshift() &&
                        context.facts.runtime() != Runtime::kCrio &&
-                       context.policy.driver.repo_config.empty();
+                       context.driver().repo_config.empty();
   if (red_hat) mount(kRedHatSubscriptions);
   if (IsSuse(os_id)) mount(kSuseSubscriptions);
 }

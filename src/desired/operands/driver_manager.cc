@@ -10,7 +10,7 @@ base::Status ApplyDriverManager(Object& daemonset, const api::DriverManager& man
                                 const Context& context) {
   TRY_ASSIGN(Object * container, RequireContainer(daemonset, "k8s-driver-manager"));
   TRY_ASSIGN((*container)["image"],
-             ResolveImage(manager.image, "DRIVER_MANAGER_IMAGE", context.images));
+             ResolveImage(manager.image, kDriverManagerImage, context.images));
   if (!manager.image.pull_policy.empty()) {
     (*container)["imagePullPolicy"] = PullPolicy(manager.image.pull_policy);
   }

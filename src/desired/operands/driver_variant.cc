@@ -61,8 +61,8 @@ void MakePrecompiledVariant(Object& daemonset, const std::string& kernel, const 
 
 bool UsesDriverToolkit(const Context& context) {
   return context.facts.openshift() && context.policy.operator_settings.use_driver_toolkit &&
-         !context.policy.driver.use_precompiled &&
-         context.facts.driver_toolkit.image_stream_exists && !context.facts.rhcos_versions.empty();
+         !context.driver().use_precompiled && context.facts.driver_toolkit.image_stream_exists &&
+         !context.facts.rhcos_versions.empty();
 }
 
 base::Status MakeDriverToolkitVariant(Object& daemonset, const std::string& rhcos_version,
@@ -77,8 +77,8 @@ base::Status MakeDriverToolkitVariant(Object& daemonset, const std::string& rhco
   SetEverywhere(daemonset, api::kDriverToolkit, "true");
   SetNodeSelector(daemonset, api::kOsTreeVersion, rhcos_version);
 
-  if (context.policy.gds_enabled()) SetEnv(*toolkit, "GDS_ENABLED", "true");
-  if (context.policy.gdrcopy_enabled()) SetEnv(*toolkit, "GDRCOPY_ENABLED", "true");
+  if (context.gds_enabled()) SetEnv(*toolkit, "GDS_ENABLED", "true");
+  if (context.gdrcopy_enabled()) SetEnv(*toolkit, "GDRCOPY_ENABLED", "true");
   SetResources(*toolkit, resources);
   SetVolume(daemonset, {{"name", "shared-nvidia-driver-toolkit"}, {"emptyDir", Object::object()}});
 

@@ -1,4 +1,5 @@
 // GPU feature discovery (reference operand-manifests.md section 13).
+#include "api/labels.h"
 #include "desired/daemonset.h"
 #include "desired/operands/operands.h"
 #include "desired/pod.h"
@@ -6,17 +7,18 @@
 namespace pitcrew::desired {
 namespace {
 
+constexpr std::string_view kImage = "GFD_IMAGE";
 constexpr std::string_view kContainer = "gpu-feature-discovery";
 
-Mode ModeOf(const Context& context) {
-  return context.policy.gfd_enabled() ? Mode::kEnabled : Mode::kDisabled;
+Mode ModeOf(const api::ClusterPolicy& policy) {
+  return policy.gfd_enabled() ? Mode::kEnabled : Mode::kDisabled;
 }
 
 base::Status Customize(std::vector<Object>& objects, const Context& context) {
   const api::ClusterPolicy& policy = context.policy;
   TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
   TRY(ApplyValidationInitContainers(*daemonset, context));
-  TRY(ApplyComponent(*daemonset, kContainer, policy.gfd, "GFD_IMAGE", context));
+  TRY(ApplyComponent(*daemonset, kContainer, policy.gfd, kImage, context));
   TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
   if (context.facts.openshift()) SetEnv(*main, "USE_NODE_FEATURE_API", "false");
   SetEnv(*main, policy.gfd.env);
@@ -36,6 +38,13 @@ Operand GpuFeatureDiscovery() {
   return {.state = "gpu-feature-discovery",
           .condition = "GPUFeatureDiscoveryReady",
           .title = "GPU feature discovery",
+          .name = "feature discovery",
+          .daemonsets = {"gpu-feature-discovery"},
+          .deploy = {.key = api::kDeployGpuFeatureDiscovery, .workloads = kContainers},
+          .stage = Stage::kMetrics,
+          .rank_in_stage = -2,
+          .gpu_client = GpuClient::kPaused,
+          .images = {kImage},
           .blocks = {"spec.gfd", "spec.devicePlugin", "spec.mig", "spec.validator"},
           .mode = ModeOf,
           .customize = Customize};

@@ -1,17 +1,20 @@
 // MIG manager (reference operand-manifests.md section 14).
+#include "api/labels.h"
 #include "desired/daemonset.h"
+#include "desired/node_labels.h"
 #include "desired/operands/operands.h"
 #include "desired/pod.h"
 
 namespace pitcrew::desired {
 namespace {
 
+constexpr std::string_view kImage = "MIG_MANAGER_IMAGE";
 constexpr std::string_view kContainer = "nvidia-mig-manager";
 constexpr std::string_view kDefaultConfig = "default-mig-parted-config";
 constexpr std::string_view kDefaultClients = "default-gpu-clients";
 
-Mode ModeOf(const Context& context) {
-  return context.policy.mig_manager_enabled() ? Mode::kEnabled : Mode::kDisabled;
+Mode ModeOf(const api::ClusterPolicy& policy) {
+  return policy.mig_manager_enabled() ? Mode::kEnabled : Mode::kDisabled;
 }
 
 // A ConfigMap of another name takes the place of a default one, which then is not ours to touch.
@@ -45,7 +48,7 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
   const api::MigManager& manager = policy.mig_manager;
   TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
   TRY(ApplyValidationInitContainers(*daemonset, context));
-  TRY(ApplyComponent(*daemonset, kContainer, manager, "MIG_MANAGER_IMAGE", context));
+  TRY(ApplyComponent(*daemonset, kContainer, manager, kImage, context));
   TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
   ApplyRuntimeClass(*daemonset, context, kContainer);
   MountConfig(*daemonset, *main, manager.config_name);
@@ -66,13 +69,20 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
 }  // namespace
 
 Operand MigManager() {
-  return {.state = "state-mig-manager",
-          .condition = "MIGManagerReady",
-          .title = "MIG manager",
-          .blocks = {"spec.migManager", "spec.toolkit", "spec.validator"},
-          .mode = ModeOf,
-          .customize = Customize,
-          .leaves_alone = LeavesAlone};
+  return {
+      .state = "state-mig-manager",
+      .condition = "MIGManagerReady",
+      .title = "MIG manager",
+      .name = "MIG manager",
+      .daemonsets = {"nvidia-mig-manager"},
+      .deploy = {.key = api::kDeployMigManager, .workloads = kContainers, .only_on = IsMigCapable},
+      .stage = Stage::kAllocatable,
+      .gpu_client = GpuClient::kPaused,
+      .images = {kImage},
+      .blocks = {"spec.migManager", "spec.toolkit", "spec.validator"},
+      .mode = ModeOf,
+      .customize = Customize,
+      .leaves_alone = LeavesAlone};
 }
 
 }  // namespace pitcrew::desired

@@ -1,5 +1,6 @@
 // Control daemon of CUDA's Multi-Process Service (reference operand-manifests.md section 10). Its
 // settings are those of the device plugin, without args and env.
+#include "api/labels.h"
 #include "desired/daemonset.h"
 #include "desired/host_path.h"
 #include "desired/operands/operands.h"
@@ -12,8 +13,8 @@ constexpr std::string_view kContainer = "mps-control-daemon-ctr";
 constexpr std::string_view kMounts = "mps-control-daemon-mounts";
 constexpr std::string_view kDefaultMpsRoot = "/run/nvidia/mps";
 
-Mode ModeOf(const Context& context) {
-  return context.policy.device_plugin_enabled() ? Mode::kEnabled : Mode::kDisabled;
+Mode ModeOf(const api::ClusterPolicy& policy) {
+  return policy.device_plugin_enabled() ? Mode::kEnabled : Mode::kDisabled;
 }
 
 base::Status Customize(std::vector<Object>& objects, const Context& context) {
@@ -22,7 +23,7 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
   TRY(ApplyValidationInitContainers(*daemonset, context));
   api::Component component = plugin;
   component.args.clear();
-  TRY(ApplyComponent(*daemonset, kContainer, component, "DEVICE_PLUGIN_IMAGE", context));
+  TRY(ApplyComponent(*daemonset, kContainer, component, kDevicePluginImage, context));
   TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
   TRY_ASSIGN(Object * mounts, RequireContainer(*daemonset, kMounts));
   (*mounts)["image"] = (*main)["image"];
@@ -47,6 +48,13 @@ Operand MpsControlDaemon() {
   return {.state = "state-mps-control-daemon",
           .condition = "MPSControlDaemonReady",
           .title = "MPS control daemon",
+          .name = "MPS control daemon",
+          .daemonsets = {"nvidia-device-plugin-mps-control-daemon"},
+          .deploy = {.key = api::kDeployDevicePlugin, .workloads = kContainers},
+          .node_label = api::kMpsCapable,
+          .stage = Stage::kPlugin,
+          .gpu_client = GpuClient::kPausedWithOthers,
+          .images = {kDevicePluginImage},
           .blocks = {"spec.devicePlugin", "spec.mig", "spec.validator"},
           .mode = ModeOf,
           .customize = Customize};

@@ -18,6 +18,7 @@ Operand OperatorMetrics() {
   return {.state = "state-operator-metrics",
           .condition = "OperatorMetricsReady",
           .title = "operator metrics",
+          .name = "operator metrics",
           .blocks = {},
           .mode = nullptr,
           .customize = Customize};

@@ -28,7 +28,7 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
   const api::ClusterPolicy& policy = context.policy;
   const api::Validator& validator = policy.validator;
   TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
-  TRY(ApplyComponent(*daemonset, kContainer, validator, "VALIDATOR_IMAGE", context));
+  TRY(ApplyComponent(*daemonset, kContainer, validator, kValidatorImage, context));
   TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
   SetEnv(*main, validator.env);
   RunAsRoot(*main);
@@ -38,7 +38,7 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
   // Sets image, resources, user and the variables of driver and toolkit.
   TRY(ApplyValidationInitContainers(*daemonset, context));
   TRY_ASSIGN(const std::string image,
-             ResolveImage(validator.image, "VALIDATOR_IMAGE", context.images));
+             ResolveImage(validator.image, kValidatorImage, context.images));
   if (Object* cuda = FindContainer(*daemonset, "cuda-validation")) {
     DescribeWorkload(*cuda, image, PodSpec(*daemonset), validator);
     SetEnv(*cuda, validator.cuda_env);
@@ -58,6 +58,12 @@ Operand OperatorValidation() {
   return {.state = "state-operator-validation",
           .condition = "OperatorValidationReady",
           .title = "operator validation",
+          .name = "validator",
+          .daemonsets = {"nvidia-operator-validator"},
+          .deploy = {.key = api::kDeployOperatorValidator, .workloads = kContainers},
+          .stage = Stage::kValidation,
+          .gpu_client = GpuClient::kPaused,
+          .images = {kValidatorImage},
           .blocks = {"spec.validator", "spec.mig"},
           .mode = nullptr,
           .customize = Customize};

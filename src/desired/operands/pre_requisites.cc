@@ -8,8 +8,8 @@
 namespace pitcrew::desired {
 namespace {
 
-Mode ModeOf(const Context& context) {
-  return context.policy.cdi.nri_plugin_enabled ? Mode::kDisabled : Mode::kEnabled;
+Mode ModeOf(const api::ClusterPolicy& policy) {
+  return policy.cdi.nri_plugin_enabled ? Mode::kDisabled : Mode::kEnabled;
 }
 
 // node.k8s.io/v1 came with Kubernetes 1.20; upstream's comparison also sends v1.20.0 to v1beta1.
@@ -42,6 +42,7 @@ Operand PreRequisites() {
   return {.state = "pre-requisites",
           .condition = "PreRequisitesReady",
           .title = "runtime classes",
+          .name = "runtime classes",
           .blocks = {},
           .mode = ModeOf,
           .customize = Customize};

@@ -1,4 +1,5 @@
 // Validation of virtual machine workloads (reference operand-manifests.md sections 8 and 18).
+#include "api/labels.h"
 #include "desired/daemonset.h"
 #include "desired/node_labels.h"
 #include "desired/operands/operands.h"
@@ -9,15 +10,15 @@ namespace {
 
 constexpr std::string_view kContainer = "nvidia-sandbox-validator";
 
-Mode ModeOf(const Context& context) {
-  return context.policy.sandbox.enabled ? Mode::kEnabled : Mode::kDisabled;
+Mode ModeOf(const api::ClusterPolicy& policy) {
+  return policy.sandbox.enabled ? Mode::kEnabled : Mode::kDisabled;
 }
 
 base::Status Customize(std::vector<Object>& objects, const Context& context) {
   const api::ClusterPolicy& policy = context.policy;
   const api::Validator& validator = policy.validator;
   TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
-  TRY(ApplyComponent(*daemonset, kContainer, validator, "VALIDATOR_IMAGE", context));
+  TRY(ApplyComponent(*daemonset, kContainer, validator, kValidatorImage, context));
   TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
   SetEnv(*main, validator.env);
   RunAsRoot(*main);
@@ -30,7 +31,7 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
       {"vgpu-manager-validation", validator.vgpu_manager_env},
       {"vgpu-devices-validation", validator.vgpu_devices_env}};
   // For nodes that carry no valid workload label of their own.
-  const std::string workload = NodePolicyOf(policy).default_workload;
+  const std::string_view workload = ToString(NodePolicyOf(policy).default_workload);
   for (const auto& [name, env] : components) {
     TRY_ASSIGN(Object * container, RequireContainer(*daemonset, name));
     SetEnv(*container, "DEFAULT_GPU_WORKLOAD_CONFIG", workload);
@@ -46,6 +47,12 @@ Operand SandboxValidation() {
   return {.state = "state-sandbox-validation",
           .condition = "SandboxValidationReady",
           .title = "validation of virtual machine workloads",
+          .name = "sandbox validator",
+          .daemonsets = {"nvidia-sandbox-validator"},
+          .deploy = {.key = api::kDeploySandboxValidator, .workloads = kMachines},
+          .stage = Stage::kValidation,
+          .gpu_client = GpuClient::kPaused,
+          .images = {kValidatorImage},
           .blocks = {"spec.validator", "spec.sandboxWorkloads", "spec.ccManager"},
           .mode = ModeOf,
           .customize = Customize};

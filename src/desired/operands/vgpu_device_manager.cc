@@ -1,4 +1,5 @@
 // vGPU device manager (reference operand-manifests.md section 17).
+#include "api/labels.h"
 #include "desired/daemonset.h"
 #include "desired/operands/operands.h"
 #include "desired/pod.h"
@@ -6,11 +7,11 @@
 namespace pitcrew::desired {
 namespace {
 
+constexpr std::string_view kImage = "VGPU_DEVICE_MANAGER_IMAGE";
 constexpr std::string_view kContainer = "nvidia-vgpu-device-manager";
 constexpr std::string_view kDefaultConfig = "default-vgpu-devices-config";
 
-Mode ModeOf(const Context& context) {
-  const api::ClusterPolicy& policy = context.policy;
+Mode ModeOf(const api::ClusterPolicy& policy) {
   return policy.sandbox.enabled && policy.vgpu_device_manager.enabled.value_or(false)
              ? Mode::kEnabled
              : Mode::kDisabled;
@@ -27,7 +28,7 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
   const api::VgpuDeviceManager& manager = context.policy.vgpu_device_manager;
   TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
   TRY(ApplyValidationInitContainers(*daemonset, context));
-  TRY(ApplyComponent(*daemonset, kContainer, manager, "VGPU_DEVICE_MANAGER_IMAGE", context));
+  TRY(ApplyComponent(*daemonset, kContainer, manager, kImage, context));
   TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
   SetEnv(*main, manager.env);
   if (!manager.config_name.empty()) {
@@ -46,6 +47,12 @@ Operand VgpuDeviceManager() {
   return {.state = "state-vgpu-device-manager",
           .condition = "VGPUDeviceManagerReady",
           .title = "vGPU device manager",
+          .name = "vGPU device manager",
+          .daemonsets = {"nvidia-vgpu-device-manager"},
+          .deploy = {.key = api::kDeployVgpuDeviceManager, .workloads = {.vgpu = true}},
+          .stage = Stage::kDriver,
+          .gpu_client = GpuClient::kPaused,
+          .images = {kImage},
           .blocks = {"spec.vgpuDeviceManager", "spec.sandboxWorkloads", "spec.validator"},
           .mode = ModeOf,
           .customize = Customize,

@@ -1,5 +1,6 @@
 // vGPU manager: the driver of hosts whose GPUs are shared between virtual machines (reference
 // operand-manifests.md section 16).
+#include "api/labels.h"
 #include "desired/daemonset.h"
 #include "desired/operands/driver_files.h"
 #include "desired/operands/driver_manager.h"
@@ -10,11 +11,11 @@
 namespace pitcrew::desired {
 namespace {
 
+constexpr std::string_view kImage = "VGPU_MANAGER_IMAGE";
 constexpr std::string_view kContainer = "nvidia-vgpu-manager-ctr";
 constexpr std::string_view kToolkit = "openshift-driver-toolkit-ctr";
 
-Mode ModeOf(const Context& context) {
-  const api::ClusterPolicy& policy = context.policy;
+Mode ModeOf(const api::ClusterPolicy& policy) {
   if (policy.driver.use_nvidia_driver_crd) return Mode::kDelegated;
   return policy.sandbox.enabled && policy.vgpu_manager.enabled.value_or(false) ? Mode::kEnabled
                                                                                : Mode::kDisabled;
@@ -23,7 +24,7 @@ Mode ModeOf(const Context& context) {
 base::Status CustomizeDaemonSet(Object& daemonset, const Context& context, const OsRelease& os) {
   const api::VgpuManager& manager = context.policy.vgpu_manager;
   TRY(ApplyDriverManager(daemonset, manager.driver_manager, manager.resources, context));
-  TRY(ApplyComponent(daemonset, kContainer, manager, "VGPU_MANAGER_IMAGE", context));
+  TRY(ApplyComponent(daemonset, kContainer, manager, kImage, context));
   TRY_ASSIGN(Object * main, RequireContainer(daemonset, kContainer));
   (*main)["image"] = WithOsTag((*main)["image"].get<std::string>(), os);
   if (context.facts.openshift()) {
@@ -66,6 +67,11 @@ Operand VgpuManager() {
   return {.state = "state-vgpu-manager",
           .condition = "VGPUManagerReady",
           .title = "vGPU manager",
+          .name = "vGPU manager",
+          .daemonsets = {"nvidia-vgpu-manager-daemonset"},
+          .deploy = {.key = api::kDeployVgpuManager, .workloads = {.vgpu = true}},
+          .stage = Stage::kDriver,
+          .images = {kImage, kDriverManagerImage},
           .blocks = {"spec.vgpuManager", "spec.sandboxWorkloads", "spec.gds", "spec.gdrcopy"},
           .mode = ModeOf,
           .customize = Customize};

@@ -69,13 +69,13 @@ Facts ReadCluster(const codec::Json& cluster) {
       totals.Add(*node);
     }
   }
-  totals.Tell(facts);
+  totals.Fill(facts);
   return facts;
 }
 
 DefaultImages TestImages() {
   DefaultImages images;
-  for (const auto variable : kImageVariables) {
+  for (const std::string_view variable : Operands().image_variables()) {
     const std::string name(variable);
     images[name] = "registry.test/" + name + ":v1";
   }

@@ -176,7 +176,7 @@ TEST(CommonSettings, EveryManifestHasAKind) {
                  "operand-manifests.md #8, operator-behaviour.md #24 [TestManifestKind, "
                  "TestAllAssetsHaveManifestKind]");
   for (const Operand& operand : Operands()) {
-    const auto objects = LoadManifests(operand.state, true);
+    const auto objects = Operands().LoadManifests(operand.state, true);
     ASSERT_TRUE(objects) << objects.error().ToString();
     for (const Json& object : *objects) {
       EXPECT_FALSE(codec::FindString(object, {"kind"}).empty()) << operand.state;

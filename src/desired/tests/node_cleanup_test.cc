@@ -14,12 +14,12 @@ using ::testing::IsEmpty;
 // What is left of a node's labels and annotations, and whether it takes pods again.
 Json Left(const std::string& node_yaml) {
   Json node = *codec::ParseYaml(node_yaml);
-  node.merge_patch(LeavingPatch(LeaveNode(node)));
+  node.merge_patch(CleanupPatch(DecideCleanup(node)));
   return node;
 }
 
 // operator-behaviour.md section 20: what the operator writes goes, whatever its value.
-TEST(Leaving, WhatTheOperatorWroteGoes) {
+TEST(NodeCleanup, WhatTheOperatorWroteGoes) {
   const Json node = Left(R"(
 metadata:
   name: n
@@ -53,7 +53,7 @@ metadata:
 }
 
 // A person's settings are found again by a new installation.
-TEST(Leaving, WhatAPersonSetStays) {
+TEST(NodeCleanup, WhatAPersonSetStays) {
   const std::string text = R"(
 metadata:
   name: n
@@ -69,12 +69,12 @@ metadata:
   annotations:
     nvidia.com/gpu-driver-upgrade-requested: "true"
 )";
-  EXPECT_TRUE(LeaveNode(*codec::ParseYaml(text)).empty());
+  EXPECT_TRUE(DecideCleanup(*codec::ParseYaml(text)).empty());
 }
 
 // Labels of feature discovery belong to its NodeFeature.
-TEST(Leaving, LabelsOfDiscoveryAreNotTouched) {
-  EXPECT_TRUE(LeaveNode(*codec::ParseYaml(R"(
+TEST(NodeCleanup, LabelsOfDiscoveryAreNotTouched) {
+  EXPECT_TRUE(DecideCleanup(*codec::ParseYaml(R"(
 metadata:
   name: n
   labels:
@@ -87,7 +87,7 @@ metadata:
 }
 
 // A value that was put aside for the time of an upgrade comes back.
-TEST(Leaving, APausedSettingIsRestored) {
+TEST(NodeCleanup, APausedSettingIsRestored) {
   const Json node = Left(R"(
 metadata:
   name: n
@@ -99,12 +99,13 @@ metadata:
 }
 
 // A node that an upgrade cordoned takes pods again; one that a person cordoned before does not.
-TEST(Leaving, CordonsOfAnUpgradeGo) {
+TEST(NodeCleanup, CordonsOfAnUpgradeGo) {
   const auto uncordons = [](const std::string& state, const std::string& annotations,
                             const std::string& unschedulable) {
-    return LeaveNode(*codec::ParseYaml("metadata: {labels: {nvidia.com/gpu-driver-upgrade-state: " +
-                                       state + "}, annotations: {" + annotations +
-                                       "}}\nspec: {unschedulable: " + unschedulable + "}"))
+    return DecideCleanup(*codec::ParseYaml(
+                             "metadata: {labels: {nvidia.com/gpu-driver-upgrade-state: " + state +
+                             "}, annotations: {" + annotations +
+                             "}}\nspec: {unschedulable: " + unschedulable + "}"))
         .uncordon;
   };
   for (const char* state :
@@ -121,9 +122,9 @@ TEST(Leaving, CordonsOfAnUpgradeGo) {
                          "true"));
 }
 
-TEST(Leaving, ANodeWithoutTracesIsNotWritten) {
-  EXPECT_TRUE(LeaveNode({{"metadata", {{"name", "n"}}}}).empty());
-  EXPECT_TRUE(LeaveNode(Json::object()).empty());
+TEST(NodeCleanup, ANodeWithoutTracesIsNotWritten) {
+  EXPECT_TRUE(DecideCleanup({{"metadata", {{"name", "n"}}}}).empty());
+  EXPECT_TRUE(DecideCleanup(Json::object()).empty());
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ constexpr const char* kContainerSet[] = {
 NodePolicy Sandbox(const std::string& workload, const std::string& mode = "kubevirt") {
   NodePolicy policy;
   policy.sandbox_enabled = true;
-  policy.default_workload = workload;
+  policy.default_workload = *WorkloadNamed(workload);
   policy.sandbox_mode = mode;
   return policy;
 }
@@ -211,9 +211,9 @@ TEST(NodeLabels, SwitchOfWorkloadSwapsLabels) {
 TEST(NodeLabels, WorkloadOfANode) {
   const Node labelled = MakeNode({{"nvidia.com/gpu.workload.config", "vm-vgpu"}});
   const Node invalid = MakeNode({{"nvidia.com/gpu.workload.config", "vm"}});
-  EXPECT_EQ(WorkloadOf(labelled, {}), "container");
-  EXPECT_EQ(WorkloadOf(labelled, Sandbox("container")), "vm-vgpu");
-  EXPECT_EQ(WorkloadOf(invalid, Sandbox("vm-passthrough")), "vm-passthrough");
+  EXPECT_EQ(WorkloadOf(labelled, {}), Workload::kContainer);
+  EXPECT_EQ(WorkloadOf(labelled, Sandbox("container")), Workload::kVgpu);
+  EXPECT_EQ(WorkloadOf(invalid, Sandbox("vm-passthrough")), Workload::kPassthrough);
 }
 
 TEST(NodeLabels, MigCapable) {
@@ -281,10 +281,64 @@ TEST(NodeLabels, PolicySettings) {
   const NodePolicy nodes = NodePolicyOf(*policy);
   EXPECT_TRUE(nodes.driver_auto_upgrade);
   EXPECT_TRUE(nodes.mig_default_all_disabled);
-  EXPECT_EQ(nodes.default_workload, "container");
+  EXPECT_EQ(nodes.default_workload, Workload::kContainer);
 }
 
 // The projection of the watch and the reader of whole objects agree.
+// The two readers of a Node, which must not differ.
+void ExpectSameFromText(const codec::Json& object, const LabelKeys& keys, const Node& from_value) {
+  std::string text = object.dump();
+  const std::size_t length = text.size();
+  text.resize(length + kube::kReadablePadding);
+  const auto from_text = ReadNodeText(std::string_view(text).substr(0, length), keys);
+  ASSERT_TRUE(from_text) << from_text.error().ToString();
+  EXPECT_EQ(*from_text, from_value);
+}
+
+// driver-lifecycle.md section 1.1: what the upgrade controller reads of a node.
+TEST(NodeReading, CordonsAndUpgradesAreKept) {
+  codec::Json object = {
+      {"metadata",
+       {{"name", "gpu-1"},
+        {"annotations",
+         {{"nvidia.com/gpu-driver-upgrade-enabled", "true"},
+          {"nvidia.com/gpu-driver-upgrade-requested", "true"},
+          {"nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable", "true"},
+          {"other", "x"}}}}},
+      {"spec", {{"unschedulable", true}, {"podCIDR", "10.0.0.0/24"}}}};
+  const auto cordoned = ReadNode(object);
+  ASSERT_TRUE(cordoned);
+  EXPECT_TRUE(cordoned->unschedulable);
+  EXPECT_EQ(cordoned->UpgradeNotes(),
+            (UpgradeAnnotations{
+                {"nvidia.com/gpu-driver-upgrade-requested", "true"},
+                {"nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable", "true"}}));
+  ExpectSameFromText(object, {}, *cordoned);
+
+  object["spec"] = {{"podCIDR", "10.0.0.0/24"}};
+  object["metadata"]["annotations"] = {{"nvidia.com/gpu-driver-upgrade-enabled", "true"}};
+  const auto calm = ReadNode(object);
+  EXPECT_FALSE(calm->unschedulable);
+  // Most nodes of a fleet: nothing is allocated for them.
+  EXPECT_EQ(calm->upgrade, nullptr);
+  EXPECT_FALSE(*calm == *cordoned);
+  ExpectSameFromText(object, {}, *calm);
+}
+
+// A fleet has 10,000 of them.
+TEST(NodeReading, AProjectionStaysSmall) { EXPECT_LE(sizeof(Node), 104U); }
+
+TEST(NodeReading, LabelsAreKeptOnDemand) {
+  const codec::Json object = {
+      {"metadata", {{"name", "gpu-1"}, {"labels", {{"example.com/pool", "a"}, {"rest", "b"}}}}}};
+  EXPECT_TRUE(ReadNode(object)->labels.All().empty());
+  const LabelKeys keys = {"example.com/pool"};
+  const auto asked = ReadNode(object, keys);
+  EXPECT_EQ(asked->labels.Get("example.com/pool"), "a");
+  EXPECT_FALSE(asked->labels.Has("rest"));
+  ExpectSameFromText(object, keys, *asked);
+}
+
 TEST(NodeReading, TextAndValueGiveTheSameNode) {
   const codec::Json object = {
       {"apiVersion", "v1"},

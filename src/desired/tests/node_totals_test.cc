@@ -37,7 +37,8 @@ std::shared_ptr<const Node> RandomNode(std::mt19937& random, const std::string& 
         one_of({"6.8.0-1", "6.8.0-2", "6.8.0-3", "6.8.0-4", "5.14.0", ""}));
   label(api::kOsTreeVersion, one_of({"", "", "416.94", "417.94"}));
   node.nfd_labels = one_of({"yes", "yes", "no"}) == std::string("yes");
-  node.runtime = one_of({"containerd", "containerd", "cri-o", "docker", "other", ""});
+  node.runtime =
+      std::string_view(one_of({"containerd", "containerd", "cri-o", "docker", "other", ""}));
   return std::make_shared<const Node>(std::move(node));
 }
 
@@ -145,7 +146,7 @@ TEST(NodeTotals, FollowEverySequenceOfEvents) {
       EXPECT_EQ(totals.gpu_nodes(), gpu_nodes);
       EXPECT_EQ(totals.losing(), losing);
       Facts facts;
-      totals.Tell(facts);
+      totals.Fill(facts);
       ASSERT_EQ(Text(facts), FromScratch(nodes)) << "seed " << seed << ", event " << event;
       EXPECT_EQ(totals.runtimes(), facts.runtimes);
     }
@@ -175,7 +176,7 @@ TEST(NodeTotals, LeaveOtherFactsAlone) {
   facts.kubernetes_version = "v1.35.4";
   facts.service_monitors = true;
   facts.rhcos_versions = {"of before"};
-  NodeTotals().Tell(facts);
+  NodeTotals().Fill(facts);
   EXPECT_EQ(facts.kubernetes_version, "v1.35.4");
   EXPECT_TRUE(facts.service_monitors);
   EXPECT_TRUE(facts.rhcos_versions.empty());

@@ -274,7 +274,7 @@ TEST(States, DelegatedToNvidiaDriver) {
 // 8 [TestAllAssetsHaveManifestKind], and every folder belongs to an operand.
 TEST(States, ManifestsOfEveryOperand) {
   for (const Operand& operand : Operands()) {
-    const auto objects = LoadManifests(operand.state, true);
+    const auto objects = Operands().LoadManifests(operand.state, true);
     ASSERT_TRUE(objects) << objects.error().ToString();
     EXPECT_FALSE(objects->empty()) << operand.state;
     for (const Object& object : *objects) {
@@ -282,7 +282,7 @@ TEST(States, ManifestsOfEveryOperand) {
       EXPECT_FALSE(NameOf(object).empty());
     }
   }
-  for (const EmbeddedManifest& manifest : EmbeddedManifests()) {
+  for (const Manifest& manifest : EmbeddedManifests()) {
     EXPECT_TRUE(std::ranges::any_of(Operands(), [&](const Operand& operand) {
       return operand.state == manifest.state;
     })) << manifest.state;

@@ -243,7 +243,7 @@ TEST(PolicyCheck, AWrongValueFailsItsOperandOnly) {
 
 TEST(Manifests, AllAreEmbeddedAndParse) {
   for (const Operand& operand : Operands()) {
-    const auto objects = LoadManifests(operand.state, true);
+    const auto objects = Operands().LoadManifests(operand.state, true);
     ASSERT_TRUE(objects) << objects.error().ToString();
     EXPECT_FALSE(objects->empty()) << operand.state;
     for (const Json& object : *objects) EXPECT_NE(KindOf(object), nullptr) << object.dump();

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "codec/yaml.h"
-#include "desired/operand.h"
+#include "desired/operand_table.h"
 
 namespace pitcrew::desired {
 namespace {
@@ -61,7 +61,8 @@ TEST(TakenOverFields, NothingOfOthersIsTaken) {
 
 std::string_view StateOf(const std::string& kind, const std::string& name,
                          const Json& labels = Json::object()) {
-  return StateOfName({{"kind", kind}, {"metadata", {{"name", name}, {"labels", labels}}}});
+  return Operands().StateOfName(
+      {{"kind", kind}, {"metadata", {{"name", name}, {"labels", labels}}}});
 }
 
 // operator-behaviour.md section 5.3: variants of the driver's DaemonSet.
@@ -94,7 +95,7 @@ TEST(StateOfName, OtherNamesAreNobodys) {
 TEST(StateOfName, EveryNameIsOfOneState) {
   std::map<std::string, std::set<std::string>> states;
   for (const Operand& operand : Operands()) {
-    const auto objects = LoadManifests(operand.state, true);
+    const auto objects = Operands().LoadManifests(operand.state, true);
     ASSERT_TRUE(objects) << objects.error().ToString();
     for (const Object& object : *objects) {
       states[codec::FindString(object, {"kind"}) + "/" +

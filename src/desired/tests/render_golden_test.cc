@@ -1,11 +1,13 @@
-// Every folder tests/data/<operand>/<case>/ is a case: policy.yaml (the whole object, or only
-// spec:), cluster.yaml (optional, merged over a plain cluster), expected.yaml (the stream of
-// objects, or error: text). PITCREW_UPDATE_GOLDEN=1 rewrites expected.yaml; check the difference
-// against the reference before committing it.
+// Every folder tests/data/<operand>/<case>/ is a case, <operand> being a state without "state-":
+// policy.yaml (the whole object, or only spec:), cluster.yaml (optional, merged over a plain
+// cluster), expected.yaml (the stream of objects, or error: text). PITCREW_UPDATE_GOLDEN=1 rewrites
+// expected.yaml; check the difference against the reference before committing it.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "base/file.h"
 #include "codec/yaml.h"
@@ -25,44 +27,42 @@ struct Case {
 // What the test's name ends with, instead of the bytes of the value.
 void PrintTo(const Case& golden, std::ostream* out) { *out << golden.name; }
 
-// Folder of the data to the state that it renders.
-constexpr std::pair<std::string_view, std::string_view> kFolders[] = {
-    {"pre-requisites", "pre-requisites"},
-    {"driver", "state-driver"},
-    {"container-toolkit", "state-container-toolkit"},
-    {"operator-validation", "state-operator-validation"},
-    {"device-plugin", "state-device-plugin"},
-    {"gpu-feature-discovery", "gpu-feature-discovery"},
-    {"operator-metrics", "state-operator-metrics"},
-    {"mps-control-daemon", "state-mps-control-daemon"},
-    {"dcgm", "state-dcgm"},
-    {"dcgm-exporter", "state-dcgm-exporter"},
-    {"mig-manager", "state-mig-manager"},
-    {"node-status-exporter", "state-node-status-exporter"},
-    {"vgpu-manager", "state-vgpu-manager"},
-    {"vgpu-device-manager", "state-vgpu-device-manager"},
-    {"sandbox-validation", "state-sandbox-validation"},
-    {"vfio-manager", "state-vfio-manager"},
-    {"sandbox-device-plugin", "state-sandbox-device-plugin"},
-    {"kata-device-plugin", "state-kata-device-plugin"},
-    {"kata-manager", "state-kata-manager"},
-    {"cc-manager", "state-cc-manager"},
-};
+// The folder of an operand's cases.
+std::string_view FolderOf(const Operand& operand) {
+  std::string_view folder = operand.state;
+  if (folder.starts_with("state-")) folder.remove_prefix(std::string_view("state-").size());
+  return folder;
+}
+
+std::filesystem::path Data() { return PITCREW_TEST_DATA; }
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  for (const auto& [folder, state] : kFolders) {
-    const std::filesystem::path root = std::filesystem::path(PITCREW_TEST_DATA) / folder;
-    if (!std::filesystem::exists(root)) continue;
+  for (const Operand& operand : Operands()) {
+    const std::filesystem::path root = Data() / FolderOf(operand);
+    if (!std::filesystem::exists(root)) continue;  // a test of its own misses it
     for (const auto& entry : std::filesystem::directory_iterator(root)) {
-      std::string name = std::string(folder) + "_" + entry.path().filename().string();
+      std::string name = fmt::format("{}_{}", FolderOf(operand), entry.path().filename().string());
       for (char& letter : name) {
         if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
       }
-      cases.push_back({entry.path(), std::string(state), name});
+      cases.push_back({entry.path(), std::string(operand.state), name});
     }
   }
   return cases;
+}
+
+TEST(RenderGolden, EveryOperandHasACaseAndEveryFolderIsRun) {
+  std::set<std::string> operands;
+  for (const Operand& operand : Operands()) operands.emplace(FolderOf(operand));
+  std::set<std::string> folders;
+  for (const auto& folder : std::filesystem::directory_iterator(Data())) {
+    folders.insert(folder.path().filename().string());
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+      EXPECT_TRUE(std::filesystem::exists(entry.path() / "policy.yaml")) << entry.path();
+    }
+  }
+  EXPECT_EQ(folders, operands);
 }
 
 std::string ToStream(const Json& rendered) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "codec/yaml.h"
+#include "desired/testing/outside_operand.h"
+#include "fleet/report.h"
 #include "fleet/rules.h"
 
 namespace pitcrew::fleet {
@@ -94,13 +96,51 @@ TEST(WorkloadTest, IsTheNodesOwnOrTheDefault) {
 }
 
 TEST(OperandTest, IsKnownByItsDaemonSet) {
-  EXPECT_EQ(OperandOf("nvidia-dcgm")->name, "DCGM");
-  EXPECT_EQ(OperandOf("nvidia-dcgm-exporter")->name, "metrics exporter");
+  EXPECT_EQ(desired::Operands().OfDaemonSet("nvidia-dcgm")->name, "DCGM");
+  EXPECT_EQ(desired::Operands().OfDaemonSet("nvidia-dcgm-exporter")->name, "metrics exporter");
   // operator-behaviour.md section 5.3: one per kernel.
-  EXPECT_EQ(OperandOf("nvidia-driver-daemonset-5.15.0-70-generic-ubuntu22.04")->name, "driver");
+  EXPECT_EQ(desired::Operands()
+                .OfDaemonSet("nvidia-driver-daemonset-5.15.0-70-generic-ubuntu22.04")
+                ->name,
+            "driver");
   // operator-behaviour.md #46: of an NVIDIADriver object.
-  EXPECT_EQ(OperandOf("nvidia-gpu-driver-ubuntu20.04-67cc6dbb79")->name, "driver");
-  EXPECT_EQ(OperandOf("nvidia-dcgmx"), nullptr);
+  EXPECT_EQ(desired::Operands().OfDaemonSet("nvidia-gpu-driver-ubuntu20.04-67cc6dbb79")->name,
+            "driver");
+  EXPECT_EQ(desired::Operands().OfDaemonSet("nvidia-dcgmx"), nullptr);
+}
+
+// An operand that the product does not have has a row, a link of the chain and findings.
+TEST(OperandTest, OneFromOutsideHasItsRow) {
+  Cluster cluster;
+  cluster.operand_table = &desired::testing::TableWithOutsideOperand();
+  cluster.policies.push_back(ReadPolicy(Yaml(R"(
+apiVersion: nvidia.com/v1
+kind: ClusterPolicy
+metadata: {name: cluster-policy}
+spec: {psa: {enabled: true}, gfd: {enabled: false}, dcgmExporter: {enabled: false}}
+status: {state: notReady}
+)")));
+  cluster.nodes["gpu-1"] = ReadNode(Yaml(R"(
+metadata: {name: gpu-1, labels: {nvidia.com/gpu.present: "true", nvidia.com/gpu.deploy.frobnicator: "true"}}
+)"));
+  DaemonSet daemonset;
+  daemonset.key = {cluster.name_space, "nvidia-frobnicator"};
+  daemonset.desired = 1;
+  cluster.daemonsets["nvidia-frobnicator"] = daemonset;
+  cluster.Index();
+
+  const Report report = MakeReport(cluster);
+  const auto row = std::ranges::find(report.operands, "frobnicator", &OperandReport::name);
+  ASSERT_NE(row, report.operands.end());
+  EXPECT_EQ(row->desired, 1);
+  EXPECT_EQ(row->ready, 0);
+  EXPECT_EQ(row->behind, "gpu-1");
+  EXPECT_THAT(row->reason, ::testing::HasSubstr("frobnicator"));
+  EXPECT_THAT(report.nodes.at(0).links, ::testing::Contains(Stage::kMetrics));
+  const NodeContext context(cluster, cluster.nodes["gpu-1"], nullptr);
+  const auto finding = WhyNotReady(context, context.Named("frobnicator"));
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(finding->stage, Stage::kMetrics);
 }
 
 TEST(LinesTest, KeepTheCauseThatStandsLast) {

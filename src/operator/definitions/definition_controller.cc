@@ -67,7 +67,7 @@ std::string DefinitionController::outdated() const {
   return base::Join(texts, "; ");
 }
 
-void DefinitionController::Tell(const std::string& name, const std::string& outdated) {
+void DefinitionController::Report(const std::string& name, const std::string& outdated) {
   {
     const std::lock_guard lock(mutex_);
     std::string& known = outdated_[name];
@@ -121,7 +121,7 @@ base::Result<kube::Action> DefinitionController::Reconcile(const kube::ObjectKey
     TRY_ASSIGN(const DefinitionChange change, Ensure(own->second, key.name, stop));
     if (change != DefinitionChange::kNone) return kube::Action::Done();  // the watch tells
   }
-  Tell(key.name, DescribeOutdated(key.name, view.comparison));
+  Report(key.name, DescribeOutdated(key.name, view.comparison));
   return kube::Action::Done();
 }
 

@@ -49,7 +49,7 @@ class DefinitionController {
   base::Result<kube::Action> Reconcile(const kube::ObjectKey& key, const io::StopToken& stop);
   base::Result<DefinitionChange> Ensure(const Own& own, const std::string& name,
                                         const io::StopToken& stop);
-  void Tell(const std::string& name, const std::string& outdated);
+  void Report(const std::string& name, const std::string& outdated);
 
   std::shared_ptr<kube::Client> client_;
   bool manages_;

@@ -16,9 +16,9 @@ base::Status CleanUpNode(kube::Client& client, const std::string& node, const io
   };
   const auto found = client.Get(kube::kNodes, key, stop);
   if (!found) return done(found.error());
-  const desired::NodeLeaving leaving = desired::LeaveNode(*found);
-  if (leaving.empty()) return {};
-  const Json patch = desired::LeavingPatch(leaving);
+  const desired::NodeCleanup cleanup = desired::DecideCleanup(*found);
+  if (cleanup.empty()) return {};
+  const Json patch = desired::CleanupPatch(cleanup);
   const auto patched = client.Patch(kube::kNodes, key, kube::PatchType::kMerge, patch,
                                     {.field_manager = std::string(desired::kFieldManager)}, stop);
   if (!patched) return done(patched.error());

@@ -9,7 +9,8 @@
 
 namespace pitcrew::gpu_operator {
 
-// Reads the node and removes what desired::LeaveNode says. Success when the node is gone already.
+// Reads the node and removes what desired::DecideCleanup says. Success when the node is gone
+// already.
 base::Status CleanUpNode(kube::Client& client, const std::string& node, const io::StopToken& stop);
 
 }  // namespace pitcrew::gpu_operator

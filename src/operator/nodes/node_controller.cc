@@ -93,7 +93,7 @@ void NodeController::NotePolicy(const kube::Change<desired::PolicyView>& change)
   base::LogInfo("a ClusterPolicy was deleted", {{"policy", change.key.name}});
 }
 
-bool NodeController::leaving() const {
+bool NodeController::cleaning_up() const {
   const auto& policies = world_.policies.store();
   return policy_deleted_ && policies.synced() && policies.size() == 0;
 }
@@ -189,12 +189,12 @@ base::Result<kube::Action> NodeController::Reconcile(const kube::ObjectKey& key,
   }
   const desired::Node& node = **found.value();
   if (policy == nullptr) {
-    if (leaving() && desired::HasTraces(node)) TRY(CleanUpNode(*world_.client, key.name, stop));
+    if (cleaning_up() && desired::HasTraces(node)) TRY(CleanUpNode(*world_.client, key.name, stop));
     return forget();
   }
   if (const auto wait = EchoAwaited(node)) return kube::Action::RequeueAfter(*wait);
-  const desired::NodeDecision decision =
-      desired::DecideNode(node, desired::NodePolicyOf(policy->policy, world_.NodeMainRuntime()));
+  const desired::NodeDecision decision = desired::DecideNode(
+      node, desired::NodePolicyOf(policy->policy, world_.NodeMainRuntime()), world_.operands);
   if (decision.empty()) return forget();
   if (decision.removes_gpu) {
     if (const auto wait = WaitBeforeRemoval(key.name, *policy)) return *wait;

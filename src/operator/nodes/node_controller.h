@@ -42,7 +42,7 @@ class NodeController {
   void NotePolicy(const kube::Change<desired::PolicyView>& change);
   // Whether nodes are to be left: the last policy was deleted while we watched. That none can be
   // seen, after a start or because a read failed, is no reason.
-  [[nodiscard]] bool leaving() const;
+  [[nodiscard]] bool cleaning_up() const;
   // All nodes again when the main runtime has become another one.
   void LookAtRuntimes();
   // Nothing when a node may lose its GPU labels now; otherwise what to wait for.

@@ -19,12 +19,8 @@ using codec::Json;
 // Changes that come in bursts (nodes joining, pods becoming ready) are looked at together.
 constexpr std::chrono::milliseconds kBurst{100};
 
-kube::ObjectReference Reference(const desired::PolicyView& view) {
-  return {.api_version = std::string(api::kNvidiaV1),
-          .kind = std::string(api::kClusterPolicyKind),
-          .key = {.namespace_name = "", .name = view.policy.name},
-          .uid = view.policy.uid,
-          .resource_version = std::to_string(view.version)};
+StatusSubject SubjectOf(const desired::PolicyView& view) {
+  return {.owner = desired::Owner::Of(view.policy), .status = view.status, .version = view.version};
 }
 
 bool SameForPolicy(const desired::OwnedObject& a, const desired::OwnedObject& b) {
@@ -38,12 +34,15 @@ PolicyController::PolicyController(World& world, Metrics& metrics, kube::EventRe
                                    PolicyControllerOptions options)
     : world_(world),
       metrics_(metrics),
-      events_(events),
       options_(std::move(options)),
       controller_({.name = "clusterpolicies", .workers = 1, .synced = options_.synced},
                   [this](const kube::ObjectKey& key, const io::StopToken& stop) {
                     return Reconcile(key, stop);
                   }),
+      status_writer_(world_.client, desired::kClusterPolicies, events, options_.progress_interval,
+                     [this](const std::string& name, std::chrono::nanoseconds delay) {
+                       controller_.EnqueueAfter({.namespace_name = "", .name = name}, delay);
+                     }),
       facts_(world_, [this] { EnqueuePoliciesSoon(); }),
       lagging_pods_(
           world_.client, world_.operator_namespace, [this] { EnqueuePoliciesSoon(); },
@@ -117,8 +116,8 @@ base::Result<kube::Action> PolicyController::Reconcile(const kube::ObjectKey& ke
   const auto active = world_.ActivePolicy();
   if (active == nullptr) return kube::Action::Done();
   if (active->policy.uid == view.policy.uid) return ReconcileActive(view, stop);
-  TRY(WriteStatus(
-      view,
+  TRY(status_writer_.Write(
+      SubjectOf(view),
       [&](const Json& previous) {
         return desired::MakeIgnoredStatus(active->policy.name, world_.operator_namespace,
                                           view.policy.generation, previous, base::WallClock::now());
@@ -131,8 +130,9 @@ base::Result<kube::Action> PolicyController::ReconcileActive(const desired::Poli
                                                              const io::StopToken& stop) {
   metrics_.Increment("gpu_operator_reconciliation_total");
   if (rollout_uid_ != view.policy.uid) {
-    auto rollout = std::make_shared<Rollout>(world_.client, world_.inventory,
-                                             world_.operator_namespace, view.policy.uid);
+    auto rollout =
+        std::make_shared<Rollout>(world_.client, world_.inventory, world_.operator_namespace,
+                                  view.policy.uid, world_.operands);
     rollout->set_lagging_pods(&lagging_pods_);
     const std::lock_guard lock(rollout_mutex_);
     rollout_ = std::move(rollout);
@@ -142,8 +142,8 @@ base::Result<kube::Action> PolicyController::ReconcileActive(const desired::Poli
   const desired::PolicyOutcome outcome = Pass(view, stop);
   if (stop.stopped() || rollout_->ended()) return kube::Action::Done();
   Measure(view, outcome);
-  TRY(WriteStatus(
-      view,
+  TRY(status_writer_.Write(
+      SubjectOf(view),
       [&](const Json& previous) {
         return desired::MakeStatus(outcome, world_.operator_namespace, view.policy.generation,
                                    previous, base::WallClock::now());
@@ -183,7 +183,8 @@ desired::PolicyOutcome PolicyController::Pass(const desired::PolicyView& view,
   const desired::Context context{.policy = view.policy,
                                  .facts = *facts,
                                  .images = options_.images,
-                                 .operator_namespace = world_.operator_namespace};
+                                 .operator_namespace = world_.operator_namespace,
+                                 .operands = world_.operands};
   const std::vector<desired::RenderedOperand> rendered = Render(context);
   rollout_->DecideRemovals(rendered, stop);
   for (const desired::RenderedOperand& operand : rendered) {
@@ -218,53 +219,6 @@ base::Status PolicyController::LabelNamespace(const api::ClusterPolicy& policy,
   }
   labelled_namespace_for_ = version;
   return {};
-}
-
-base::Status PolicyController::WriteStatus(const desired::PolicyView& view,
-                                           const std::function<Json(const Json& previous)>& make,
-                                           const io::StopToken& stop) {
-  WrittenStatus& written = written_[view.policy.uid];
-  const Json previous = written.version > view.version ? written.status : view.status;
-  const Json status = make(previous);
-  if (status == previous) return {};
-  if (const auto age = base::SteadyClock::now() - written.at;
-      desired::OnlyMessagesDiffer(status, previous) && age < options_.progress_interval) {
-    controller_.EnqueueAfter({.namespace_name = "", .name = view.policy.name},
-                             options_.progress_interval - age);
-    return {};
-  }
-  const auto patched = world_.client->Patch(
-      desired::kClusterPolicies, {.namespace_name = "", .name = view.policy.name},
-      kube::PatchType::kMerge, {{"metadata", {{"uid", view.policy.uid}}}, {"status", status}},
-      {.field_manager = std::string(desired::kFieldManager), .subresource = "status"}, stop);
-  if (!patched) {
-    if (patched.error().code == base::Code::kNotFound) return {};
-    return base::Fail(
-        patched.error().Within("write the status of ClusterPolicy " + view.policy.name));
-  }
-  TRY_ASSIGN(const desired::PolicyView stored, desired::ReadPolicyView(*patched));
-  written = {.status = stored.status, .version = stored.version, .at = base::SteadyClock::now()};
-  Tell(view, previous, status);
-  return {};
-}
-
-void PolicyController::Tell(const desired::PolicyView& view, const Json& before,
-                            const Json& after) {
-  const std::vector<desired::Transition> transitions = desired::TransitionsBetween(before, after);
-  for (const desired::Transition& transition : transitions) {
-    base::LogInfo("condition changed", {{"policy", view.policy.name},
-                                        {"condition", transition.type},
-                                        {"status", transition.is_true ? "True" : "False"},
-                                        {"reason", transition.reason},
-                                        {"message", transition.message}});
-  }
-  for (const desired::Announcement& announcement : desired::Announce(transitions)) {
-    events_.Record(
-        {.about = Reference(view),
-         .type = announcement.warning ? kube::EventType::kWarning : kube::EventType::kNormal,
-         .reason = announcement.reason,
-         .message = announcement.message});
-  }
 }
 
 void PolicyController::MeasureOperands(const desired::PolicyOutcome& outcome) {

@@ -3,12 +3,10 @@
 
 #include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 
-#include "base/clock.h"
 #include "base/result.h"
 #include "desired/image.h"
 #include "desired/status.h"
@@ -17,6 +15,7 @@
 #include "kube/events.h"
 #include "operator/metrics/metrics.h"
 #include "operator/policy/live_facts.h"
+#include "operator/policy/status_writer.h"
 #include "operator/roll_out/lagging_pods.h"
 #include "operator/roll_out/rollout.h"
 #include "operator/watches/world.h"
@@ -47,23 +46,12 @@ class PolicyController {
   [[nodiscard]] kube::ControllerStatistics statistics() const { return controller_.statistics(); }
 
  private:
-  // Status as it was written last, until the watch has told of it.
-  struct WrittenStatus {
-    codec::Json status;
-    std::uint64_t version = 0;
-    base::SteadyClock::time_point at;
-  };
-
   base::Result<kube::Action> Reconcile(const kube::ObjectKey& key, const io::StopToken& stop);
   base::Result<kube::Action> ReconcileActive(const desired::PolicyView& view,
                                              const io::StopToken& stop);
   desired::PolicyOutcome Pass(const desired::PolicyView& view, const io::StopToken& stop);
   base::Status LabelNamespace(const api::ClusterPolicy& policy, const desired::Facts& facts,
                               const io::StopToken& stop);
-  base::Status WriteStatus(const desired::PolicyView& view,
-                           const std::function<codec::Json(const codec::Json& previous)>& make,
-                           const io::StopToken& stop);
-  void Tell(const desired::PolicyView& view, const codec::Json& before, const codec::Json& after);
   void Measure(const desired::PolicyView& view, const desired::PolicyOutcome& outcome);
   void MeasureOperands(const desired::PolicyOutcome& outcome);
   void MeasureDriverToolkit(const api::ClusterPolicy& policy, const desired::Facts& facts);
@@ -72,14 +60,13 @@ class PolicyController {
 
   World& world_;
   Metrics& metrics_;
-  kube::EventRecorder& events_;
   PolicyControllerOptions options_;
-  std::map<std::string, WrittenStatus> written_;  // by policy uid
-  std::string labelled_namespace_for_;            // uid and generation of the policy
-  std::mutex rollout_mutex_;                      // guards the pointer, not the rollout
+  std::string labelled_namespace_for_;  // uid and generation of the policy
+  std::mutex rollout_mutex_;            // guards the pointer, not the rollout
   std::shared_ptr<Rollout> rollout_;
   std::string rollout_uid_;
   kube::Controller controller_;
+  StatusWriter status_writer_;
   // Their watches call the controller: they end first.
   LiveFacts facts_;
   LaggingPods lagging_pods_;

@@ -61,11 +61,13 @@ Step Decide(std::string_view desired_hash, const desired::OwnedObject* live, con
 }
 
 Rollout::Rollout(std::shared_ptr<kube::Client> client, const Inventory& inventory,
-                 std::string operator_namespace, std::string policy_uid)
+                 std::string operator_namespace, std::string owner_uid,
+                 const desired::OperandTable& operands)
     : client_(std::move(client)),
       inventory_(inventory),
-      policy_uid_(std::move(policy_uid)),
-      predecessor_(client_, std::move(operator_namespace), policy_uid_) {}
+      operands_(operands),
+      owner_uid_(std::move(owner_uid)),
+      predecessor_(client_, std::move(operator_namespace), owner_uid_, operands_) {}
 
 void Rollout::Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key) {
   const std::lock_guard lock(mutex_);
@@ -185,7 +187,7 @@ std::vector<desired::StandingObject> Rollout::Standing(const io::StopToken& stop
 
 void Rollout::DecideRemovals(std::span<const desired::RenderedOperand> rendered,
                              const io::StopToken& stop) {
-  removals_ = desired::DecideRemovals(rendered, Standing(stop), policy_uid_);
+  removals_ = desired::DecideRemovals(rendered, Standing(stop), owner_uid_, operands_);
 }
 
 base::Status Rollout::Remove(const desired::Removal& removal, const io::StopToken& stop) {

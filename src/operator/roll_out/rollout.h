@@ -47,11 +47,14 @@ Step Decide(std::string_view desired_hash, const desired::OwnedObject* live, con
 // After this time a write that the watch has not told of is not waited for any longer.
 inline constexpr std::chrono::seconds kEchoTimeout{10};
 
-// Used by one thread at a time, except for Forget and End.
+// What one owner (a ClusterPolicy) has in the cluster. Used by one thread at a time, except for
+// Forget and End.
 class Rollout {
  public:
+  // `owner_uid`: only what this object controls is ever deleted.
   Rollout(std::shared_ptr<kube::Client> client, const Inventory& inventory,
-          std::string operator_namespace, std::string policy_uid);
+          std::string operator_namespace, std::string owner_uid,
+          const desired::OperandTable& operands = desired::Operands());
 
   // Forgets the pass before.
   void BeginPass();
@@ -96,7 +99,8 @@ class Rollout {
   std::atomic<bool> ended_{false};
   std::shared_ptr<kube::Client> client_;
   const Inventory& inventory_;
-  std::string policy_uid_;
+  const desired::OperandTable& operands_;
+  std::string owner_uid_;
   Predecessor predecessor_;
   LaggingPods* lagging_pods_ = nullptr;
   bool pending_ = false;

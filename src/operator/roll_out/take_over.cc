@@ -18,17 +18,18 @@ using codec::Json;
 // How often an object may change between our reading and our writing.
 constexpr int kTries = 5;
 
-bool MayBeUpstreams(const Json& object, std::string_view policy_uid) {
-  return kube::IsControlledBy(object, policy_uid) || desired::TakenOverFields(object).has_value();
+bool MayBeUpstreams(const Json& object, std::string_view owner_uid) {
+  return kube::IsControlledBy(object, owner_uid) || desired::TakenOverFields(object).has_value();
 }
 
 }  // namespace
 
 Predecessor::Predecessor(std::shared_ptr<kube::Client> client, std::string operator_namespace,
-                         std::string policy_uid)
+                         std::string owner_uid, const desired::OperandTable& operands)
     : client_(std::move(client)),
       operator_namespace_(std::move(operator_namespace)),
-      policy_uid_(std::move(policy_uid)) {}
+      owner_uid_(std::move(owner_uid)),
+      operands_(operands) {}
 
 base::Status Predecessor::Look(const kube::ResourceKind& kind, const io::StopToken& stop) {
   if (looked_.contains(std::string(kind.plural))) return {};
@@ -40,10 +41,10 @@ base::Status Predecessor::Look(const kube::ResourceKind& kind, const io::StopTok
         listed.error().Within(fmt::format("look for earlier objects of kind {}", kind.kind)));
   }
   for (const Json& item : listed->items) {
-    if (!MayBeUpstreams(item, policy_uid_)) continue;
+    if (!MayBeUpstreams(item, owner_uid_)) continue;
     Json object = item;  // objects of a list may lack their kind
     object["kind"] = kind.kind;
-    desired::StandingObject found = desired::StandingOf(kind, object);
+    desired::StandingObject found = desired::StandingOf(kind, object, operands_);
     base::LogInfo(
         "found an object of another operator",
         {{"kind", kind.kind}, {"name", kube::KeyOf(object).ToString()}, {"state", found.state}});
@@ -87,7 +88,7 @@ base::Status Predecessor::TakeOver(const kube::ResourceKind& kind, const kube::O
 std::vector<desired::StandingObject> Predecessor::Leftovers(const kube::ResourceKind& kind) const {
   std::vector<desired::StandingObject> leftovers;
   for (const auto& [identity, found] : found_) {
-    if (identity.first != kind.plural || found.owner_uid != policy_uid_) continue;
+    if (identity.first != kind.plural || found.owner_uid != owner_uid_) continue;
     leftovers.push_back(found);
     leftovers.back().kind = &kind;
   }

@@ -24,9 +24,9 @@ namespace pitcrew::gpu_operator {
 // What stands of upstream's in the cluster, looked up once per kind. Used by one thread at a time.
 class Predecessor {
  public:
-  // `policy_uid`: only what this policy controls is ever deleted.
+  // `owner_uid`: only what this object controls is ever deleted.
   Predecessor(std::shared_ptr<kube::Client> client, std::string operator_namespace,
-              std::string policy_uid);
+              std::string owner_uid, const desired::OperandTable& operands);
 
   // Lists the objects of `kind` without inventory label, once; after an error again at the next
   // call. Nothing of this kind may be applied or deleted before it succeeded.
@@ -37,7 +37,7 @@ class Predecessor {
   base::Status TakeOver(const kube::ResourceKind& kind, const kube::ObjectKey& key,
                         const io::StopToken& stop);
 
-  // Objects of the policy that Look found, as they stood then: without inventory label, so that
+  // Objects of the owner that Look found, as they stood then: without inventory label, so that
   // their names tell the state. `kind` must outlive the result.
   [[nodiscard]] std::vector<desired::StandingObject> Leftovers(
       const kube::ResourceKind& kind) const;
@@ -49,7 +49,8 @@ class Predecessor {
 
   std::shared_ptr<kube::Client> client_;
   std::string operator_namespace_;
-  std::string policy_uid_;
+  std::string owner_uid_;
+  const desired::OperandTable& operands_;
   std::set<std::string> looked_;  // plurals
   std::map<Identity, desired::StandingObject> found_;
 };

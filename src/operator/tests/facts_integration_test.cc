@@ -117,6 +117,25 @@ TEST(LiveFactsTest, ServersVersionIsReadAgainWhenAServerAnswersAnew) {
   EXPECT_EQ((*server)->requests().size(), asked);
 }
 
+// Facts about a pool of nodes need the labels that its selector mentions: a world that does not
+// keep them says so, and whom to ask for another one.
+TEST(WorldTest, LabelsOfSelectorsAreKeptOnDemand) {
+  const auto client = kube::Client::Create({.server = "http://127.0.0.1:1"});
+  ASSERT_TRUE(client);
+  const desired::NodeSelector selector{.labels = {{"example.com/pool", "a"}}};
+  World world(*client, "gpu-operator", {});
+  desired::LabelKeys wanted;
+  world.node_labels_wanted = [&](desired::LabelKeys keys) { wanted = std::move(keys); };
+  const auto refused = world.PoolFacts(selector);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().reason, "NodeLabelsNotRead");
+  EXPECT_EQ(wanted, selector.keys());
+
+  const World with(*client, "gpu-operator", {}, desired::Operands(), wanted);
+  EXPECT_EQ(with.PoolFacts(selector)->gpu_nodes, 0U);
+  EXPECT_TRUE(world.PoolFacts({.labels = {{"nvidia.com/gpu.present", "true"}}}));
+}
+
 // OpenShift's objects, as operator-behaviour.md section 13.1 reads them, but when they change
 // rather than in every pass.
 class OpenShiftTest : public OperatorTest {

@@ -187,7 +187,7 @@ TEST_F(LifecycleTest, UninstallLeavesTheNodesToAnotherPolicy) {
 }
 
 // A person's own labels of the namespace stay.
-TEST(LeaveNamespace, OnlyWhatTheOperatorSet) {
+TEST(CleanUpNamespace, OnlyWhatTheOperatorSet) {
   const auto name_space = [](const std::string& manager) {
     return Json{
         {"metadata",
@@ -198,9 +198,9 @@ TEST(LeaveNamespace, OnlyWhatTheOperatorSet) {
               {{"f:metadata",
                 {{"f:labels", {{"f:pod-security.kubernetes.io/enforce", Json::object()}}}}}}}}}}}}};
   };
-  EXPECT_EQ(LeaveNamespace(name_space("nvidia-gpu-operator")).size(), 1U);
-  EXPECT_EQ(LeaveNamespace(name_space("gpu-operator")).size(), 1U);
-  EXPECT_TRUE(LeaveNamespace(name_space("kubectl-label")).empty());
+  EXPECT_EQ(CleanUpNamespace(name_space("nvidia-gpu-operator")).size(), 1U);
+  EXPECT_EQ(CleanUpNamespace(name_space("gpu-operator")).size(), 1U);
+  EXPECT_TRUE(CleanUpNamespace(name_space("kubectl-label")).empty());
 }
 
 }  // namespace

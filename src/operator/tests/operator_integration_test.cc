@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "desired/testing/outside_operand.h"
 #include "support_operator.h"
 
 namespace pitcrew::gpu_operator::testing {
@@ -12,6 +13,32 @@ using ::testing::HasSubstr;
 constexpr const char* kDaemonSets[] = {
     "nvidia-driver-daemonset", "nvidia-container-toolkit-daemonset", "nvidia-operator-validator",
     "nvidia-device-plugin-daemonset", "gpu-feature-discovery"};
+
+// An operand that the product does not have: the whole operator knows it from its descriptor.
+TEST_F(OperatorTest, AnOperandFromOutsideIsRolledOutAndRemoved) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy", "psa: {enabled: true}");
+  const RunningOperator running(name_space_, [](RunnerOptions& options) {
+    options.operands = &desired::testing::TableWithOutsideOperand();
+    options.images[std::string(desired::testing::kOutsideImage)] = "registry.test/frobnicator:v1";
+  });
+  ASSERT_TRUE(Eventually([&] { return Exists(kube::kDaemonSets, Own("nvidia-frobnicator")); }));
+  EXPECT_EQ(Label("gpu-1", std::string(desired::testing::kOutsideLabel)), "true");
+  ASSERT_TRUE(Eventually([&] {
+    return Condition("cluster-policy", "FrobnicatorReady").starts_with("False RollingOut");
+  }));
+  ASSERT_TRUE(ReachesReady("cluster-policy"));
+  EXPECT_THAT(Condition("cluster-policy", "FrobnicatorReady"), HasSubstr("True Ready"));
+
+  MergeSpec("cluster-policy", "psa: {enabled: false}");
+  EXPECT_TRUE(Eventually([&] {
+    return !Exists(kube::kDaemonSets, Own("nvidia-frobnicator")) &&
+           !Exists(kube::kServiceAccounts, Own("nvidia-frobnicator"));
+  }));
+  EXPECT_TRUE(Eventually([&] {
+    return Condition("cluster-policy", "FrobnicatorReady").starts_with("True Disabled");
+  }));
+}
 
 // operator-behaviour.md #25 and the chain of issue point 5: labels, objects, status, and silence.
 TEST_F(OperatorTest, PolicyBecomesLabelsObjectsAndStatusAndThenNothingIsWritten) {

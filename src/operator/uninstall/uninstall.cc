@@ -114,9 +114,10 @@ base::Status DeleteAllOwned(const Cleaning& cleaning, const Uids& owners) {
   return {};
 }
 
-base::Status LeaveNodes(const Cleaning& cleaning) {
+base::Status CleanUpNodes(const Cleaning& cleaning) {
   const auto left = kube::Await<desired::Node>(
-      cleaning.client, kube::kNodes, desired::ReadNodeText, {.page_size = 100},
+      cleaning.client, kube::kNodes,
+      [](std::string_view raw) { return desired::ReadNodeText(raw); }, {.page_size = 100},
       [&](const kube::Store<desired::Node>& store) -> base::Result<bool> {
         bool traces = false;
         for (const auto& [key, node] : store.Snapshot()) {
@@ -134,7 +135,7 @@ base::Status CleanNamespace(const Cleaning& cleaning) {
   const kube::ObjectKey key{.namespace_name = "", .name = cleaning.options.operator_namespace};
   const auto found = cleaning.client->Get(kube::kNamespaces, key, cleaning.stop);
   if (!found) return Allow(base::Fail(found.error()), base::Code::kNotFound);
-  const desired::Changes changes = LeaveNamespace(*found);
+  const desired::Changes changes = CleanUpNamespace(*found);
   if (changes.empty()) return {};
   Json labels = Json::object();
   for (const auto& [name, value] : changes) labels[name] = nullptr;
@@ -146,7 +147,7 @@ base::Status CleanNamespace(const Cleaning& cleaning) {
 
 }  // namespace
 
-desired::Changes LeaveNamespace(const Json& name_space) {
+desired::Changes CleanUpNamespace(const Json& name_space) {
   desired::Changes changes;
   const Json* entries = codec::Find(name_space, {"metadata", "managedFields"});
   if (entries == nullptr || !entries->is_array()) return changes;
@@ -177,7 +178,7 @@ base::Status Uninstall(const std::shared_ptr<kube::Client>& client, const Uninst
                   {{"name", policies.kept.front()}});
     return {};
   }
-  TRY(LeaveNodes(cleaning));
+  TRY(CleanUpNodes(cleaning));
   TRY(CleanNamespace(cleaning));
   base::LogInfo("nothing of the operator is left on the nodes");
   return {};

@@ -36,6 +36,6 @@ base::Status Uninstall(const std::shared_ptr<kube::Client>& client, const Uninst
 
 // Labels for Pod Security Admission that an operator set on its namespace, by its managed fields:
 // those that a person set stay.
-desired::Changes LeaveNamespace(const codec::Json& name_space);
+desired::Changes CleanUpNamespace(const codec::Json& name_space);
 
 }  // namespace pitcrew::gpu_operator

@@ -1,5 +1,7 @@
 #include "operator/watches/world.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <tuple>
 
@@ -60,23 +62,29 @@ desired::RuntimeCounts Fleet::runtimes() const {
   return totals_.runtimes();
 }
 
-void Fleet::Tell(desired::Facts& facts) const {
+void Fleet::Fill(desired::Facts& facts) const {
   const std::lock_guard lock(mutex_);
-  totals_.Tell(facts);
+  totals_.Fill(facts);
 }
 
-World::World(std::shared_ptr<kube::Client> api, std::string own_namespace, ClusterIdentity cluster)
+World::World(std::shared_ptr<kube::Client> api, std::string own_namespace, ClusterIdentity cluster,
+             const desired::OperandTable& operand_table, desired::LabelKeys more_node_labels)
     : client(api),
       operator_namespace(std::move(own_namespace)),
       identity(std::move(cluster)),
-      nodes(api, kube::kNodes, desired::ReadNodeText),
+      operands(operand_table),
+      nodes(api, kube::kNodes,
+            [more_node_labels](std::string_view raw) {
+              return desired::ReadNodeText(raw, more_node_labels);
+            }),
       policies(api, desired::kClusterPolicies,
                kube::ProjectJson<desired::PolicyView>(desired::ReadPolicyView),
                {.opened =
                     [this] {
                       if (server_answered) server_answered();
                     }}),
-      inventory(api, operator_namespace, identity.kinds) {
+      inventory(api, operator_namespace, identity.kinds),
+      more_node_labels_(std::move(more_node_labels)) {
   nodes.AddHandler([this](const kube::Change<desired::Node>& change) { fleet.Count(change); });
 }
 
@@ -132,7 +140,27 @@ desired::Facts World::NodeFacts() const {
   facts.openshift_version = identity.openshift_version;
   facts.service_monitors = identity.kinds.service_monitors;
   facts.prometheus_rules = identity.kinds.prometheus_rules;
-  fleet.Tell(facts);
+  fleet.Fill(facts);
+  return facts;
+}
+
+base::Result<desired::Facts> World::PoolFacts(const desired::NodeSelector& selector) const {
+  desired::LabelKeys wanted = selector.keys();
+  std::erase_if(wanted, [&](const std::string& key) {
+    return desired::IsAlwaysKept(key) || more_node_labels_.contains(key);
+  });
+  if (!wanted.empty()) {
+    const std::string first = *wanted.begin();
+    if (node_labels_wanted) node_labels_wanted(std::move(wanted));
+    return base::Fail(base::Unavailable(
+        "NodeLabelsNotRead",
+        fmt::format("nodes are being read anew for their label {}, which a selector mentions",
+                    first)));
+  }
+  std::vector<std::shared_ptr<const desired::Node>> all;
+  for (const auto& [key, node] : nodes.store().Snapshot()) all.push_back(node);
+  desired::Facts facts = NodeFacts();
+  desired::TotalsOf(all, selector).Fill(facts);
   return facts;
 }
 

@@ -11,7 +11,9 @@
 #include "codec/json.h"
 #include "desired/facts.h"
 #include "desired/node.h"
+#include "desired/node_pool.h"
 #include "desired/node_totals.h"
+#include "desired/operand_table.h"
 #include "desired/policy_view.h"
 #include "kube/client.h"
 #include "kube/informer.h"
@@ -43,8 +45,8 @@ class Fleet {
   };
   [[nodiscard]] Sizes sizes() const;
   [[nodiscard]] desired::RuntimeCounts runtimes() const;
-  // NodeTotals::Tell.
-  void Tell(desired::Facts& facts) const;
+  // NodeTotals::Fill.
+  void Fill(desired::Facts& facts) const;
 
  private:
   mutable std::mutex mutex_;
@@ -53,15 +55,21 @@ class Fleet {
 
 class World {
  public:
-  World(std::shared_ptr<kube::Client> api, std::string operator_namespace, ClusterIdentity cluster);
+  World(std::shared_ptr<kube::Client> api, std::string operator_namespace, ClusterIdentity cluster,
+        const desired::OperandTable& operand_table = desired::Operands(),
+        desired::LabelKeys more_node_labels = {});
 
   std::shared_ptr<kube::Client> client;
   std::string operator_namespace;
   ClusterIdentity identity;
+  const desired::OperandTable& operands;
   Fleet fleet;
   kube::Informer<desired::Node> nodes;
   kube::Informer<desired::PolicyView> policies;
   Inventory inventory;
+  // Called with labels of nodes that somebody asks about and that are not kept yet: a world with
+  // them has to take the place of this one. Set before the watches start.
+  std::function<void(desired::LabelKeys)> node_labels_wanted;
   // Called when a server answers the watch of policies (anew). Set before the watches start.
   std::function<void()> server_answered;
 
@@ -77,6 +85,12 @@ class World {
   [[nodiscard]] std::optional<desired::Runtime> NodeMainRuntime() const;
   // Facts as far as nodes and identity tell them.
   [[nodiscard]] desired::Facts NodeFacts() const;
+  // The same of the selected nodes alone; costs a look at every node. kUnavailable while labels
+  // that the selector mentions are not kept (node_labels_wanted).
+  [[nodiscard]] base::Result<desired::Facts> PoolFacts(const desired::NodeSelector& selector) const;
+
+ private:
+  desired::LabelKeys more_node_labels_;
 };
 
 }  // namespace pitcrew::gpu_operator

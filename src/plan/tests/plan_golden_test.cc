@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/strings.h"
-#include "desired/image.h"
+#include "desired/operand_table.h"
 #include "plan/run.h"
 
 namespace pitcrew::plan {
@@ -27,7 +27,7 @@ std::vector<std::filesystem::path> Cases() {
 
 // The operator's environment in these tests: an image for every variable.
 std::optional<std::string> Environment(const std::string& name) {
-  for (const auto variable : desired::kImageVariables) {
+  for (const auto variable : desired::Operands().image_variables()) {
     if (variable == name) return fmt::format("registry.test/{}:v1", base::ToLower(name));
   }
   return std::nullopt;

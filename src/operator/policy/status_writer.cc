@@ -1,0 +1,82 @@
+#include "operator/policy/status_writer.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "desired/owned_object.h"
+#include "desired/status.h"
+
+namespace pitcrew::gpu_operator {
+
+using codec::Json;
+
+StatusWriter::StatusWriter(
+    std::shared_ptr<kube::Client> client, const kube::ResourceKind& kind,
+    kube::EventRecorder& events, std::chrono::milliseconds interval,
+    std::function<void(const std::string& name, std::chrono::nanoseconds)> later)
+    : client_(std::move(client)),
+      kind_(kind),
+      events_(events),
+      interval_(interval),
+      later_(std::move(later)) {}
+
+base::Status StatusWriter::Write(const StatusSubject& subject,
+                                 const std::function<Json(const Json& previous)>& make,
+                                 const io::StopToken& stop) {
+  Written& written = written_[subject.owner.uid];
+  const Json previous = written.version > subject.version ? written.status : subject.status;
+  const Json status = make(previous);
+  if (status == previous) return {};
+  if (const auto age = base::SteadyClock::now() - written.at;
+      desired::OnlyMessagesDiffer(status, previous) && age < interval_) {
+    later_(subject.owner.name, interval_ - age);
+    return {};
+  }
+  const auto patched = client_->Patch(
+      kind_, {.namespace_name = "", .name = subject.owner.name}, kube::PatchType::kMerge,
+      {{"metadata", {{"uid", subject.owner.uid}}}, {"status", status}},
+      {.field_manager = std::string(desired::kFieldManager), .subresource = "status"}, stop);
+  if (!patched) {
+    if (patched.error().code == base::Code::kNotFound) return {};
+    return base::Fail(patched.error().Within(
+        fmt::format("write the status of {} {}", subject.owner.kind, subject.owner.name)));
+  }
+  const Json* stored = codec::Find(*patched, {"status"});
+  written = {
+      .status = stored == nullptr ? Json() : *stored,
+      .version = base::ParseUnsigned(codec::FindString(*patched, {"metadata", "resourceVersion"}))
+                     .value_or(0),
+      .at = base::SteadyClock::now()};
+  RecordTransitions(subject, previous, status);
+  return {};
+}
+
+void StatusWriter::RecordTransitions(const StatusSubject& subject, const Json& before,
+                                     const Json& after) {
+  const std::vector<desired::Transition> transitions = desired::TransitionsBetween(before, after);
+  for (const desired::Transition& transition : transitions) {
+    base::LogInfo("condition changed", {{"kind", subject.owner.kind},
+                                        {"name", subject.owner.name},
+                                        {"condition", transition.type},
+                                        {"status", transition.is_true ? "True" : "False"},
+                                        {"reason", transition.reason},
+                                        {"message", transition.message}});
+  }
+  for (const desired::Announcement& announcement : desired::Announce(transitions)) {
+    events_.Record(
+        {.about = {.api_version = subject.owner.api_version,
+                   .kind = subject.owner.kind,
+                   .key = {.namespace_name = "", .name = subject.owner.name},
+                   .uid = subject.owner.uid,
+                   .resource_version = std::to_string(subject.version)},
+         .type = announcement.warning ? kube::EventType::kWarning : kube::EventType::kNormal,
+         .reason = announcement.reason,
+         .message = announcement.message});
+  }
+}
+
+}  // namespace pitcrew::gpu_operator
