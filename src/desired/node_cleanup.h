@@ -1,4 +1,4 @@
-// What an operator that leaves the cluster takes along from a node: a pure function of the Node.
+// What is removed from a node when the operator leaves the cluster: a pure function of the Node.
 //
 // Upstream leaves all of it behind (operator-behaviour.md sections 14 and 21). Here a node keeps
 // what a person wrote, and what belongs to others:
@@ -30,11 +30,11 @@ struct NodeCleanup {
 // From a whole Node object.
 NodeCleanup DecideCleanup(const codec::Json& node);
 
-// Whether DecideCleanup would take anything, as far as the operator's projection of the node tells:
+// Whether DecideCleanup would remove anything, as far as the operator's projection of the node tells:
 // what it does not hold is only there beside labels that it holds.
 bool HasTraces(const Node& node);
 
 // The merge patch that carries it out.
-codec::Json CleanupPatch(const NodeCleanup& leaving);
+codec::Json CleanupPatch(const NodeCleanup& cleanup);
 
 }  // namespace pitcrew::desired

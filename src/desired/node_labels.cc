@@ -77,6 +77,13 @@ NodePolicy NodePolicyOf(const api::ClusterPolicy& policy, std::optional<Runtime>
   return result;
 }
 
+std::optional<Runtime> NodeMainRuntime(std::string_view openshift_version,
+                                       const RuntimeCounts& runtimes,
+                                       const StandingToolkits& toolkits) {
+  if (!openshift_version.empty()) return std::nullopt;
+  return MainRuntime(runtimes, toolkits);
+}
+
 Workload WorkloadOf(const Node& node, const NodePolicy& policy) {
   if (!policy.sandbox_enabled) return Workload::kContainer;
   return WorkloadNamed(node.labels.Get(api::kWorkloadConfig)).value_or(policy.default_workload);

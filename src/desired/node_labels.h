@@ -30,9 +30,15 @@ struct NodePolicy {
 
   bool operator==(const NodePolicy&) const = default;
 };
-// `main_runtime` is Facts::runtime(); none on OpenShift, where there is only one.
+// `main_runtime` is that of NodeMainRuntime.
 NodePolicy NodePolicyOf(const api::ClusterPolicy& policy,
                         std::optional<Runtime> main_runtime = std::nullopt);
+
+// The runtime whose nodes get the toolkit of upstream's name; none on OpenShift, where there is
+// only one. The same as Facts::runtime() without the other facts.
+std::optional<Runtime> NodeMainRuntime(std::string_view openshift_version,
+                                       const RuntimeCounts& runtimes,
+                                       const StandingToolkits& toolkits);
 
 // Keys to set (a value) and to remove (none).
 using Changes = std::map<std::string, std::optional<std::string>, std::less<>>;

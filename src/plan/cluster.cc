@@ -195,7 +195,7 @@ base::Result<Facts> LabelNodes(const Snapshot& snapshot, const Facts& facts,
   totals.Fill(before);
   for (int round = 0;; ++round) {
     cluster.main_runtime =
-        before.openshift() ? std::optional<desired::Runtime>() : std::optional(before.runtime());
+        desired::NodeMainRuntime(before.openshift_version, before.runtimes, before.toolkits);
     DecideNodes(nodes, totals, policy, desired::NodePolicyOf(policy.policy, cluster.main_runtime),
                 cluster);
     TRY_ASSIGN(const NodeTotals labelled, TotalsOfLabelled(nodes, cluster.nodes));

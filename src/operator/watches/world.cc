@@ -129,8 +129,7 @@ desired::StandingToolkits World::Toolkits() const {
 }
 
 std::optional<desired::Runtime> World::NodeMainRuntime() const {
-  if (!identity.openshift_version.empty()) return std::nullopt;
-  return desired::MainRuntime(fleet.runtimes(), Toolkits());
+  return desired::NodeMainRuntime(identity.openshift_version, fleet.runtimes(), Toolkits());
 }
 
 desired::Facts World::NodeFacts() const {
