@@ -57,7 +57,7 @@ bool Eventually(const std::function<bool()>& condition) {
 
 desired::DefaultImages Images() {
   desired::DefaultImages images;
-  for (const auto variable : desired::kImageVariables) {
+  for (const auto variable : desired::Operands().image_variables()) {
     images[std::string(variable)] = fmt::format("registry.test/{}:v1", variable);
   }
   return images;
