@@ -28,7 +28,9 @@ class InternedText {
   InternedText(std::string_view text) : text_(text.empty() ? nullptr : &Intern(text)) {}  // NOLINT
 
   [[nodiscard]] bool empty() const { return text_ == nullptr; }
-  [[nodiscard]] std::string_view view() const { return text_ == nullptr ? "" : *text_; }
+  [[nodiscard]] std::string_view view() const {
+    return text_ == nullptr ? std::string_view() : std::string_view(*text_);
+  }
   operator std::string_view() const { return view(); }  // NOLINT: it is one
   bool operator==(const InternedText& other) const = default;
   friend bool operator==(const InternedText& a, std::string_view b) { return a.view() == b; }

@@ -102,7 +102,8 @@ struct Operand {
   // In tables and findings: "CC manager". Unique.
   std::string_view name;
   // DaemonSets that it may have, the manifest's first; those of one kernel, system or version begin
-  // with one of these names and a dash. Their pods carry the name as label "app".
+  // with one of these names and a dash. Pods that are
+  // waited for (gpu_client) carry the name as label "app".
   std::vector<std::string_view> daemonsets = {};
   // Beginning of the names of DaemonSets that NVIDIADriver objects have instead; "": none.
   std::string_view delegated_daemonsets = {};
@@ -111,7 +112,8 @@ struct Operand {
   std::string_view node_label = {};
   // Link of the chain that `pitcrew status` draws; none: it is no part of a node's chain.
   std::optional<Stage> stage = {};
-  // Among the operands of its stage: lower ones are told first, equal ones in the order of roll-out.
+  // Among the operands of its stage: lower ones are told first, equal ones in the order of
+  // roll-out.
   int rank_in_stage = 0;
   GpuClient gpu_client = GpuClient::kNo;
   // Variables of the operator's environment with its default images, its own first.
