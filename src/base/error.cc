@@ -80,6 +80,10 @@ Error FromErrno(int error_number, std::string_view what) {
     case EOPNOTSUPP:
       error = {Code::kUnsupported, "NotSupported", {}};
       break;
+    case EMFILE:
+    case ENFILE:
+      error = {Code::kUnavailable, "TooManyOpenFiles", {}};
+      break;
     case ETIMEDOUT:
       error = {Code::kTimeout, "TimedOut", {}};
       break;
