@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
-#include <cerrno>
 
-#include "base/file_descriptor.h"
 #include "cri_v1.grpc.pb.h"
+#include "rpc/call.h"
 #include "rpc/channel.h"
 #include "rpc/grpc_log.h"
 
@@ -16,7 +14,6 @@ namespace pitcrew::rpc {
 namespace {
 
 namespace cri = ::runtime::v1;
-using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kFirstPause{10};
 constexpr std::chrono::milliseconds kLongestPause{500};
@@ -44,29 +41,17 @@ base::Result<RuntimeStatus> ToResult(const grpc::Status& status, const cri::Stat
   }
 }
 
-base::Result<RuntimeStatus> Ask(cri::RuntimeService::Stub& stub,
-                                const std::filesystem::path& socket, const io::StopToken& stop,
-                                Clock::time_point deadline) {
-  const base::FileDescriptor done(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!done.valid()) return base::Fail(base::FromErrno(errno, "make an eventfd"));
+base::Result<RuntimeStatus> CallStatus(cri::RuntimeService::Stub& stub,
+                                       const std::filesystem::path& socket,
+                                       const io::StopToken& stop, base::Deadline deadline) {
   cri::StatusRequest request;
   cri::StatusResponse answer;
-  grpc::Status status;
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() +
-                       std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()));
-  context.set_wait_for_ready(true);
-  stub.async()->Status(&context, &request, &answer, [&status, &done](grpc::Status result) {
-    status = std::move(result);
-    ::eventfd_write(done.get(), 1);
-  });
-  // The call's own deadline ends the wait; a stop cancels it, which ends it too.
-  if (!io::WaitReadable({done.get()}, stop)) {
-    context.TryCancel();
-    if (const auto ended = io::WaitReadable({done.get()}, io::StopToken()); !ended) {
-      return base::Fail(ended.error());
-    }
-  }
+  TRY_ASSIGN(const auto status, CallUnary(
+                                    [&](auto* context, auto done) {
+                                      stub.async()->Status(context, &request, &answer,
+                                                           std::move(done));
+                                    },
+                                    deadline, stop));
   return ToResult(status, answer, socket);
 }
 
@@ -74,20 +59,19 @@ base::Result<RuntimeStatus> Ask(cri::RuntimeService::Stub& stub,
 
 base::Result<RuntimeStatus> WaitForContainerRuntime(const std::filesystem::path& socket,
                                                     const io::StopToken& stop,
-                                                    Clock::time_point deadline) {
+                                                    base::Deadline deadline) {
   RouteGrpcLog();
   const auto stub = cri::RuntimeService::NewStub(Dial(socket));
   auto pause = kFirstPause;
   while (true) {
-    auto status = Ask(*stub, socket, stop, deadline);
+    auto status = CallStatus(*stub, socket, stop, deadline);
     if (status || status.error().reason != "ContainerRuntimeNotReady") return status;
-    if (status.error().code == base::Code::kTimeout || Clock::now() >= deadline) {
+    if (status.error().code == base::Code::kTimeout || deadline.passed()) {
       status.error().code = base::Code::kTimeout;
       return status;
     }
-    const auto left = deadline - Clock::now();
-    if (stop.WaitFor(std::min<std::chrono::nanoseconds>(pause, left))) {
-      return base::Fail(base::Error{base::Code::kCancelled, "Stopped", "told to stop meanwhile"});
+    if (stop.WaitFor(std::min<std::chrono::nanoseconds>(pause, deadline.left()))) {
+      return base::Fail(stop.error());
     }
     pause = std::min(pause * 2, kLongestPause);
   }

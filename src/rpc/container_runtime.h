@@ -2,11 +2,11 @@
 // it: whether it takes pods. No gRPC type leaves this room.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/result.h"
 #include "io/stop.h"
 
@@ -26,6 +26,6 @@ struct RuntimeStatus {
 // kUnavailable for any other refusal.
 base::Result<RuntimeStatus> WaitForContainerRuntime(const std::filesystem::path& socket,
                                                     const io::StopToken& stop,
-                                                    std::chrono::steady_clock::time_point deadline);
+                                                    base::Deadline deadline);
 
 }  // namespace pitcrew::rpc

@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#include "base/file_descriptor.h"
 #include "device_plugin_v1beta1.grpc.pb.h"
+#include "rpc/call.h"
 #include "rpc/channel.h"
 #include "rpc/device_plugin.h"
 #include "rpc/grpc_log.h"
@@ -33,9 +31,6 @@ base::Status RegisterWithKubelet(const std::filesystem::path& kubelet_socket,
                                  const Registration& registration,
                                  std::chrono::milliseconds timeout, const io::StopToken& stop) {
   RouteGrpcLog();
-  const base::FileDescriptor done(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!done.valid()) return base::Fail(base::FromErrno(errno, "make an eventfd"));
-
   v1beta1::RegisterRequest request;
   request.set_version(std::string(kDevicePluginVersion));
   request.set_endpoint(registration.endpoint);
@@ -43,22 +38,13 @@ base::Status RegisterWithKubelet(const std::filesystem::path& kubelet_socket,
   request.mutable_options()->set_get_preferred_allocation_available(true);
 
   v1beta1::Empty answer;
-  grpc::Status status;
-  grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + timeout);
-  context.set_wait_for_ready(true);
   const auto stub = v1beta1::Registration::NewStub(Dial(kubelet_socket));
-  stub->async()->Register(&context, &request, &answer, [&status, &done](grpc::Status result) {
-    status = std::move(result);
-    eventfd_write(done.get(), 1);
-  });
-  // The call's own deadline ends the wait; a stop cancels it, which ends it too.
-  if (!io::WaitReadable({done.get()}, stop)) {
-    context.TryCancel();
-    if (const auto ended = io::WaitReadable({done.get()}, io::StopToken()); !ended) {
-      return base::Fail(ended.error());
-    }
-  }
+  TRY_ASSIGN(const auto status, CallUnary(
+                                    [&](auto* context, auto done) {
+                                      stub->async()->Register(context, &request, &answer,
+                                                              std::move(done));
+                                    },
+                                    base::Deadline::After(timeout), stop));
   return ToResult(status, kubelet_socket);
 }
 
