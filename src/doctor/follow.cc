@@ -1,17 +1,14 @@
 #include "doctor/follow.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <concepts>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "base/file_descriptor.h"
+#include "base/bell.h"
 #include "doctor/source.h"
 #include "kube/informer.h"
 #include "kube/projection.h"
@@ -29,31 +26,6 @@ constexpr std::chrono::milliseconds kTogether{200};
 // A look at a large fleet takes long. So many times as long is waited before the next one, so that
 // watching costs a tenth of a processor at most.
 constexpr int kRest = 9;
-
-// Says over and over, from any thread, that something has changed.
-class Bell {
- public:
-  static base::Result<std::shared_ptr<Bell>> Make() {
-    auto bell = std::make_shared<Bell>();
-    bell->event_ = base::FileDescriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!bell->event_.valid()) return base::Fail(base::FromErrno(errno, "make an eventfd"));
-    return bell;
-  }
-  void Ring() const {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto written = ::write(event_.get(), &one, sizeof one);
-  }
-  // Waits for the next ring and forgets those before.
-  base::Status Wait(const io::StopToken& stop) const {
-    TRY(io::WaitReadable({event_.get()}, stop));
-    std::uint64_t count = 0;
-    [[maybe_unused]] const auto read = ::read(event_.get(), &count, sizeof count);
-    return {};
-  }
-
- private:
-  base::FileDescriptor event_;
-};
 
 // Most changes of nodes are heartbeats and lists of images, which are not in a view.
 template <class View>
@@ -77,8 +49,8 @@ template <class View>
 class WatchOf final : public Watch {
  public:
   using Put1 = void (*)(const View&, Cluster&);
-  WatchOf(const std::shared_ptr<kube::Client>& client, const std::shared_ptr<Bell>& bell, Kind kind,
-          const kube::ResourceKind& resource, View (*read)(const codec::Json&), Put1 put,
+  WatchOf(const std::shared_ptr<kube::Client>& client, const std::shared_ptr<base::Bell>& bell,
+          Kind kind, const kube::ResourceKind& resource, View (*read)(const codec::Json&), Put1 put,
           kube::InformerOptions options)
       : kind_(kind),
         put_(put),
@@ -116,7 +88,7 @@ void PutPod(const fleet::Pod& pod, Cluster& cluster) {
 }
 
 std::vector<std::unique_ptr<Watch>> MakeWatches(const std::shared_ptr<kube::Client>& client,
-                                                const std::shared_ptr<Bell>& bell,
+                                                const std::shared_ptr<base::Bell>& bell,
                                                 const Cluster& first) {
   std::vector<std::unique_ptr<Watch>> watches;
   const auto add = [&]<class View>(Kind kind, const kube::ResourceKind& resource,
@@ -166,7 +138,8 @@ std::vector<std::unique_ptr<Watch>> MakeWatches(const std::shared_ptr<kube::Clie
 
 base::Status Follow(const std::shared_ptr<kube::Client>& client, const Cluster& first,
                     const std::function<void(const Cluster&)>& show, const io::StopToken& stop) {
-  TRY_ASSIGN(const std::shared_ptr<Bell> bell, Bell::Make());
+  TRY_ASSIGN(auto made, base::Bell::Create());
+  const auto bell = std::make_shared<base::Bell>(std::move(made));
   const auto watches = MakeWatches(client, bell, first);
   for (const auto& watch : watches) watch->Start();
   for (const auto& watch : watches) TRY(watch->WaitUntilSynced(stop));
@@ -186,7 +159,8 @@ base::Status Follow(const std::shared_ptr<kube::Client>& client, const Cluster& 
     show(cluster);
     const auto took =
         std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
-    TRY(bell->Wait(stop));
+    TRY(io::WaitReadable({bell->fd()}, stop));
+    bell->Silence();
     if (stop.WaitFor(std::max(kTogether, kRest * took))) break;
   }
   return {};

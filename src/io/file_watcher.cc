@@ -71,7 +71,7 @@ base::Result<std::vector<FileChange>> FileWatcher::Take() {
 
 base::Status WaitForFiles(const std::vector<std::filesystem::path>& folders,
                           const std::function<base::Result<bool>()>& done, const StopToken& stop,
-                          std::optional<std::chrono::steady_clock::time_point> deadline) {
+                          base::Deadline deadline) {
   for (;;) {
     // Watches come before the question, so a change between the two is not missed. A fresh watcher
     // each round follows folders as they come and go.

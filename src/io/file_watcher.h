@@ -1,14 +1,13 @@
 // Waiting for changes of files and folders by inotify, never by polling.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/file_descriptor.h"
 #include "base/result.h"
 #include "io/stop.h"
@@ -48,9 +47,8 @@ class FileWatcher {
 // Waits until `done` says so; it is asked at once and after every change in `folders`. Folders that
 // do not exist yet are waited for through their nearest existing parent. kTimeout at the deadline,
 // kCancelled on stop; an error of `done` ends the wait.
-base::Status WaitForFiles(
-    const std::vector<std::filesystem::path>& folders,
-    const std::function<base::Result<bool>()>& done, const StopToken& stop,
-    std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt);
+base::Status WaitForFiles(const std::vector<std::filesystem::path>& folders,
+                          const std::function<base::Result<bool>()>& done, const StopToken& stop,
+                          base::Deadline deadline = {});
 
 }  // namespace pitcrew::io

@@ -38,10 +38,14 @@ class Http1Client::Loop {
       int running = 0;
       curl_multi_perform(multi_, &running);
       EndCompleted();
-      EndWhatHasTo();
+      ExpireExchanges();
       Wait();
     }
-    while (!transfers_.empty()) End(transfers_.begin()->first, Stopped());
+    while (!transfers_.empty()) End(transfers_.begin()->first, Ended());
+  }
+
+  static base::Error Ended() {
+    return {.code = base::Code::kCancelled, .reason = "Stopped", .message = "the client ends"};
   }
 
   void Begin(ExchangePointer exchange) {
@@ -63,7 +67,7 @@ class Http1Client::Loop {
     }
   }
 
-  void EndWhatHasTo() {
+  void ExpireExchanges() {
     const auto now = Clock::now();
     std::vector<std::pair<CURL*, base::Error>> ended;
     for (const auto& [handle, transfer] : transfers_) {
@@ -85,10 +89,9 @@ class Http1Client::Loop {
     std::vector<curl_waitfd> stops;
     const auto now = Clock::now();
     for (const auto& [handle, transfer] : transfers_) {
-      if (const auto deadline = transfer->exchange()->deadline()) {
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - now);
-        wait = std::clamp(left, std::chrono::milliseconds(0), wait);
-      }
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(transfer->exchange()->deadline().left(now));
+      wait = std::min(left, wait);
       const int fd = transfer->exchange()->stop.fd();
       if (fd >= 0 && std::none_of(stops.begin(), stops.end(),
                                   [&](const curl_waitfd& known) { return known.fd == fd; })) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <list>
@@ -10,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/bell.h"
 #include "io/http2_session.h"
 #include "io/tls_connection.h"
 
@@ -19,26 +19,10 @@ namespace {
 // Connections on which one exchange may be begun when servers turn it away unread.
 constexpr int kMostAttempts = 4;
 
-class Bell {
- public:
-  void Ring() const {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto written = ::write(event_.get(), &one, sizeof one);
-  }
-  void Silence() const {
-    std::uint64_t count = 0;
-    [[maybe_unused]] const auto read = ::read(event_.get(), &count, sizeof count);
-  }
-  [[nodiscard]] int fd() const { return event_.get(); }
-
- private:
-  base::FileDescriptor event_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-};
-
 // A connection in the making, on a thread of its own because resolving a name blocks.
 class Dial {
  public:
-  Dial(TlsTarget target, const StopToken& stop, const Bell& bell)
+  Dial(TlsTarget target, const StopToken& stop, const base::Bell& bell)
       : thread_([this, target = std::move(target), stop, &bell] {
           auto connected = TlsConnection::Connect(target, Clock::now() + kConnectTimeout, stop);
           const std::scoped_lock lock(mutex_);
@@ -73,8 +57,11 @@ struct Origin {
 
 class Http2Client::Loop {
  public:
-  Loop(HttpClientOptions options, Fallback fallback)
-      : options_(options), fallback_(std::move(fallback)), thread_([this] { Run(); }) {}
+  Loop(HttpClientOptions options, Fallback fallback, base::Bell bell)
+      : options_(options),
+        fallback_(std::move(fallback)),
+        bell_(std::move(bell)),
+        thread_([this] { Run(); }) {}
 
   ~Loop() {
     inbox_.Close();
@@ -100,7 +87,7 @@ class Http2Client::Loop {
     BlockSignals();
     while (auto submitted = inbox_.TakeAll()) {
       for (auto& exchange : *submitted) Take(std::move(exchange));
-      EndWhatHasTo();
+      ExpireExchanges();
       again_ = false;
       for (auto& origin : origins_) {
         TakeDialled(origin);
@@ -113,7 +100,7 @@ class Http2Client::Loop {
     while (!active_.empty()) {
       const Active ended = active_.begin()->second;
       Detach(ended);
-      Complete(ended.exchange, Stopped());
+      Complete(ended.exchange, quitting_.token().error());
     }
   }
 
@@ -150,21 +137,21 @@ class Http2Client::Loop {
     return nullptr;
   }
 
-  void EndWhatHasTo() {
+  void ExpireExchanges() {
     const auto now = Clock::now();
     std::vector<std::pair<Active, base::Error>> ended;
     for (const auto& [key, active] : active_) {
       if (active.exchange->SuspectsConnection(now)) {
         active.exchange->suspected = true;
         for (const auto& session : active.origin->sessions) {
-          if (session->Has(active.exchange)) session->Doubt(now);
+          if (session->Has(active.exchange)) session->SuspectDead(now);
         }
       }
       if (auto why = active.exchange->WhyEnd(now)) ended.emplace_back(active, *std::move(why));
     }
     for (auto& [active, error] : ended) {
       Http2Session* session = Detach(active);
-      if (error.code == base::Code::kTimeout && session != nullptr) session->Doubt(now);
+      if (error.code == base::Code::kTimeout && session != nullptr) session->SuspectDead(now);
       Complete(active.exchange, std::move(error));
     }
   }
@@ -250,9 +237,9 @@ class Http2Client::Loop {
 
   void Wait() {
     std::vector<pollfd> entries{{.fd = bell_.fd(), .events = POLLIN, .revents = 0}};
-    auto until = Clock::time_point::max();
+    base::Deadline until;
     for (const auto& [key, active] : active_) {
-      if (const auto deadline = active.exchange->deadline()) until = std::min(until, *deadline);
+      until = std::min(until, active.exchange->deadline());
       const int fd = active.exchange->stop.fd();
       if (fd >= 0 && std::none_of(entries.begin(), entries.end(),
                                   [&](const pollfd& known) { return known.fd == fd; })) {
@@ -262,26 +249,17 @@ class Http2Client::Loop {
     for (const auto& origin : origins_) {
       for (const auto& session : origin.sessions) {
         entries.push_back({.fd = session->fd(), .events = session->events(), .revents = 0});
-        until = std::min(until, session->deadline());
+        until = std::min<base::Deadline>(until, session->deadline());
       }
     }
     if (again_) until = Clock::time_point::min();
-    ::poll(entries.data(), entries.size(), Milliseconds(until));
+    ::poll(entries.data(), entries.size(), until.poll_milliseconds());
     bell_.Silence();
-  }
-
-  // From now, as poll takes it.
-  static int Milliseconds(Clock::time_point until) {
-    if (until == Clock::time_point::max()) return -1;
-    const auto now = Clock::now();
-    if (until <= now) return 0;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now);
-    return static_cast<int>(std::min<std::int64_t>(left.count(), 3'600'000));
   }
 
   const HttpClientOptions options_;
   const Fallback fallback_;
-  Bell bell_;
+  const base::Bell bell_;
   StopSource quitting_;
   Inbox inbox_;
   // Of the I/O thread.
@@ -291,8 +269,14 @@ class Http2Client::Loop {
   std::thread thread_;         // last: uses everything above
 };
 
-Http2Client::Http2Client(HttpClientOptions options, Fallback fallback)
-    : loop_(std::make_unique<Loop>(options, std::move(fallback))) {}
+base::Result<std::unique_ptr<Http2Client>> Http2Client::Create(HttpClientOptions options,
+                                                               Fallback fallback) {
+  TRY_ASSIGN(auto bell, base::Bell::Create());
+  return std::unique_ptr<Http2Client>(
+      new Http2Client(std::make_unique<Loop>(options, std::move(fallback), std::move(bell))));
+}
+
+Http2Client::Http2Client(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
 Http2Client::~Http2Client() = default;
 
 void Http2Client::Submit(ExchangePointer exchange) { loop_->Submit(std::move(exchange)); }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/result.h"
 #include "io/http_exchange.h"
 
 namespace pitcrew::io {
@@ -13,7 +14,8 @@ class Http2Client {
   // Gets the exchanges with servers that do not speak HTTP/2; called from the I/O thread.
   using Fallback = std::function<void(ExchangePointer)>;
 
-  Http2Client(HttpClientOptions options, Fallback fallback);
+  static base::Result<std::unique_ptr<Http2Client>> Create(HttpClientOptions options,
+                                                           Fallback fallback);
   ~Http2Client();
   Http2Client(const Http2Client&) = delete;
   Http2Client& operator=(const Http2Client&) = delete;
@@ -25,6 +27,7 @@ class Http2Client {
 
  private:
   class Loop;
+  explicit Http2Client(std::unique_ptr<Loop> loop);
   std::unique_ptr<Loop> loop_;
 };
 

@@ -153,14 +153,14 @@ short Http2Session::events() const {
 
 Clock::time_point Http2Session::deadline() const {
   if (more_to_read_) return Clock::time_point::min();
-  if (streams_.empty() && !asked_) return last_used_ + options_.unused_after;
+  if (streams_.empty() && !ping_sent_) return last_used_ + options_.close_unused_after;
   return next_check();
 }
 
 // While an answer to a PING is due, anything that comes is a sign of life, and gives more time.
 Clock::time_point Http2Session::next_check() const {
-  if (asked_) return std::max(last_read_, *asked_) + answer_within_;
-  return std::max(last_read_, last_used_) + options_.ask_after;
+  if (ping_sent_) return std::max(last_read_, *ping_sent_) + ping_timeout_;
+  return std::max(last_read_, last_used_) + options_.ping_after;
 }
 
 base::Result<bool> Http2Session::Work(Clock::time_point now) {
@@ -170,7 +170,7 @@ base::Result<bool> Http2Session::Work(Clock::time_point now) {
   TRY(Write());
   const bool wanted = nghttp2_session_want_read(session_.get()) != 0 ||
                       nghttp2_session_want_write(session_.get()) != 0;
-  const bool forgotten = streams_.empty() && now - last_used_ >= options_.unused_after;
+  const bool forgotten = streams_.empty() && now - last_used_ >= options_.close_unused_after;
   return wanted && !forgotten;
 }
 
@@ -217,23 +217,23 @@ base::Status Http2Session::Write() {
 // Something between us and the server may have forgotten the connection and go on to acknowledge
 // what we send, so that TCP sees nothing wrong.
 base::Status Http2Session::CheckAlive(Clock::time_point now) {
-  if (streams_.empty() && !asked_) return {};
+  if (streams_.empty() && !ping_sent_) return {};
   if (now < next_check()) return {};
-  if (asked_) {
+  if (ping_sent_) {
     return base::Fail(base::Unavailable("ConnectionLost", "the server does not answer a PING"));
   }
-  Ask(now, options_.answer_within);
+  SendPing(now, options_.ping_timeout);
   return {};
 }
 
-void Http2Session::Doubt(Clock::time_point now) {
-  if (!asked_) Ask(now, options_.answer_doubt_within);
+void Http2Session::SuspectDead(Clock::time_point now) {
+  if (!ping_sent_) SendPing(now, options_.suspect_ping_timeout);
 }
 
-void Http2Session::Ask(Clock::time_point now, std::chrono::milliseconds answer_within) {
+void Http2Session::SendPing(Clock::time_point now, std::chrono::milliseconds ping_timeout) {
   nghttp2_submit_ping(session_.get(), NGHTTP2_FLAG_NONE, nullptr);
-  asked_ = now;
-  answer_within_ = answer_within;
+  ping_sent_ = now;
+  ping_timeout_ = ping_timeout;
 }
 
 void Http2Session::Close(const base::Error& error) {
@@ -304,7 +304,7 @@ int Http2Session::OnHeader(nghttp2_session* /*session*/, const nghttp2_frame* fr
 
 int Http2Session::OnFrame(nghttp2_session* /*session*/, const nghttp2_frame* frame, void* context) {
   if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) != 0) {
-    Self(context).asked_.reset();
+    Self(context).ping_sent_.reset();
   }
   Stream* stream = Self(context).Find(frame->hd.stream_id);
   if (stream == nullptr) return 0;

@@ -48,7 +48,7 @@ class Http2Session {
   // Tells the server that nobody wants the answer any more. False when it is not of this session.
   bool Cancel(const ExchangePointer& exchange);
   // Somebody has waited in vain: the server has to give a sign of life, or the connection ends.
-  void Doubt(Clock::time_point now);
+  void SuspectDead(Clock::time_point now);
   // Tells the server what readers of streams have taken.
   void GiveCredit();
 
@@ -76,7 +76,7 @@ class Http2Session {
   base::Status Read();
   base::Status Write();
   base::Status CheckAlive(Clock::time_point now);
-  void Ask(Clock::time_point now, std::chrono::milliseconds answer_within);
+  void SendPing(Clock::time_point now, std::chrono::milliseconds ping_timeout);
   [[nodiscard]] Clock::time_point next_check() const;
   Stream* Find(std::int32_t stream_id);
   void End(std::int32_t stream_id, std::uint32_t error_code);
@@ -110,8 +110,8 @@ class Http2Session {
   Clock::time_point last_read_ = Clock::now();
   Clock::time_point last_used_ = last_read_;
   // A PING is under way, and how long the server may be silent before the connection is given up.
-  std::optional<Clock::time_point> asked_;
-  std::chrono::milliseconds answer_within_{};
+  std::optional<Clock::time_point> ping_sent_;
+  std::chrono::milliseconds ping_timeout_{};
 };
 
 }  // namespace pitcrew::io

@@ -30,10 +30,8 @@ bool MayUseProxy(const HttpRequest& request, const UrlParts& url) {
 // Sends each exchange to the engine that fits its server.
 class Client final : public HttpClient {
  public:
-  Client(HttpClientOptions options, std::unique_ptr<Http1Client> http1)
-      : http1_(std::move(http1)),
-        http2_(options, [this](ExchangePointer exchange) { http1_->Submit(std::move(exchange)); }) {
-  }
+  Client(std::unique_ptr<Http1Client> http1, std::unique_ptr<Http2Client> http2)
+      : http1_(std::move(http1)), http2_(std::move(http2)) {}
 
   base::Result<HttpResponse> Send(HttpRequest request, const StopToken& stop) override {
     TRY_ASSIGN(const auto exchange, Submit(std::move(request), stop, false));
@@ -44,13 +42,13 @@ class Client final : public HttpClient {
                                                  const StopToken& stop) override;
 
   void Wake() {
-    http2_.Wake();
+    http2_->Wake();
     http1_->Wake();
   }
 
  private:
   base::Result<ExchangePointer> Submit(HttpRequest request, const StopToken& stop, bool streaming) {
-    if (stop.stopped()) return base::Fail(Stopped());
+    if (stop.stopped()) return base::Fail(stop.error());
     auto url = SplitUrl(request.url);
     if (!url) {
       return base::Fail(base::Invalid(
@@ -60,7 +58,7 @@ class Client final : public HttpClient {
     auto exchange =
         std::make_shared<Exchange>(std::move(request), *std::move(url), stop, streaming);
     if (http2) {
-      http2_.Submit(exchange);
+      http2_->Submit(exchange);
     } else {
       http1_->Submit(exchange);
     }
@@ -68,7 +66,7 @@ class Client final : public HttpClient {
   }
 
   std::unique_ptr<Http1Client> http1_;
-  Http2Client http2_;  // behind http1_, to which it hands exchanges
+  std::unique_ptr<Http2Client> http2_;  // behind http1_, to which it hands exchanges
 };
 
 class Stream final : public HttpStream {
@@ -114,7 +112,11 @@ std::optional<std::string_view> HttpResponse::header(std::string_view name) cons
 
 base::Result<std::unique_ptr<HttpClient>> HttpClient::Create(HttpClientOptions options) {
   TRY_ASSIGN(auto http1, Http1Client::Create());
-  return std::make_unique<Client>(options, std::move(http1));
+  TRY_ASSIGN(auto http2,
+             Http2Client::Create(options, [http1 = http1.get()](ExchangePointer exchange) {
+               http1->Submit(std::move(exchange));
+             }));
+  return std::make_unique<Client>(std::move(http1), std::move(http2));
 }
 
 }  // namespace pitcrew::io

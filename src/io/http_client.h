@@ -1,9 +1,10 @@
 // An HTTP client: HTTP/2 over TLS with all requests to a server on one connection; HTTP/1.1 where
-// there is no TLS, a proxy stands between, or the server does not speak HTTP/2. Threads of its own
-// do the I/O; callers block.
+// there is no TLS or the server does not speak HTTP/2. A thread of its own does the I/O; callers
+// block.
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/result.h"
 #include "io/stop.h"
 
@@ -23,10 +25,17 @@ struct HttpHeader {
 
 // Who the server must be and who we are. Requests with equal settings share connections.
 struct TlsSettings {
-  std::string ca_pem{};  // empty: the system's certificate authorities
+  // Certificates of authorities, roots or intermediate ones: each is an anchor of trust, as in Go.
+  // Empty, and ca_file too: the system's authorities.
+  std::string ca_pem{};
+  // A file with the same, which counts instead of ca_pem and is read for every new connection, so
+  // that a replaced one is noticed; while it cannot be read, ca_pem stands.
+  std::filesystem::path ca_file{};
   bool insecure_skip_verify = false;
   std::string client_certificate_pem{};  // with client_key_pem, or neither
   std::string client_key_pem{};
+
+  bool operator==(const TlsSettings&) const = default;
 };
 
 struct HttpRequest {
@@ -36,11 +45,12 @@ struct HttpRequest {
   std::string body{};
   std::shared_ptr<const TlsSettings> tls{};  // null: the defaults
   std::string tls_server_name{};             // the name to check and to send; empty: the URL's host
-  std::string proxy_url{};                   // empty: the environment's proxies
-  std::chrono::milliseconds timeout{30000};  // for the whole exchange; 0: none
+  std::string proxy_url{};                   // empty: the environment's proxies, as Go reads them
+  // Of the whole exchange, connecting included; half a minute after the request was made.
+  base::Deadline deadline = base::Deadline::After(std::chrono::seconds(30));
   std::chrono::milliseconds idle_timeout{0};  // longest time without a byte from the server; 0: any
   // No answer has begun after this time: an HTTP/2 connection has to prove that it works, or is
-  // replaced. The request goes on meanwhile. 0: HttpClientOptions::ask_after alone decides.
+  // replaced. The request goes on meanwhile. 0: HttpClientOptions::ping_after alone decides.
   std::chrono::milliseconds suspect_after{0};
 };
 
@@ -54,14 +64,15 @@ struct HttpResponse {
 };
 
 struct HttpClientOptions {
-  // An HTTP/2 server that was silent for so long is asked for a sign of life, and its connection
-  // given up when it does not answer (the values of Kubernetes' Go client).
-  std::chrono::milliseconds ask_after{30000};
-  std::chrono::milliseconds answer_within{15000};
-  // The same after a call's deadline or HttpRequest::suspect_after has passed on the connection.
-  std::chrono::milliseconds answer_doubt_within{3000};
-  // An HTTP/2 connection that nobody has used for so long is closed.
-  std::chrono::milliseconds unused_after{90000};
+  // An HTTP/2 server that was silent for so long gets a PING, and its connection is given up when
+  // nothing comes within the time-out (the values of Kubernetes' Go client).
+  std::chrono::milliseconds ping_after{30000};
+  std::chrono::milliseconds ping_timeout{15000};
+  // The time-out of the PING that follows when a call's deadline or HttpRequest::suspect_after has
+  // passed in silence.
+  std::chrono::milliseconds suspect_ping_timeout{3000};
+  // A connection that nobody has used for so long is closed.
+  std::chrono::milliseconds close_unused_after{90000};
 };
 
 // A body that is read while it arrives; a slow reader holds the server back, on this stream only.

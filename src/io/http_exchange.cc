@@ -12,10 +12,6 @@ namespace pitcrew::io {
 using base::Code;
 using base::Error;
 
-Error Stopped() {
-  return {.code = Code::kCancelled, .reason = "Stopped", .message = "stopped while waiting"};
-}
-
 void BlockSignals() {
   sigset_t all;
   sigfillset(&all);
@@ -75,10 +71,13 @@ std::size_t Exchange::backlog() const {
 }
 
 std::optional<Error> Exchange::WhyEnd(Clock::time_point now) const {
-  if (abandoned_ || stop.stopped()) return Stopped();
-  if (request.timeout.count() > 0 && now - started >= request.timeout) {
+  if (stop.stopped()) return stop.error();
+  if (abandoned_) return Failure(Code::kCancelled, "Stopped", "nobody waits for the answer");
+  if (request.deadline.passed(now)) {
+    const auto given =
+        std::chrono::round<std::chrono::milliseconds>(request.deadline.at() - started);
     return Failure(Code::kTimeout, "RequestTimeout",
-                   fmt::format("no whole answer within {} ms", request.timeout.count()));
+                   fmt::format("no whole answer within {} ms", std::max(0L, given.count())));
   }
   if (request.idle_timeout.count() > 0 && now - last_byte >= request.idle_timeout) {
     return Failure(Code::kTimeout, "IdleTimeout",
@@ -92,15 +91,13 @@ bool Exchange::SuspectsConnection(Clock::time_point now) const {
          now - started >= request.suspect_after;
 }
 
-std::optional<Clock::time_point> Exchange::deadline() const {
-  std::optional<Clock::time_point> first;
-  const auto add = [&](Clock::time_point moment) {
-    first = first ? std::min(*first, moment) : moment;
-  };
-  if (request.timeout.count() > 0) add(started + request.timeout);
-  if (request.idle_timeout.count() > 0) add(last_byte + request.idle_timeout);
+base::Deadline Exchange::deadline() const {
+  base::Deadline first = request.deadline;
+  if (request.idle_timeout.count() > 0) {
+    first = std::min<base::Deadline>(first, last_byte + request.idle_timeout);
+  }
   if (request.suspect_after.count() > 0 && !suspected && last_byte == started) {
-    add(started + request.suspect_after);
+    first = std::min<base::Deadline>(first, started + request.suspect_after);
   }
   return first;
 }

@@ -75,7 +75,7 @@ class Exchange {
   // Whether its connection has to prove now that it works.
   [[nodiscard]] bool SuspectsConnection(Clock::time_point now) const;
   // The moment at which WhyEnd and SuspectsConnection have to be asked again.
-  [[nodiscard]] std::optional<Clock::time_point> deadline() const;
+  [[nodiscard]] base::Deadline deadline() const;
   // An error that names the request.
   [[nodiscard]] base::Error Failure(base::Code code, std::string reason,
                                     std::string_view detail) const;
@@ -116,8 +116,6 @@ class Inbox {
   std::vector<ExchangePointer> exchanges_;
   bool closed_ = false;
 };
-
-base::Error Stopped();
 
 // For I/O threads: writing to a connection that the server has closed must not end the process;
 // signals are for the threads that wait for them.

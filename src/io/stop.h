@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/deadline.h"
 #include "base/file_descriptor.h"
 #include "base/result.h"
 
@@ -17,7 +18,11 @@ class StopToken {
   StopToken() = default;
 
   [[nodiscard]] bool stopped() const;
-  // Readable (poll POLLIN) from the moment of the stop; -1 for a token that never stops. Borrowed.
+  // What a wait that ends with the stop returns: kCancelled "Stopped", or why the source could not
+  // be made.
+  [[nodiscard]] base::Error error() const;
+  // Ready (poll POLLIN; look at `revents != 0`) from the moment of the stop; -1 for a token that
+  // never stops. Borrowed.
   [[nodiscard]] int fd() const;
   // Waits until the stop or for `duration`; true when stopped.
   [[nodiscard]] bool WaitFor(std::chrono::nanoseconds duration) const;
@@ -30,9 +35,15 @@ class StopToken {
   std::shared_ptr<State> state_;
 };
 
+// A source for which the process has no file descriptor left is stopped from the beginning: what
+// waits for it then ends at once with that error, where it would hang or spin otherwise.
 class StopSource {
  public:
-  StopSource();
+  StopSource() : StopSource(StopToken()) {}
+  // Stopped also when `parent` is. No thread stands behind the link, and it needs no care:
+  // whichever goes away first.
+  static StopSource LinkedTo(const StopToken& parent) { return StopSource(parent); }
+
   [[nodiscard]] StopToken token() const { return token_; }
   // May be called from any thread, any number of times.
   void Stop() const;
@@ -41,6 +52,7 @@ class StopSource {
   base::Status StopOnSignals(std::initializer_list<int> signals);
 
  private:
+  explicit StopSource(const StopToken& parent);
   StopToken token_;
 };
 
@@ -58,10 +70,9 @@ class SignalReceiver {
   base::FileDescriptor fd_;
 };
 
-// Waits until one of `fds` is readable, the token stops or the deadline passes (none: no deadline).
-// The index of the first readable one; kCancelled on stop, kTimeout at the deadline.
-base::Result<std::size_t> WaitReadable(
-    std::initializer_list<int> fds, const StopToken& stop,
-    std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt);
+// Waits until one of `fds` is readable, the token stops or the deadline passes. The index of the
+// first readable one; the token's error on stop, kTimeout at the deadline.
+base::Result<std::size_t> WaitReadable(std::initializer_list<int> fds, const StopToken& stop,
+                                       base::Deadline deadline = {});
 
 }  // namespace pitcrew::io

@@ -74,15 +74,14 @@ class Race {
   }
 
   // Waits until `until`, a stop, or the end of some attempt; the winner, if there is one.
-  FileDescriptor Wait(Clock::time_point until, const StopToken& stop) {
+  FileDescriptor Wait(base::Deadline until, const StopToken& stop) {
     std::vector<pollfd> entries;
     entries.reserve(runners_.size() + 1);
     for (const auto& runner : runners_) {
       entries.push_back({.fd = runner.get(), .events = POLLOUT, .revents = 0});
     }
     entries.push_back({.fd = stop.fd(), .events = POLLIN, .revents = 0});
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
-    ::poll(entries.data(), entries.size(), static_cast<int>(std::max<long>(0, left.count())));
+    ::poll(entries.data(), entries.size(), until.poll_milliseconds());
     FileDescriptor winner;
     for (std::size_t i = 0; i < runners_.size(); ++i) {
       if (entries[i].revents == 0) continue;
@@ -111,24 +110,23 @@ class Race {
 }  // namespace
 
 base::Result<FileDescriptor> ConnectTcp(const std::string& host, const std::string& port,
-                                        Clock::time_point deadline, const StopToken& stop) {
+                                        base::Deadline deadline, const StopToken& stop) {
   TRY_ASSIGN(const Addresses addresses, Resolve(host, port));
   const addrinfo* next = addresses.get();
   Race race;
   while (next != nullptr || !race.empty()) {
-    if (stop.stopped()) return base::Fail(Stopped());
-    const auto now = Clock::now();
-    if (now >= deadline) break;
+    if (stop.stopped()) return base::Fail(stop.error());
+    if (deadline.passed()) break;
     if (next != nullptr) {
       race.Enter(*next);
       next = next->ai_next;
     }
     if (race.empty()) continue;
-    auto winner =
-        race.Wait(next == nullptr ? deadline : std::min(deadline, now + kHeadStart), stop);
+    auto winner = race.Wait(
+        next == nullptr ? deadline : std::min(deadline, base::Deadline::After(kHeadStart)), stop);
     if (winner.valid()) return winner;
   }
-  if (stop.stopped()) return base::Fail(Stopped());
+  if (stop.stopped()) return base::Fail(stop.error());
   return base::Fail(
       base::Unavailable("ConnectionRefused", fmt::format("cannot connect to {} port {}: {}", host,
                                                          port, std::strerror(race.last_error()))));

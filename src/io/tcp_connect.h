@@ -1,9 +1,9 @@
 // Connecting to a host and port. Of tls_connection.cc.
 #pragma once
 
-#include <chrono>
 #include <string>
 
+#include "base/deadline.h"
 #include "base/file_descriptor.h"
 #include "base/result.h"
 #include "io/stop.h"
@@ -14,7 +14,6 @@ namespace pitcrew::io {
 // each a little after the one before it, and the first that answers is taken (RFC 8305's idea).
 // Errors: kUnavailable "NameNotResolved", "ConnectionRefused" (also at the deadline); kCancelled.
 base::Result<base::FileDescriptor> ConnectTcp(const std::string& host, const std::string& port,
-                                              std::chrono::steady_clock::time_point deadline,
-                                              const StopToken& stop);
+                                              base::Deadline deadline, const StopToken& stop);
 
 }  // namespace pitcrew::io

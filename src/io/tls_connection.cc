@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/file.h"
 #include "io/http_exchange.h"
 #include "io/tcp_connect.h"
 
@@ -51,8 +52,18 @@ Memory Open(const std::string& pem) {
   return Memory(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
 }
 
-base::Status TrustAuthorities(SSL_CTX* context, const std::string& pem) {
-  if (pem.empty()) {
+base::Status TrustAuthorities(SSL_CTX* context, const TlsSettings& tls) {
+  // As Go: what is given is trusted, also when it is not a root.
+  X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context), X509_V_FLAG_PARTIAL_CHAIN);
+  std::string pem = tls.ca_pem;
+  if (!tls.ca_file.empty()) {
+    auto content = base::ReadFile(tls.ca_file);
+    if (content) {
+      pem = *std::move(content);
+    } else if (pem.empty()) {
+      return base::Fail(TlsFailed(content.error().message));
+    }
+  } else if (pem.empty()) {
     SSL_CTX_set_default_verify_paths(context);
     return {};
   }
@@ -125,7 +136,7 @@ base::Result<Context> MakeContext(const TlsSettings& tls) {
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
   } else {
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
-    TRY(TrustAuthorities(context.get(), tls.ca_pem));
+    TRY(TrustAuthorities(context.get(), tls));
   }
   if (!tls.client_certificate_pem.empty()) TRY(PresentCertificate(context.get(), tls));
   return context;
@@ -149,15 +160,12 @@ bool RefusesOurCertificate(int reason) {
 }
 
 // Waits until the socket is ready for what TLS wants next.
-base::Status WaitFor(int fd, short events, Clock::time_point deadline, const StopToken& stop) {
+base::Status WaitFor(int fd, short events, base::Deadline deadline, const StopToken& stop) {
   std::array<pollfd, 2> entries{{{.fd = fd, .events = events, .revents = 0},
                                  {.fd = stop.fd(), .events = POLLIN, .revents = 0}}};
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-  if (left.count() > 0) {
-    ::poll(entries.data(), entries.size(), static_cast<int>(left.count()));
-  }
-  if (stop.stopped()) return base::Fail(Stopped());
-  if (Clock::now() < deadline) return {};
+  ::poll(entries.data(), entries.size(), deadline.poll_milliseconds());
+  if (stop.stopped()) return base::Fail(stop.error());
+  if (!deadline.passed()) return {};
   return base::Fail(
       base::Unavailable("ConnectionRefused", "the server did not answer the TLS handshake"));
 }
@@ -168,14 +176,10 @@ bool TlsTarget::SameAs(const TlsTarget& other) const {
   if (host != other.host || port != other.port || server_name != other.server_name) return false;
   if (tls == other.tls) return true;
   if (tls == nullptr || other.tls == nullptr) return false;
-  return tls->ca_pem == other.tls->ca_pem &&
-         tls->insecure_skip_verify == other.tls->insecure_skip_verify &&
-         tls->client_certificate_pem == other.tls->client_certificate_pem &&
-         tls->client_key_pem == other.tls->client_key_pem;
+  return *tls == *other.tls;
 }
 
-base::Result<TlsConnection> TlsConnection::Connect(const TlsTarget& target,
-                                                   Clock::time_point deadline,
+base::Result<TlsConnection> TlsConnection::Connect(const TlsTarget& target, base::Deadline deadline,
                                                    const StopToken& stop) {
   const TlsSettings defaults;
   const TlsSettings& tls = target.tls == nullptr ? defaults : *target.tls;
@@ -193,7 +197,7 @@ base::Result<TlsConnection> TlsConnection::Connect(const TlsTarget& target,
   return connection;
 }
 
-base::Status TlsConnection::Handshake(Clock::time_point deadline, const StopToken& stop) {
+base::Status TlsConnection::Handshake(base::Deadline deadline, const StopToken& stop) {
   for (;;) {
     ERR_clear_error();
     const int result = SSL_connect(ssl_.get());

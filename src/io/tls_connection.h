@@ -3,13 +3,13 @@
 
 #include <openssl/ssl.h>
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "base/deadline.h"
 #include "base/file_descriptor.h"
 #include "base/result.h"
 #include "io/http_client.h"
@@ -32,8 +32,7 @@ class TlsConnection {
  public:
   // Resolves, connects (several addresses race, the first is given a head start) and shakes hands;
   // offers HTTP/2 and HTTP/1.1. Blocks. Errors as HttpClient's; kCancelled "Stopped".
-  static base::Result<TlsConnection> Connect(const TlsTarget& target,
-                                             std::chrono::steady_clock::time_point deadline,
+  static base::Result<TlsConnection> Connect(const TlsTarget& target, base::Deadline deadline,
                                              const StopToken& stop);
 
   // Whether the server has chosen HTTP/2.
@@ -55,7 +54,7 @@ class TlsConnection {
   TlsConnection(base::FileDescriptor socket, std::unique_ptr<SSL, FreeSsl> ssl)
       : socket_(std::move(socket)), ssl_(std::move(ssl)) {}
 
-  base::Status Handshake(std::chrono::steady_clock::time_point deadline, const StopToken& stop);
+  base::Status Handshake(base::Deadline deadline, const StopToken& stop);
   base::Result<std::optional<std::size_t>> Judge(int result, std::size_t count);
 
   base::FileDescriptor socket_;

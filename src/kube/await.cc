@@ -9,8 +9,7 @@ namespace pitcrew::kube {
 
 base::Status AwaitGone(std::shared_ptr<Client> client, const ResourceKind& kind,
                        const std::set<std::string>& uids, InformerOptions options,
-                       const io::StopToken& stop,
-                       std::optional<std::chrono::steady_clock::time_point> deadline) {
+                       const io::StopToken& stop, base::Deadline deadline) {
   return Await<std::string>(
       std::move(client), kind,
       ProjectJson<std::string>([](const codec::Json& object) -> base::Result<std::string> {

@@ -66,19 +66,17 @@ Outcome OutcomeOf(const io::HttpResponse& head, std::string_view body, const Req
   return outcome;
 }
 
-// How long one try may take now.
-base::Result<std::chrono::milliseconds> TimeoutOf(const CallLimits& limits,
-                                                  const Request& request) {
-  if (!limits.deadline) return limits.timeout;
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(*limits.deadline - base::SteadyClock::now());
-  if (left.count() > 0) return std::min(left, limits.timeout);
+base::Result<base::Deadline> DeadlineOfTry(const CallLimits& limits, const Request& request) {
+  if (!limits.deadline.passed()) {
+    return std::min(limits.deadline, base::Deadline::After(limits.timeout));
+  }
   return base::Fail({base::Code::kTimeout, "DeadlinePassed",
                      fmt::format("{}: no time is left for it", Describe(request))});
 }
 
+// A try that could only begin when nobody waits for it any more is none.
 bool EndsBefore(const CallLimits& limits, std::chrono::milliseconds delay) {
-  return limits.deadline && base::SteadyClock::now() + delay >= *limits.deadline;
+  return delay >= limits.deadline.left();
 }
 
 base::Status WaitBeforeTry(std::chrono::milliseconds delay, const Request& request,
@@ -97,6 +95,7 @@ std::shared_ptr<const io::TlsSettings> Client::Implementation::Tls(const Credent
       tls->client_key_pem != credentials.client_key_pem) {
     tls = std::make_shared<const io::TlsSettings>(
         io::TlsSettings{.ca_pem = config.ca_pem,
+                        .ca_file = config.ca_file,
                         .insecure_skip_verify = config.insecure_skip_tls_verify,
                         .client_certificate_pem = credentials.client_certificate_pem,
                         .client_key_pem = credentials.client_key_pem});
@@ -189,7 +188,7 @@ base::Result<std::string> Client::Send(const Request& request, const CallLimits&
   bool asked_again = false;  // with fresh credentials, after a 401
   for (int attempt = 1;; ++attempt) {
     TRY_ASSIGN(auto built, self.Build(request, stop));
-    TRY_ASSIGN(built.timeout, TimeoutOf(limits, request));
+    TRY_ASSIGN(built.deadline, DeadlineOfTry(limits, request));
     built.suspect_after = limits.suspect_after;
     auto answer = self.SendInTurn(std::move(built), limits.pace, stop);
     Outcome outcome;
@@ -219,7 +218,7 @@ base::Result<std::unique_ptr<io::HttpStream>> Client::OpenStream(const Request& 
   Implementation& self = *implementation_;
   for (int attempt = 1;; ++attempt) {
     TRY_ASSIGN(auto built, self.Build(request, stop));
-    built.timeout = timeout;
+    built.deadline = base::Deadline::After(timeout);
     auto stream = self.http->Open(std::move(built), stop);
     if (!stream) {
       if (stream.error().code != base::Code::kCancelled) self.Count(request.verb, 0);

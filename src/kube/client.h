@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/result.h"
 #include "codec/json.h"
 #include "io/http_client.h"
@@ -27,7 +28,7 @@ namespace pitcrew::kube {
 struct CallLimits {
   std::chrono::milliseconds timeout = std::chrono::seconds(30);  // of each try
   // Of all tries and the waits between them: kTimeout, or the last try's error.
-  std::optional<std::chrono::steady_clock::time_point> deadline{};
+  base::Deadline deadline{};
   // io::HttpRequest::suspect_after: for calls that must not wait until a connection that is
   // silently dead is found out in general.
   std::chrono::milliseconds suspect_after{0};

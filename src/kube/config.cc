@@ -47,6 +47,7 @@ base::Result<Config> LoadInCluster(const std::filesystem::path& service_account)
   auto ca = base::ReadFile(service_account / "ca.crt");
   if (!ca) return base::Fail(CredentialProblem(ca.error()).Within("in-cluster configuration"));
   config.ca_pem = *std::move(ca);
+  config.ca_file = service_account / "ca.crt";
   if (const auto name = base::ReadFile(service_account / "namespace")) {
     config.default_namespace = base::Trim(*name);
   }

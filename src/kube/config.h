@@ -36,7 +36,9 @@ class CredentialSource {
 
 struct Config {
   std::string server{};  // "https://host:port" with an optional path, no slash at the end
-  std::string ca_pem{};  // empty: the system's certificate authorities
+  // As in io::TlsSettings. With a file, ca_pem is what it held when this was loaded.
+  std::string ca_pem{};
+  std::filesystem::path ca_file{};
   bool insecure_skip_tls_verify = false;
   std::string tls_server_name{};  // empty: the host of `server`
   std::string proxy_url{};        // empty: the environment's proxies

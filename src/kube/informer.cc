@@ -1,7 +1,6 @@
 #include "kube/informer.h"
 
 #include <fmt/format.h>
-#include <sys/eventfd.h>
 
 #include <cstdlib>
 #include <exception>
@@ -9,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "base/file_descriptor.h"
+#include "base/bell.h"
 #include "base/log.h"
 #include "kube/projection.h"
 #include "kube/watcher.h"
@@ -58,7 +57,7 @@ struct Reflector::Implementation {
   const ResourceKind kind;
   const InformerOptions options;
   const std::shared_ptr<ObjectStore> store;
-  const base::FileDescriptor synced{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  const base::Result<base::Bell> synced = base::Bell::Create();  // rung once, never silenced
 
   // Of the thread.
   std::unique_ptr<io::HttpStream> stream;
@@ -211,10 +210,7 @@ void Reflector::Implementation::Report(const WatchStep& step, const WatchInput& 
     status.trouble.reset();
   }
   if (trouble) status.trouble = std::move(trouble);
-  if (committed && !std::exchange(status.synced, true)) {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto written = ::write(synced.get(), &one, sizeof one);
-  }
+  if (committed && !std::exchange(status.synced, true) && synced) synced->Ring();
 }
 
 // After an exception (of a callback, or no memory is left) it is not known how far the step has
@@ -276,11 +272,10 @@ void Reflector::Stop() {
   if (self.thread.joinable()) self.thread.join();
 }
 
-base::Status Reflector::WaitUntilSynced(
-    const io::StopToken& stop,
-    std::optional<std::chrono::steady_clock::time_point> deadline) const {
+base::Status Reflector::WaitUntilSynced(const io::StopToken& stop, base::Deadline deadline) const {
   const Implementation& self = *implementation_;
-  const auto ready = io::WaitReadable({self.synced.get()}, stop, deadline);
+  if (!self.synced) return base::Fail(self.synced.error());
+  const auto ready = io::WaitReadable({self.synced->fd()}, stop, deadline);
   if (ready) return {};
   if (ready.error().code != base::Code::kTimeout) return base::Fail(ready.error());
   const auto now = status();

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "base/deadline.h"
 #include "base/error.h"
 #include "base/result.h"
 #include "io/stop.h"
@@ -59,9 +60,7 @@ class Reflector {
 
   void Start();
   void Stop();
-  base::Status WaitUntilSynced(
-      const io::StopToken& stop,
-      std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt) const;
+  base::Status WaitUntilSynced(const io::StopToken& stop, base::Deadline deadline = {}) const;
   [[nodiscard]] InformerStatus status() const;
   [[nodiscard]] const ResourceKind& kind() const;
 
@@ -77,9 +76,8 @@ class Source {
   // Starts the informer's thread; a second call does nothing. Handlers must be there before.
   virtual void Start() = 0;
   // kTimeout at the deadline, with the trouble in the message; kCancelled on stop.
-  virtual base::Status WaitUntilSynced(
-      const io::StopToken& stop,
-      std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt) const = 0;
+  virtual base::Status WaitUntilSynced(const io::StopToken& stop,
+                                       base::Deadline deadline = {}) const = 0;
   [[nodiscard]] virtual InformerStatus status() const = 0;
 };
 
@@ -114,9 +112,8 @@ class Informer final : public Source {
   void Start() override { reflector_.Start(); }
   // Ends the watch and waits for the thread. The store stays readable.
   void Stop() { reflector_.Stop(); }
-  base::Status WaitUntilSynced(
-      const io::StopToken& stop,
-      std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt) const override {
+  base::Status WaitUntilSynced(const io::StopToken& stop,
+                               base::Deadline deadline = {}) const override {
     return reflector_.WaitUntilSynced(stop, deadline);
   }
   [[nodiscard]] InformerStatus status() const override { return reflector_.status(); }

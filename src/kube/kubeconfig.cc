@@ -180,9 +180,9 @@ class Reader {
     TRY_ASSIGN(config.proxy_url, cluster.At("proxy-url").Text());
     TRY_ASSIGN(config.ca_pem, Data(cluster, "certificate-authority"));
     if (!config.ca_pem.empty()) return {};
-    TRY_ASSIGN(const auto file, File(cluster.At("certificate-authority")));
-    if (file.empty()) return {};
-    auto authority = base::ReadFile(file);
+    TRY_ASSIGN(config.ca_file, File(cluster.At("certificate-authority")));
+    if (config.ca_file.empty()) return {};
+    auto authority = base::ReadFile(config.ca_file);
     if (!authority) return base::Fail(CredentialProblem(std::move(authority).error()));
     config.ca_pem = *std::move(authority);
     return {};

@@ -1,10 +1,8 @@
-// NVML's wait cannot be interrupted, so a thread of its own waits and hands events over a pipe of
-// eventfd and queue; whoever waits here also watches the stop descriptor. The end of the set waits
-// for the thread, at most one of NVML's timeouts: a thread that is still in the library when the
+// NVML's wait cannot be interrupted, so a thread of its own waits and hands events over by a queue
+// and a bell; whoever waits here also watches the stop descriptor. The end of the set waits for the
+// thread, at most one of NVML's timeouts: a thread that is still in the library when the
 // process ends, or that is the one to unload it, brings the process down.
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,8 +14,8 @@
 #include <stop_token>
 #include <thread>
 
-#include "base/clock.h"
-#include "base/file_descriptor.h"
+#include "base/bell.h"
+#include "base/deadline.h"
 #include "nvml/library.h"
 
 namespace pitcrew::nvml {
@@ -28,9 +26,12 @@ namespace {
 constexpr unsigned kWaitMilliseconds = 500;
 
 struct Shared {
-  std::shared_ptr<LoadedLibrary> library;
+  Shared(std::shared_ptr<LoadedLibrary> library_in, base::Bell arrived_in)
+      : library(std::move(library_in)), arrived(std::move(arrived_in)) {}
+
+  const std::shared_ptr<LoadedLibrary> library;
   abi::EventSet set = nullptr;
-  base::FileDescriptor signal{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  const base::Bell arrived;  // the queue has something
   std::mutex mutex;
   std::deque<base::Result<Event>> queue;
   // A GPU that has fallen off the bus reports that, and can no longer be asked for its name.
@@ -38,7 +39,7 @@ struct Shared {
 
   ~Shared() {
     const Symbols& nvml = library->symbols();
-    if (nvml.nvmlEventSetFree != nullptr) nvml.nvmlEventSetFree(set);
+    if (set != nullptr && nvml.nvmlEventSetFree != nullptr) nvml.nvmlEventSetFree(set);
   }
 
   void Remember(abi::Device device, std::string_view uuid) {
@@ -56,9 +57,7 @@ struct Shared {
   void Push(base::Result<Event> event) {
     const std::lock_guard guard(mutex);
     queue.push_back(std::move(event));
-    const std::uint64_t one = 1;
-    // The counter cannot overflow; the reader empties it.
-    if (::write(signal.get(), &one, sizeof(one)) < 0) return;
+    arrived.Ring();
   }
 };
 
@@ -114,11 +113,10 @@ class NvmlEventSet final : public EventSet {
 
   base::Result<Event> Wait(int stop_fd, std::optional<std::chrono::milliseconds> timeout) override {
     if (!thread_.joinable()) thread_ = std::jthread(WaitLoop, std::ref(*shared_));
-    const auto deadline =
-        timeout ? std::optional(base::SteadyClock::now() + *timeout) : std::nullopt;
+    const auto deadline = timeout ? base::Deadline::After(*timeout) : base::Deadline::Never();
     while (true) {
       if (auto event = Take()) return *std::move(event);
-      TRY(WaitForSignal(stop_fd, deadline));
+      TRY(WaitForArrival(stop_fd, deadline));
     }
   }
 
@@ -126,24 +124,16 @@ class NvmlEventSet final : public EventSet {
   // The oldest event; an error stays, so that every later wait fails too.
   std::optional<base::Result<Event>> Take() {
     const std::lock_guard guard(shared_->mutex);
-    std::uint64_t count = 0;
-    if (::read(shared_->signal.get(), &count, sizeof(count)) < 0) count = 0;
+    shared_->arrived.Silence();
     if (shared_->queue.empty()) return std::nullopt;
     auto event = shared_->queue.front();
     if (event) shared_->queue.pop_front();
     return event;
   }
 
-  base::Status WaitForSignal(int stop_fd,
-                             std::optional<base::SteadyClock::time_point> deadline) const {
-    pollfd fds[2] = {{shared_->signal.get(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
-    int milliseconds = -1;
-    if (deadline) {
-      const auto left =
-          std::chrono::ceil<std::chrono::milliseconds>(*deadline - base::SteadyClock::now());
-      milliseconds = static_cast<int>(std::clamp<long long>(left.count(), 0, 1 << 30));
-    }
-    const int ready = ::poll(fds, stop_fd >= 0 ? 2 : 1, milliseconds);
+  [[nodiscard]] base::Status WaitForArrival(int stop_fd, base::Deadline deadline) const {
+    pollfd fds[2] = {{shared_->arrived.fd(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
+    const int ready = ::poll(fds, stop_fd >= 0 ? 2 : 1, deadline.poll_milliseconds());
     if (ready < 0 && errno != EINTR) return base::Fail(base::FromErrno(errno, "wait for events"));
     if (stop_fd >= 0 && fds[1].revents != 0) {
       return base::Fail({base::Code::kCancelled, "Stopped", "told to stop"});
@@ -164,11 +154,9 @@ base::Result<std::unique_ptr<EventSet>> LoadedLibrary::CreateEventSet() {
   if (symbols_.nvmlEventSetWait_v2 == nullptr) {
     return base::Fail(MissingFunction("nvmlEventSetWait_v2"));
   }
-  abi::EventSet set = nullptr;
-  TRY(NVML_CALL(symbols_, nvmlEventSetCreate, "make an event set", &set));
-  auto shared = std::make_unique<Shared>();
-  shared->library = shared_from_this();
-  shared->set = set;
+  TRY_ASSIGN(auto arrived, base::Bell::Create());
+  auto shared = std::make_unique<Shared>(shared_from_this(), std::move(arrived));
+  TRY(NVML_CALL(symbols_, nvmlEventSetCreate, "make an event set", &shared->set));
   return std::make_unique<NvmlEventSet>(std::move(shared));
 }
 

@@ -55,12 +55,8 @@ class DefinitionWatch {
 
 using Work = std::function<base::Status(const io::StopToken&)>;
 
-// Runs all of `works`; whichever ends first ends the others, and so does `stop`. The first failure.
-base::Status RunTogether(const std::vector<Work>& works, const io::StopSource& source,
-                         const io::StopToken& stop) {
-  const std::jthread relay([&] {
-    if (const auto waited = io::WaitReadable({source.token().fd()}, stop); !waited) source.Stop();
-  });
+// Runs all of `works`; whichever ends first ends the others by `source`. The first failure.
+base::Status RunTogether(const std::vector<Work>& works, const io::StopSource& source) {
   std::vector<base::Status> statuses(works.size());
   {
     std::vector<std::jthread> threads;
@@ -83,7 +79,7 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
                            const ClusterIdentity& identity, const RunnerOptions& options,
                            desired::LabelKeys& node_labels, Metrics& metrics,
                            const io::StopToken& stop) {
-  const io::StopSource source;
+  const io::StopSource source = io::StopSource::LinkedTo(stop);
   std::atomic<bool> changed = false;
   const auto restart = [&] {
     changed = true;
@@ -130,7 +126,7 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
       RunTogether({[&](const io::StopToken& token) { return nodes.Run(token); },
                    [&](const io::StopToken& token) { return policies.Run(token); },
                    [&](const io::StopToken& token) { return definitions.Run(token); }},
-                  source, stop);
+                  source);
   world.Stop();
   node_labels.merge(std::move(wanted));
   TRY(ended);

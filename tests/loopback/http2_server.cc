@@ -246,8 +246,10 @@ class Http2Server::Connection {
 
 base::Result<std::unique_ptr<Http2Server>> Http2Server::Start(Handler handler,
                                                               Http2ServerOptions options) {
+  TRY_ASSIGN(const KeyPair root, MakeCertificate({.common_name = "test root", .authority = true}));
   TRY_ASSIGN(KeyPair authority,
-             MakeCertificate({.common_name = "test authority", .authority = true}));
+             MakeCertificate({.common_name = "test authority", .authority = true},
+                             options.intermediate ? &root : nullptr));
   TRY_ASSIGN(
       const KeyPair own,
       MakeCertificate({.common_name = "http2-server", .addresses = {"127.0.0.1"}}, &authority));

@@ -42,6 +42,7 @@ struct Http2Answer {
 struct Http2ServerOptions {
   std::uint32_t most_streams = 100;  // at once, on one connection
   bool http2 = true;                 // else only HTTP/1.1: every answer is 200 with "one"
+  bool intermediate = false;  // the authority is not a root: another one, nowhere told, signed it
 };
 
 class Http2Server {

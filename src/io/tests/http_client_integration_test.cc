@@ -4,8 +4,10 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
+#include "base/file.h"
 #include "io/http_client.h"
 #include "loopback/certificate.h"
 #include "loopback/http2_server.h"
@@ -191,7 +193,7 @@ TEST(Http2, ASilentServerIsGivenUpAlsoByThoseWhoOnlyWait) {
                            .stays_open = request.connection == 1,
                            .silence = request.path == "/silence" && request.connection == 1};
       },
-      {}, {.ask_after = 100ms, .answer_within = 100ms});
+      {}, {.ping_after = 100ms, .ping_timeout = 100ms});
   auto watch = bench.client->Open(bench.To("/watch"), {});
   ASSERT_TRUE(watch);
   EXPECT_EQ(*(*watch)->Next(), "line\n");
@@ -211,12 +213,12 @@ TEST(Http2, AConnectionOnWhichADeadlinePassedInSilenceIsLeft) {
                            .stays_open = request.path == "/watch",
                            .silence = request.path == "/silence"};
       },
-      {}, {.answer_doubt_within = 100ms});
+      {}, {.suspect_ping_timeout = 100ms});
   auto watch = bench.client->Open(bench.To("/watch"), {});
   ASSERT_TRUE(watch);
   EXPECT_EQ(*(*watch)->Next(), "line\n");
   HttpRequest request = bench.To("/silence");
-  request.timeout = 100ms;
+  request.deadline = base::Deadline::After(100ms);
   EXPECT_EQ(bench.client->Send(request, {}).error().reason, "RequestTimeout");
   EXPECT_EQ((*watch)->Next().error().reason, "ConnectionLost");
   EXPECT_EQ(bench.Get("/again")->body, "line\n");
@@ -228,11 +230,11 @@ TEST(Http2, ARequestMaySuspectItsConnectionLongBeforeItsDeadline) {
         return Http2Answer{.body = "line\n",
                            .silence = request.path == "/silence" && request.connection == 1};
       },
-      {}, {.answer_doubt_within = 100ms});
+      {}, {.suspect_ping_timeout = 100ms});
   EXPECT_TRUE(bench.Get("/first"));
   HttpRequest request = bench.To("/silence");
   request.suspect_after = 50ms;
-  request.timeout = 60s;
+  request.deadline = base::Deadline::After(60s);
   EXPECT_EQ(bench.client->Send(request, {}).error().reason, "ConnectionLost");
   EXPECT_EQ(bench.client->Send(request, {})->body, "line\n");
   EXPECT_EQ(bench.server->counts().connections, 2);
@@ -244,11 +246,11 @@ TEST(Http2, ASlowAnswerOnALivingConnectionCostsOnlyItself) {
         return Http2Answer{.body = request.path == "/slow" ? "" : "line\n",
                            .stays_open = request.path != "/quick"};
       },
-      {}, {.answer_doubt_within = 10s});
+      {}, {.suspect_ping_timeout = 10s});
   auto watch = bench.client->Open(bench.To("/watch"), {});
   ASSERT_TRUE(watch);
   HttpRequest request = bench.To("/slow");
-  request.timeout = 50ms;
+  request.deadline = base::Deadline::After(50ms);
   EXPECT_EQ(bench.client->Send(request, {}).error().reason, "RequestTimeout");
   EXPECT_TRUE(bench.server->WaitFor([](const auto& counts) { return counts.pings == 1; }));
   EXPECT_TRUE(bench.Get("/quick"));
@@ -261,7 +263,7 @@ TEST(Http2, AQuietServerThatAnswersPingsKeepsItsConnection) {
       [](const Http2Request& request) {
         return Http2Answer{.body = "line\n", .stays_open = request.path == "/watch"};
       },
-      {}, {.ask_after = 20ms});
+      {}, {.ping_after = 20ms});
   auto watch = bench.client->Open(bench.To("/watch"), {});
   ASSERT_TRUE(watch);
   EXPECT_TRUE(bench.server->WaitFor([](const auto& counts) { return counts.pings >= 3; }));
@@ -270,7 +272,7 @@ TEST(Http2, AQuietServerThatAnswersPingsKeepsItsConnection) {
 }
 
 TEST(Http2, AConnectionThatNobodyUsesIsClosed) {
-  const Bench bench(&EchoPath, {}, {.unused_after = 20ms});
+  const Bench bench(&EchoPath, {}, {.close_unused_after = 20ms});
   EXPECT_TRUE(bench.Get("/x"));
   EXPECT_TRUE(bench.server->WaitFor([](const auto& counts) { return counts.closed == 1; }));
   EXPECT_TRUE(bench.Get("/x"));
@@ -304,6 +306,48 @@ TEST(Http2, OnlyTheServerThatWasMeantIsTrusted) {
   EXPECT_TRUE(bench.client->Send(request, {}));
 }
 
+// As Go: with the authority that signed the server's certificate as the only anchor, the root above
+// it need not be known. On both protocols.
+TEST(Tls, AnIntermediateAuthorityIsAnAnchor) {
+  for (const bool http2 : {true, false}) {
+    const Bench bench(&EchoPath, {.http2 = http2, .intermediate = true});
+    const auto answer = bench.Get("/x");
+    ASSERT_TRUE(answer) << http2 << answer.error().message;
+    EXPECT_EQ(answer->body, http2 ? "/x" : "one");
+    const auto stranger = testing::MakeCertificate({.common_name = "stranger", .authority = true});
+    HttpRequest request = bench.To("/x");
+    request.tls =
+        std::make_shared<const TlsSettings>(TlsSettings{.ca_pem = stranger->certificate_pem});
+    EXPECT_EQ(bench.client->Send(request, {}).error().reason, "TlsFailed");
+  }
+}
+
+TEST(Tls, AReplacedFileOfAuthoritiesCountsForTheNextConnection) {
+  const auto file = std::filesystem::path(::testing::TempDir()) / "pitcrew-io-ca.crt";
+  for (const bool http2 : {true, false}) {
+    const Bench bench(
+        [](const Http2Request&) { return Http2Answer{.body = "one", .goodbye = true}; },
+        {.http2 = http2});
+    const auto stranger = testing::MakeCertificate({.common_name = "stranger", .authority = true});
+    ASSERT_TRUE(base::WriteFileAtomically(file, stranger->certificate_pem));
+    HttpRequest request = bench.To("/x");
+    request.tls = std::make_shared<const TlsSettings>(
+        TlsSettings{.ca_pem = stranger->certificate_pem, .ca_file = file});
+    EXPECT_EQ(bench.client->Send(request, {}).error().reason, "TlsFailed");
+    ASSERT_TRUE(base::WriteFileAtomically(file, bench.server->authority_pem()));
+    const auto answer = bench.client->Send(request, {});
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->body, "one");
+    // What cannot be read is unknown, not empty: the last that was known stands.
+    std::filesystem::remove(file);
+    request.tls = std::make_shared<const TlsSettings>(
+        TlsSettings{.ca_pem = bench.server->authority_pem(), .ca_file = file});
+    EXPECT_TRUE(bench.client->Send(request, {}));
+    request.tls = std::make_shared<const TlsSettings>(TlsSettings{.ca_file = file});
+    EXPECT_EQ(bench.client->Send(request, {}).error().reason, "TlsFailed");
+  }
+}
+
 TEST(Http2, WhatCannotBeReachedIsNamed) {
   const auto client = *HttpClient::Create();
   HttpRequest request;
@@ -327,9 +371,9 @@ TEST(Http2, AHandshakeThatDoesNotEndIsLeftAtTheStopAndAtTheDeadline) {
   const auto client = *HttpClient::Create();
   HttpRequest request;
   request.url = "https://127.0.0.1:" + std::to_string((*server)->port());
-  request.timeout = 50ms;
+  request.deadline = base::Deadline::After(50ms);
   EXPECT_EQ(client->Send(request, {}).error().reason, "RequestTimeout");
-  request.timeout = 0ms;
+  request.deadline = {};
   const StopSource stop;
   std::jthread stopper([&] { stop.Stop(); });
   EXPECT_EQ(client->Send(request, stop.token()).error().reason, "Stopped");

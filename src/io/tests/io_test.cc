@@ -1,5 +1,8 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -7,6 +10,7 @@
 
 #include "base/file.h"
 #include "io/file_watcher.h"
+#include "io/http_client.h"
 #include "io/http_server.h"
 #include "io/stop.h"
 
@@ -39,13 +43,95 @@ TEST(Stop, ASignalStopsTheSource) {
   EXPECT_TRUE(source.token().WaitFor(1h));
 }
 
+TEST(Stop, ALinkedSourceStopsWithEachOfItsAncestorsAndNeverStopsThem) {
+  const StopSource grandparent;
+  auto parent = std::make_unique<StopSource>(StopSource::LinkedTo(grandparent.token()));
+  const StopSource child = StopSource::LinkedTo(parent->token());
+  const StopSource sibling = StopSource::LinkedTo(parent->token());
+  const StopSource orphan = StopSource::LinkedTo({});
+  parent.reset();
+  sibling.Stop();
+  EXPECT_TRUE(sibling.token().stopped());
+  EXPECT_FALSE(child.token().WaitFor(0ns));
+  std::thread waiter([token = child.token()] { token.Wait(); });
+  grandparent.Stop();
+  waiter.join();
+  EXPECT_TRUE(child.token().stopped());
+  EXPECT_EQ(child.token().error().reason, "Stopped");
+  EXPECT_FALSE(orphan.token().WaitFor(0ns));
+  orphan.Stop();
+  EXPECT_TRUE(orphan.token().WaitFor(1h));
+}
+
+TEST(Stop, ALongChainOfLinksIsNoDeeperThanOne) {
+  const StopSource first;
+  StopSource last = StopSource::LinkedTo(first.token());
+  for (int i = 0; i < 20; ++i) last = StopSource::LinkedTo(last.token());
+  EXPECT_FALSE(last.token().stopped());
+  first.Stop();
+  EXPECT_TRUE(last.token().WaitFor(1h));
+}
+
+// The process as it is when no file descriptor is left.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ::close(next);
+    rlimit none = before_;
+    none.rlim_cur = static_cast<rlim_t>(next);
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(Stop, WithoutADescriptorEveryWaitEndsWithThatError) {
+  const StopSource parent;
+  StopSource source;
+  std::optional<StopSource> broken;
+  std::optional<StopSource> linked;
+  {
+    const NoDescriptors none;
+    broken.emplace();
+    linked = StopSource::LinkedTo(parent.token());
+  }
+  for (StopSource* each : {&*broken, &*linked}) {
+    const auto token = each->token();
+    EXPECT_TRUE(token.WaitFor(1h));
+    token.Wait();
+    const auto waited = WaitReadable({}, token);
+    ASSERT_FALSE(waited);
+    EXPECT_EQ(waited.error().reason, "TooManyOpenFiles");
+    // Those who poll by themselves are woken too.
+    pollfd entry{.fd = token.fd(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&entry, 1, -1), 1);
+    each->Stop();
+    EXPECT_EQ(StopSource::LinkedTo(token).token().error().reason, "TooManyOpenFiles");
+  }
+  EXPECT_EQ(broken->StopOnSignals({SIGUSR2}).error().reason, "TooManyOpenFiles");
+  EXPECT_FALSE(parent.token().stopped());
+}
+
+TEST(HttpClient, WithoutADescriptorIsAnError) {
+  const NoDescriptors none;
+  const auto client = HttpClient::Create();
+  ASSERT_FALSE(client);
+  EXPECT_EQ(client.error().reason, "TooManyOpenFiles");
+}
+
 TEST(FileWatcher, WaitsForAFileInAFolderThatDoesNotExistYet) {
   const auto folder = FreshFolder("deep");
   const auto file = folder / "a" / "b" / "ready";
   std::thread writer([&] { ASSERT_TRUE(base::WriteFileAtomically(file, "yes")); });
   const auto waited = WaitForFiles(
       {file.parent_path()}, [&]() -> base::Result<bool> { return std::filesystem::exists(file); },
-      {}, std::chrono::steady_clock::now() + 30s);
+      {}, base::Deadline::After(30s));
   writer.join();
   EXPECT_TRUE(waited);
 }

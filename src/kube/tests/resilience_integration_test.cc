@@ -399,9 +399,9 @@ TEST(Resilience, ASilentServerRunsIntoTheDeadline) {
   const auto http = io::HttpClient::Create();
   io::HttpRequest request;
   request.url = (*server)->url() + "/x";
-  request.timeout = std::chrono::milliseconds(100);
+  request.deadline = base::Deadline::After(std::chrono::milliseconds(100));
   EXPECT_EQ((*http)->Send(request, {}).error().reason, "RequestTimeout");
-  request.timeout = std::chrono::milliseconds(0);
+  request.deadline = {};
   request.idle_timeout = std::chrono::milliseconds(100);
   EXPECT_EQ((*http)->Send(request, {}).error().reason, "IdleTimeout");
 }

@@ -1,7 +1,5 @@
 #include "node/device_plugin/health_monitor.h"
 
-#include <sys/eventfd.h>
-
 #include <utility>
 
 #include "base/log.h"
@@ -11,8 +9,7 @@ namespace pitcrew::node::device_plugin {
 base::Result<std::unique_ptr<HealthMonitor>> HealthMonitor::Start(
     std::shared_ptr<nvml::Library> library, const gpu::Inventory& inventory, gpu::XidPolicy policy,
     std::chrono::milliseconds probe_period) {
-  base::FileDescriptor changed(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!changed.valid()) return base::Fail(base::FromErrno(errno, "make an eventfd"));
+  TRY_ASSIGN(auto changed, base::Bell::Create());
   std::vector<std::string> gpus;
   for (const auto& device : inventory.devices) {
     if (!device.uuid.empty() && !gpu::IsSkippedDeviceName(device.name)) {
@@ -37,7 +34,7 @@ base::Result<std::unique_ptr<HealthMonitor>> HealthMonitor::Start(
 }
 
 HealthMonitor::HealthMonitor(std::shared_ptr<nvml::Library> library, HealthState state,
-                             base::FileDescriptor changed, std::chrono::milliseconds probe_period)
+                             base::Bell changed, std::chrono::milliseconds probe_period)
     : library_(std::move(library)),
       changed_(std::move(changed)),
       probe_period_(probe_period),
@@ -46,11 +43,6 @@ HealthMonitor::HealthMonitor(std::shared_ptr<nvml::Library> library, HealthState
 HealthMonitor::~HealthMonitor() {
   stop_.Stop();
   if (thread_.joinable()) thread_.join();
-}
-
-void HealthMonitor::Clear() const {
-  eventfd_t ignored = 0;
-  eventfd_read(changed_.get(), &ignored);
 }
 
 bool HealthMonitor::IsHealthy(const OfferedDevice& device) const {
@@ -76,7 +68,7 @@ void HealthMonitor::Note(const std::string& gpu_uuid, bool changed) {
   } else {
     base::LogWarning("GPU is unhealthy", {{"gpu", gpu_uuid}, {"reason", reason}});
   }
-  eventfd_write(changed_.get(), 1);
+  changed_.Ring();
 }
 
 void HealthMonitor::Run() {

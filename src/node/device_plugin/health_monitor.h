@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "base/file_descriptor.h"
+#include "base/bell.h"
 #include "base/result.h"
 #include "gpu/inventory.h"
 #include "io/stop.h"
@@ -28,14 +28,14 @@ class HealthMonitor {
   HealthMonitor& operator=(const HealthMonitor&) = delete;
 
   // Readable after a change, until Clear. Borrowed.
-  [[nodiscard]] int fd() const { return changed_.get(); }
-  void Clear() const;
+  [[nodiscard]] int fd() const { return changed_.fd(); }
+  void Clear() const { changed_.Silence(); }
   // Thread-safe.
   [[nodiscard]] bool IsHealthy(const OfferedDevice& device) const;
 
  private:
-  HealthMonitor(std::shared_ptr<nvml::Library> library, HealthState state,
-                base::FileDescriptor changed, std::chrono::milliseconds probe_period);
+  HealthMonitor(std::shared_ptr<nvml::Library> library, HealthState state, base::Bell changed,
+                std::chrono::milliseconds probe_period);
   void Run();
   // Watches until the event set has to be made anew.
   void Watch(nvml::EventSet& events);
@@ -46,7 +46,7 @@ class HealthMonitor {
   [[nodiscard]] bool AllFit() const;
 
   const std::shared_ptr<nvml::Library> library_;
-  const base::FileDescriptor changed_;
+  const base::Bell changed_;
   const std::chrono::milliseconds probe_period_;
   const io::StopSource stop_;
   mutable std::mutex mutex_;

@@ -204,13 +204,12 @@ Result<bool> Daemon::TakeAnnouncements() {
 Result<bool> Daemon::WaitForChange() {
   // Every time: folders come into being, those of a driver for one.
   WatchFolders();
-  std::optional<base::SteadyClock::time_point> deadline;
+  base::Deadline deadline;
   if (failures_ > 0) {
-    deadline = base::SteadyClock::now() +
-               std::min<std::chrono::seconds>(kFirstRetry * (1 << std::min(failures_ - 1, 6)),
-                                              kLongestRetry);
+    deadline = base::Deadline::After(std::min<std::chrono::seconds>(
+        kFirstRetry * (1 << std::min(failures_ - 1, 6)), kLongestRetry));
   } else if (!settings_.LooksOnce()) {
-    deadline = base::SteadyClock::now() + settings_.longest_interval;
+    deadline = base::Deadline::After(settings_.longest_interval);
   }
   while (true) {
     const int kernel = kernel_ ? kernel_->fd() : -1;

@@ -17,8 +17,6 @@
 namespace pitcrew::node::nfd {
 namespace {
 
-using TimePoint = std::chrono::steady_clock::time_point;
-
 constexpr kube::BackoffPolicy kBackoff{
     .base = std::chrono::milliseconds(500), .cap = std::chrono::milliseconds(30000), .jitter = 0.0};
 // Plugging in a card makes a burst of events; one discovery answers them all.
@@ -147,12 +145,12 @@ class Worker {
   // One pass per interval, change or expiry; a failed publication is tried again after a back-off.
   base::Status Follow(ChangeWatcher& watcher, const io::StopToken& stop) {
     auto next_pass = NextPass();
-    std::optional<TimePoint> settled;  // when pending changes are looked at
-    std::optional<TimePoint> retry;    // when the publication is tried again
+    base::Deadline settled;  // when pending changes are looked at
+    base::Deadline retry;    // when the publication is tried again
     std::set<std::string> pending;
     int failures = 0;
     while (true) {
-      const auto deadline = Earliest({next_pass, settled, retry, Expiry()});
+      const auto deadline = std::min({next_pass, settled, retry, Expiry()});
       const auto ready =
           io::WaitReadable({watcher.files_fd(), watcher.events_fd()}, stop, deadline);
       if (!ready && ready.error().code == base::Code::kCancelled) return {};
@@ -160,13 +158,10 @@ class Worker {
       if (ready) {
         TRY_ASSIGN(auto sources, watcher.Take());
         pending.merge(sources);
-        if (!pending.empty() && !settled) {
-          settled = std::chrono::steady_clock::now() + kSettleTime;
-        }
+        if (!pending.empty() && settled.never()) settled = base::Deadline::After(kSettleTime);
         continue;
       }
-      const auto now = std::chrono::steady_clock::now();
-      if (next_pass && *next_pass <= now) {
+      if (next_pass.passed()) {
         collector_.DiscoverAll(base::WallClock::now());
         next_pass = NextPass();
       } else {
@@ -175,40 +170,30 @@ class Worker {
         for (const auto& source : pending) collector_.Discover(source, base::WallClock::now());
       }
       pending.clear();
-      settled.reset();
+      settled = {};
       const auto published = Publish(stop);
       if (published) {
         failures = 0;
-        retry.reset();
+        retry = {};
         continue;
       }
       if (published.error().code == base::Code::kCancelled) return {};
       base::LogError("The NodeFeature could not be written; trying again", published.error());
-      retry = std::chrono::steady_clock::now() + kBackoff.Delay(++failures);
+      retry = base::Deadline::After(kBackoff.Delay(++failures));
     }
   }
 
-  [[nodiscard]] std::optional<TimePoint> NextPass() const {
-    if (options_.config.sleep_interval.count() <= 0) return std::nullopt;
-    return std::chrono::steady_clock::now() + options_.config.sleep_interval;
+  [[nodiscard]] base::Deadline NextPass() const {
+    if (options_.config.sleep_interval.count() <= 0) return base::Deadline::Never();
+    return base::Deadline::After(options_.config.sleep_interval);
   }
 
   // The next expiry of a feature line on the steady clock, a moment later so that it has passed.
-  [[nodiscard]] std::optional<TimePoint> Expiry() const {
+  [[nodiscard]] base::Deadline Expiry() const {
     const auto expiry = collector_.next_expiry();
-    if (!expiry) return std::nullopt;
+    if (!expiry) return base::Deadline::Never();
     constexpr std::chrono::milliseconds kAfter{10};
-    return std::chrono::steady_clock::now() + kAfter +
-           std::chrono::duration_cast<std::chrono::steady_clock::duration>(*expiry -
-                                                                           base::WallClock::now());
-  }
-
-  static std::optional<TimePoint> Earliest(std::initializer_list<std::optional<TimePoint>> times) {
-    std::optional<TimePoint> earliest;
-    for (const auto& time : times) {
-      if (time && (!earliest || *time < *earliest)) earliest = time;
-    }
-    return earliest;
+    return base::Deadline::After(*expiry - base::WallClock::now() + kAfter);
   }
 
   const WorkerOptions& options_;

@@ -40,7 +40,7 @@ enum class Quantity { kAll, kAny };
 struct Wait {
   std::vector<std::string> files;
   Quantity quantity = Quantity::kAll;
-  std::optional<base::SteadyClock::time_point> deadline;
+  base::Deadline deadline{};
 };
 
 base::Status WaitFor(const Wait& wait, const io::StopToken& stop) {
@@ -106,7 +106,7 @@ int WaitCommand(int argc, char** argv) {
   if (timeout) {
     const auto duration = base::ParseGoDuration(*timeout);
     if (!duration) return Fail("Wrong usage", duration.error(), kUsage);
-    wait.deadline = base::SteadyClock::now() + *duration;
+    wait.deadline = base::Deadline::After(*duration);
   }
   io::StopSource source;
   if (const auto set = source.StopOnSignals({SIGTERM, SIGINT}); !set) {

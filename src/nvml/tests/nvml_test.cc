@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/eventfd.h>
 #include <sys/time.h>
 
 #include <atomic>
@@ -10,7 +9,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "base/file_descriptor.h"
+#include "base/bell.h"
 #include "nvml/errors.h"
 #include "simulation/state/incidents.h"
 #include "simulation/testing/test_node.h"
@@ -205,8 +204,10 @@ TEST_F(Nvml, AWaitCanBeStopped) {
   auto set = library_->CreateEventSet();
   ASSERT_TRUE(set);
   ASSERT_TRUE((*set)->Register(Read().devices[0].uuid, kHealthEvents));
-  const base::FileDescriptor stop(::eventfd(1, EFD_CLOEXEC));
-  const auto event = (*set)->Wait(stop.get(), std::nullopt);
+  const auto stop = base::Bell::Create();
+  ASSERT_TRUE(stop);
+  stop->Ring();
+  const auto event = (*set)->Wait(stop->fd(), std::nullopt);
   ASSERT_FALSE(event);
   EXPECT_EQ(event.error().code, base::Code::kCancelled);
 }
