@@ -252,8 +252,8 @@ void Daemon::RegisterAll() {
   const auto now = base::SteadyClock::now();
   const bool kubelet_is_there =
       !options_.kubelet_socket.empty() && host::Exists(options_.kubelet_socket).value_or(false);
-  if (next_registration_ && now < *next_registration_) return;
-  next_registration_.reset();
+  if (!next_registration_.never() && !next_registration_.passed(now)) return;
+  next_registration_ = {};
   bool failed = false;
   for (const auto& [resource, plugin] : plugins_) {
     if (mps_ && !IsMpsReady(resource)) {

@@ -89,7 +89,7 @@ class Daemon {
   bool mps_ = false;
   std::optional<FileIdentity> kubelet_;  // its socket when we last looked
   int failed_registrations_ = 0;
-  std::optional<base::SteadyClock::time_point> next_registration_;
+  base::Deadline next_registration_;  // never: at once
 };
 
 }  // namespace pitcrew::node::device_plugin
