@@ -6,6 +6,7 @@
 #include <chrono>
 #include <climits>
 #include <compare>
+#include <optional>
 
 #include "base/clock.h"
 
@@ -19,6 +20,10 @@ class Deadline {
   // Implicit, so that a moment can stand where a deadline is asked for.
   // NOLINTNEXTLINE(google-explicit-constructor)
   Deadline(SteadyClock::time_point at) : at_(at) {}
+  // The same; nothing is never.
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Deadline(std::optional<SteadyClock::time_point> at)
+      : at_(at.value_or(SteadyClock::time_point::max())) {}
 
   static Deadline Never() { return {}; }
   // `duration` from now; one that the clock cannot hold never passes, one below zero has passed.

@@ -1,7 +1,6 @@
 #include "workload/evict.h"
 
 #include <fmt/format.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <limits>
@@ -10,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "base/file_descriptor.h"
+#include "base/bell.h"
 #include "base/strings.h"
 #include "kube/informer.h"
 #include "kube/projection.h"
@@ -45,10 +44,8 @@ base::Status SendEviction(kube::Client& client, const PodReference& pod, int att
 // One thread per pod, because each waits for its own budget; what they have to tell rings.
 class Evictions {
  public:
-  Evictions(std::shared_ptr<kube::Client> client, const EvictOptions& options)
-      : client_(std::move(client)),
-        options_(options),
-        changed_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  Evictions(std::shared_ptr<kube::Client> client, const EvictOptions& options, base::Bell changed)
+      : client_(std::move(client)), options_(options), changed_(std::move(changed)) {}
   ~Evictions() {
     ending_.Stop();
     for (auto& thread : threads_) thread.join();
@@ -56,14 +53,7 @@ class Evictions {
   Evictions(const Evictions&) = delete;
   Evictions& operator=(const Evictions&) = delete;
 
-  [[nodiscard]] bool valid() const { return changed_.valid(); }
-  [[nodiscard]] int fd() const { return changed_.get(); }
-  void Ring() const { ::eventfd_write(changed_.get(), 1); }
-  // Until the next ring, fd() is not readable.
-  void Take() const {
-    eventfd_t count = 0;
-    ::eventfd_read(changed_.get(), &count);
-  }
+  [[nodiscard]] const base::Bell& changed() const { return changed_; }
   void Start(const PodReference& pod) {
     threads_.emplace_back([this, pod] {
       auto status = SendEviction(*client_, pod, 1, ending_.token());
@@ -77,7 +67,7 @@ class Evictions {
       } else if (status.error().code != base::Code::kCancelled) {
         Set(pod, status.error(), true);
       }
-      Ring();
+      changed_.Ring();
     });
   }
   // Why a pod is still there, as far as its eviction tells; null when it was accepted.
@@ -104,7 +94,7 @@ class Evictions {
 
   const std::shared_ptr<kube::Client> client_;
   const EvictOptions& options_;
-  const base::FileDescriptor changed_;
+  const base::Bell changed_;
   const io::StopSource ending_;
   mutable std::mutex mutex_;
   std::map<PodReference, std::pair<base::Error, bool>> troubles_;
@@ -139,8 +129,8 @@ base::Status EvictPods(const std::shared_ptr<kube::Client>& client, const std::s
                        const std::vector<PodReference>& pods, const EvictOptions& options,
                        const io::StopToken& stop) {
   if (pods.empty()) return {};
-  Evictions evictions(client, options);
-  if (!evictions.valid()) return base::Fail(base::FromErrno(errno, "make an eventfd"));
+  TRY_ASSIGN(auto changed, base::Bell::Create());
+  Evictions evictions(client, options, std::move(changed));
   kube::InformerOptions selection;
   selection.field_selector = "spec.nodeName=" + node;
   kube::Informer<std::string> informer(
@@ -149,12 +139,12 @@ base::Status EvictPods(const std::shared_ptr<kube::Client>& client, const std::s
         return codec::FindString(pod, {"metadata", "uid"});
       }),
       selection);
-  informer.AddHandler([&](const kube::Change<std::string>&) { evictions.Ring(); });
+  informer.AddHandler([&](const kube::Change<std::string>&) { evictions.changed().Ring(); });
   informer.Start();
   TRY(informer.WaitUntilSynced(stop, options.deadline));
   for (const auto& pod : StillThere(informer.store(), pods)) evictions.Start(pod);
   while (true) {
-    evictions.Take();
+    evictions.changed().Silence();
     const auto remaining = StillThere(informer.store(), pods);
     if (remaining.empty()) return {};
     const auto failed = [&](const PodReference& pod) { return evictions.HasFailed(pod); };
@@ -163,7 +153,7 @@ base::Status EvictPods(const std::shared_ptr<kube::Client>& client, const std::s
                                  "pods could not be evicted"},
                                 remaining, evictions));
     }
-    const auto woken = io::WaitReadable({evictions.fd()}, stop, options.deadline);
+    const auto woken = io::WaitReadable({evictions.changed().fd()}, stop, options.deadline);
     if (woken) continue;
     auto why = woken.error();
     if (why.code == base::Code::kTimeout) {

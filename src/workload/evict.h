@@ -2,13 +2,12 @@
 // gone (driver-lifecycle.md 3).
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/result.h"
 #include "io/stop.h"
 #include "kube/client.h"
@@ -17,8 +16,7 @@
 namespace pitcrew::workload {
 
 struct EvictOptions {
-  // None: for as long as it takes.
-  std::optional<std::chrono::steady_clock::time_point> deadline;
+  base::Deadline deadline;
   // Told once about each pod that a disruption budget holds back, on a thread of its own.
   std::function<void(const kube::ObjectKey& pod, const base::Error& why)> held_up;
 };

@@ -34,7 +34,7 @@ base::Status EvictGpuPods(const Options& options, const std::shared_ptr<kube::Cl
   }
   workload::EvictOptions evict;
   if (options.drain_timeout.count() > 0) {
-    evict.deadline = std::chrono::steady_clock::now() + options.drain_timeout;
+    evict.deadline = base::Deadline::After(options.drain_timeout);
   }
   evict.held_up = [](const kube::ObjectKey& pod, const base::Error& why) {
     base::LogInfo("A disruption budget holds an eviction up",

@@ -1,12 +1,9 @@
 #include "node/own_node/label_watch.h"
 
-#include <sys/eventfd.h>
-
-#include <cerrno>
 #include <map>
 #include <utility>
 
-#include "base/file_descriptor.h"
+#include "base/bell.h"
 #include "codec/json.h"
 #include "kube/informer.h"
 #include "kube/projection.h"
@@ -38,29 +35,25 @@ kube::InformerOptions OnlyNode(const std::string& node_name) {
 
 struct LabelWatch::Implementation {
   Implementation(std::shared_ptr<kube::Client> client, std::string node_name,
-                 std::vector<std::string> labels)
+                 std::vector<std::string> labels, base::Bell bell)
       : name(std::move(node_name)),
-        changed(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        changed(std::move(bell)),
         informer(std::move(client), kube::kNodes, OnlyThese(std::move(labels)), OnlyNode(name)) {}
 
   std::string name;
-  base::FileDescriptor changed;
+  const base::Bell changed;
   kube::Informer<Labels> informer;  // ends before what its handler rings
 };
 
 base::Result<std::unique_ptr<LabelWatch>> LabelWatch::Start(std::shared_ptr<kube::Client> client,
                                                             const std::string& node_name,
                                                             std::vector<std::string> labels) {
-  auto implementation =
-      std::make_unique<Implementation>(std::move(client), node_name, std::move(labels));
-  if (!implementation->changed.valid()) {
-    return base::Fail(base::FromErrno(errno, "make an eventfd"));
-  }
+  TRY_ASSIGN(auto changed, base::Bell::Create());
+  auto implementation = std::make_unique<Implementation>(std::move(client), node_name,
+                                                         std::move(labels), std::move(changed));
   // The store tells only changes of what is projected: a kubelet's heartbeat rings nothing.
   implementation->informer.AddHandler(
-      [event = implementation->changed.get()](const kube::Change<Labels>&) {
-        ::eventfd_write(event, 1);
-      });
+      [&bell = implementation->changed](const kube::Change<Labels>&) { bell.Ring(); });
   implementation->informer.Start();
   return std::unique_ptr<LabelWatch>(new LabelWatch(std::move(implementation)));
 }
@@ -70,12 +63,9 @@ LabelWatch::LabelWatch(std::unique_ptr<Implementation> implementation)
 
 LabelWatch::~LabelWatch() = default;
 
-int LabelWatch::fd() const { return implementation_->changed.get(); }
+int LabelWatch::fd() const { return implementation_->changed.fd(); }
 
-void LabelWatch::Take() {
-  eventfd_t count = 0;
-  ::eventfd_read(implementation_->changed.get(), &count);
-}
+void LabelWatch::Take() { implementation_->changed.Silence(); }
 
 base::Observed<std::string> LabelWatch::Value(std::string_view label) const {
   using Value = base::Observed<std::string>;
@@ -86,9 +76,7 @@ base::Observed<std::string> LabelWatch::Value(std::string_view label) const {
   return found == (*labels.value())->end() ? Value::Missing() : Value::Present(found->second);
 }
 
-base::Status LabelWatch::WaitUntilKnown(
-    const io::StopToken& stop,
-    std::optional<std::chrono::steady_clock::time_point> deadline) const {
+base::Status LabelWatch::WaitUntilKnown(const io::StopToken& stop, base::Deadline deadline) const {
   return implementation_->informer.WaitUntilSynced(stop, deadline);
 }
 

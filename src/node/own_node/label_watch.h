@@ -2,13 +2,12 @@
 // (nvidia.com/mig.config, nvidia.com/vgpu.config, nvidia.com/device-plugin.config).
 #pragma once
 
-#include <chrono>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/observed.h"
 #include "base/result.h"
 #include "io/stop.h"
@@ -34,9 +33,7 @@ class LabelWatch {
   // Unknown until the Node has been read once; absent also when the Node is gone.
   [[nodiscard]] base::Observed<std::string> Value(std::string_view label) const;
   // Until the Node has been read once: kTimeout or kCancelled.
-  base::Status WaitUntilKnown(
-      const io::StopToken& stop,
-      std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt) const;
+  base::Status WaitUntilKnown(const io::StopToken& stop, base::Deadline deadline = {}) const;
 
  private:
   struct Implementation;
