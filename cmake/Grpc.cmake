@@ -4,8 +4,8 @@
 find_program(PITCREW_PROTOC protoc REQUIRED)
 find_program(PITCREW_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
 
-# Everything else that pkg-config names is part of libc, or is loaded by libcurl anyway.
-set(PITCREW_GRPC_SHARED "^(z|dl|rt|m|pthread|atomic)$")
+# Everything else that pkg-config names is part of libc.
+set(PITCREW_GRPC_SHARED "^(dl|rt|m|pthread|atomic)$")
 
 set(archives "")
 set(shared "")

@@ -43,12 +43,12 @@ Http2Session& Self(void* context) { return *static_cast<Http2Session*>(context);
 
 }  // namespace
 
-Http2Session::Http2Session(TlsConnection connection, HttpClientOptions options, OnEnd on_end)
+Http2Session::Http2Session(Connection connection, HttpClientOptions options, OnEnd on_end)
     : connection_(std::move(connection)), options_(options), on_end_(std::move(on_end)) {}
 
 Http2Session::~Http2Session() = default;
 
-base::Result<std::unique_ptr<Http2Session>> Http2Session::Create(TlsConnection connection,
+base::Result<std::unique_ptr<Http2Session>> Http2Session::Create(Connection connection,
                                                                  HttpClientOptions options,
                                                                  OnEnd on_end) {
   std::unique_ptr<Http2Session> session(
@@ -95,7 +95,7 @@ bool Http2Session::accepts() const {
 
 void Http2Session::Begin(const ExchangePointer& exchange) {
   const HttpRequest& request = exchange->request;
-  const UrlParts& url = exchange->url;
+  const Url& url = exchange->url;
   const std::string authority = url.authority();
   const std::string length = std::to_string(request.body.size());
   std::vector<std::string> names;
@@ -114,7 +114,7 @@ void Http2Session::Begin(const ExchangePointer& exchange) {
   last_used_ = Clock::now();
   if (stream_id < 0) {
     // No stream left on this connection.
-    on_end_(exchange, Outcome::kNotProcessed, std::nullopt);
+    on_end_(exchange, Outcome::kTryAgain, std::nullopt);
     return;
   }
   streams_.emplace(stream_id, Stream{.exchange = exchange});
@@ -151,7 +151,7 @@ short Http2Session::events() const {
   return static_cast<short>(POLLIN | (write ? POLLOUT : 0));
 }
 
-Clock::time_point Http2Session::deadline() const {
+base::Deadline Http2Session::deadline() const {
   if (more_to_read_) return Clock::time_point::min();
   if (streams_.empty() && !ping_sent_) return last_used_ + options_.close_unused_after;
   return next_check();
@@ -181,6 +181,9 @@ base::Status Http2Session::Read() {
   for (;;) {
     TRY_ASSIGN(const auto count, connection_.Read(buffer));
     if (!count) return {};
+    if (*count == 0) {
+      return base::Fail(base::Unavailable("ConnectionLost", "the server ended the connection"));
+    }
     last_read_ = Clock::now();
     const auto used = nghttp2_session_mem_recv(
         session_.get(), reinterpret_cast<const std::uint8_t*>(buffer.data()), *count);
@@ -259,7 +262,7 @@ void Http2Session::End(std::int32_t stream_id, std::uint32_t error_code) {
   if (stream.ended && error_code == NGHTTP2_NO_ERROR) {
     on_end_(stream.exchange, Outcome::kDone, std::nullopt);
   } else if (error_code == NGHTTP2_REFUSED_STREAM) {
-    on_end_(stream.exchange, Outcome::kNotProcessed, std::nullopt);
+    on_end_(stream.exchange, Outcome::kTryAgain, std::nullopt);
   } else if (error_code == NGHTTP2_HTTP_1_1_REQUIRED) {
     on_end_(stream.exchange, Outcome::kNeedsHttp1, std::nullopt);
   } else {
@@ -310,7 +313,7 @@ int Http2Session::OnFrame(nghttp2_session* /*session*/, const nghttp2_frame* fra
   if (stream == nullptr) return 0;
   const bool frame_of_answer = frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA;
   if (!frame_of_answer) return 0;
-  stream->exchange->last_byte = Clock::now();
+  stream->exchange->NoteByte();
   // A head is told once; one below 200 announces another.
   if (frame->hd.type == NGHTTP2_HEADERS && stream->status >= 200) {
     stream->exchange->PublishHead(stream->status, std::move(stream->headers));
@@ -325,7 +328,7 @@ int Http2Session::OnData(nghttp2_session* session, std::uint8_t /*flags*/, std::
   nghttp2_session_consume_connection(session, length);
   Stream* stream = Self(context).Find(stream_id);
   if (stream == nullptr) return 0;
-  stream->exchange->last_byte = Clock::now();
+  stream->exchange->NoteByte();
   stream->exchange->Append(Text(data, length));
   if (!stream->exchange->streaming) nghttp2_session_consume_stream(session, stream_id, length);
   return 0;

@@ -3,35 +3,47 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdlib>
-#include <mutex>
+#include <cctype>
 
-#include "io/http1_client.h"
-#include "io/http2_client.h"
+#include "io/http_engine.h"
 #include "io/http_exchange.h"
+#include "io/proxy.h"
 
 namespace pitcrew::io {
 namespace {
 
-// Whether the request may have to go through a proxy. Which hosts the environment excepts is left
-// to libcurl.
-bool MayUseProxy(const HttpRequest& request, const UrlParts& url) {
-  if (!request.proxy_url.empty()) return true;
-  if (IsLoopback(url.host)) return false;
-  constexpr std::array<const char*, 4> kVariables{"https_proxy", "HTTPS_PROXY", "all_proxy",
-                                                  "ALL_PROXY"};
-  return std::any_of(kVariables.begin(), kVariables.end(), [](const char* name) {
-    const char* value = std::getenv(name);
-    return value != nullptr && *value != '\0';
+bool IsToken(std::string_view name) {
+  constexpr std::string_view kOthers = "!#$%&'*+-.^_`|~";
+  return !name.empty() && std::ranges::all_of(name, [&](unsigned char character) {
+    return std::isalnum(character) != 0 ||
+           kOthers.find(static_cast<char>(character)) != std::string_view::npos;
   });
 }
 
-// Sends each exchange to the engine that fits its server.
+// Nothing that comes from outside, a token with a newline in it for one, adds lines to a request.
+base::Status CheckHead(const HttpRequest& request) {
+  if (!IsToken(request.method)) {
+    return base::Fail(base::Invalid("InvalidRequest",
+                                    fmt::format("\"{}\" is not an HTTP method", request.method)));
+  }
+  for (const auto& header : request.headers) {
+    const bool clean = std::ranges::none_of(header.value, [](unsigned char byte) {
+      return (byte < ' ' && byte != '\t') || byte == 0x7F;
+    });
+    if (IsToken(header.name) && clean) continue;
+    // Not the value: it may be a secret.
+    return base::Fail(base::Invalid(
+        "InvalidRequest",
+        fmt::format("the value of the header \"{}\" has a line break or another control character",
+                    header.name)));
+  }
+  return {};
+}
+
 class Client final : public HttpClient {
  public:
-  Client(std::unique_ptr<Http1Client> http1, std::unique_ptr<Http2Client> http2)
-      : http1_(std::move(http1)), http2_(std::move(http2)) {}
+  explicit Client(std::unique_ptr<HttpEngine> engine)
+      : engine_(std::move(engine)), proxies_(ProxyVariables::FromEnvironment()) {}
 
   base::Result<HttpResponse> Send(HttpRequest request, const StopToken& stop) override {
     TRY_ASSIGN(const auto exchange, Submit(std::move(request), stop, false));
@@ -41,32 +53,29 @@ class Client final : public HttpClient {
   base::Result<std::unique_ptr<HttpStream>> Open(HttpRequest request,
                                                  const StopToken& stop) override;
 
-  void Wake() {
-    http2_->Wake();
-    http1_->Wake();
-  }
+  void Wake() { engine_->Wake(); }
 
  private:
   base::Result<ExchangePointer> Submit(HttpRequest request, const StopToken& stop, bool streaming) {
     if (stop.stopped()) return base::Fail(stop.error());
-    auto url = SplitUrl(request.url);
-    if (!url) {
-      return base::Fail(base::Invalid(
-          "InvalidUrl", fmt::format("\"{}\" is not an http or https URL", request.url)));
-    }
-    const bool http2 = url->scheme == "https" && !MayUseProxy(request, *url);
-    auto exchange =
-        std::make_shared<Exchange>(std::move(request), *std::move(url), stop, streaming);
-    if (http2) {
-      http2_->Submit(exchange);
-    } else {
-      http1_->Submit(exchange);
-    }
+    TRY_ASSIGN(auto url, ParseUrl(request.url));
+    TRY(CheckHead(request));
+    TRY_ASSIGN(auto proxy, ProxyOf(request, url));
+    auto exchange = std::make_shared<Exchange>(std::move(request), std::move(url), std::move(proxy),
+                                               stop, streaming);
+    engine_->Submit(exchange);
     return exchange;
   }
 
-  std::unique_ptr<Http1Client> http1_;
-  std::unique_ptr<Http2Client> http2_;  // behind http1_, to which it hands exchanges
+  [[nodiscard]] base::Result<std::optional<Url>> ProxyOf(const HttpRequest& request,
+                                                         const Url& url) const {
+    if (request.proxy_url.empty()) return proxies_.For(url);
+    TRY_ASSIGN(auto proxy, ParseProxy(request.proxy_url, "proxy-url"));
+    return proxy;
+  }
+
+  const std::unique_ptr<HttpEngine> engine_;
+  const ProxySettings proxies_;
 };
 
 class Stream final : public HttpStream {
@@ -111,12 +120,8 @@ std::optional<std::string_view> HttpResponse::header(std::string_view name) cons
 }
 
 base::Result<std::unique_ptr<HttpClient>> HttpClient::Create(HttpClientOptions options) {
-  TRY_ASSIGN(auto http1, Http1Client::Create());
-  TRY_ASSIGN(auto http2,
-             Http2Client::Create(options, [http1 = http1.get()](ExchangePointer exchange) {
-               http1->Submit(std::move(exchange));
-             }));
-  return std::make_unique<Client>(std::move(http1), std::move(http2));
+  TRY_ASSIGN(auto engine, HttpEngine::Create(options));
+  return std::make_unique<Client>(std::move(engine));
 }
 
 }  // namespace pitcrew::io

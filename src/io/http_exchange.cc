@@ -1,6 +1,5 @@
 #include "io/http_exchange.h"
 
-#include <curl/curl.h>
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -79,7 +78,7 @@ std::optional<Error> Exchange::WhyEnd(Clock::time_point now) const {
     return Failure(Code::kTimeout, "RequestTimeout",
                    fmt::format("no whole answer within {} ms", std::max(0L, given.count())));
   }
-  if (request.idle_timeout.count() > 0 && now - last_byte >= request.idle_timeout) {
+  if (request.idle_timeout.count() > 0 && now - idle_since >= request.idle_timeout) {
     return Failure(Code::kTimeout, "IdleTimeout",
                    fmt::format("no byte for {} ms", request.idle_timeout.count()));
   }
@@ -87,16 +86,16 @@ std::optional<Error> Exchange::WhyEnd(Clock::time_point now) const {
 }
 
 bool Exchange::SuspectsConnection(Clock::time_point now) const {
-  return request.suspect_after.count() > 0 && !suspected && last_byte == started &&
+  return request.suspect_after.count() > 0 && !suspected && !heard &&
          now - started >= request.suspect_after;
 }
 
 base::Deadline Exchange::deadline() const {
   base::Deadline first = request.deadline;
   if (request.idle_timeout.count() > 0) {
-    first = std::min<base::Deadline>(first, last_byte + request.idle_timeout);
+    first = std::min<base::Deadline>(first, idle_since + request.idle_timeout);
   }
-  if (request.suspect_after.count() > 0 && !suspected && last_byte == started) {
+  if (request.suspect_after.count() > 0 && !suspected && !heard) {
     first = std::min<base::Deadline>(first, started + request.suspect_after);
   }
   return first;
@@ -132,38 +131,6 @@ base::Result<std::optional<std::string>> Exchange::TakeChunk(bool& credit_due) {
   }
   if (error_) return base::Fail(*error_);
   return std::nullopt;
-}
-
-std::string UrlParts::authority() const {
-  const std::string name = host.find(':') == std::string::npos ? host : fmt::format("[{}]", host);
-  const bool usual = port == (scheme == "https" ? "443" : "80");
-  return usual ? name : fmt::format("{}:{}", name, port);
-}
-
-std::optional<UrlParts> SplitUrl(const std::string& url) {
-  const std::unique_ptr<CURLU, decltype(&curl_url_cleanup)> parsed(curl_url(), &curl_url_cleanup);
-  if (curl_url_set(parsed.get(), CURLUPART_URL, url.c_str(), 0) != CURLUE_OK) return std::nullopt;
-  const auto part = [&](CURLUPart which, unsigned int flags) {
-    char* text = nullptr;
-    std::string copy;
-    if (curl_url_get(parsed.get(), which, &text, flags) == CURLUE_OK) copy = text;
-    curl_free(text);
-    return copy;
-  };
-  UrlParts parts{.scheme = part(CURLUPART_SCHEME, 0),
-                 .host = part(CURLUPART_HOST, 0),
-                 .port = part(CURLUPART_PORT, CURLU_DEFAULT_PORT),
-                 .target = part(CURLUPART_PATH, 0)};
-  if (parts.scheme != "http" && parts.scheme != "https") return std::nullopt;
-  if (parts.host.starts_with('[') && parts.host.ends_with(']')) {
-    parts.host = parts.host.substr(1, parts.host.size() - 2);
-  }
-  if (const auto query = part(CURLUPART_QUERY, 0); !query.empty()) parts.target += "?" + query;
-  return parts;
-}
-
-bool IsLoopback(std::string_view host) {
-  return host == "localhost" || host.starts_with("127.") || host == "::1";
 }
 
 bool HasBody(const HttpRequest& request) {

@@ -1,5 +1,5 @@
-// One request on its way: between the thread that asked and the I/O thread of an engine. Of
-// http_client.cc and its two engines.
+// One request on its way: between the thread that asked and the I/O thread of the engine. Of
+// http_client.cc and http_engine.cc.
 #pragma once
 
 #include <atomic>
@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "io/http_client.h"
 #include "io/stop.h"
+#include "io/url.h"
 
 namespace pitcrew::io {
 
@@ -27,40 +28,37 @@ constexpr std::chrono::seconds kUnacknowledgedTimeout{30};
 // Bytes of a stream that may wait for its reader; the server is held back beyond them.
 constexpr std::size_t kStreamWindow = 4U << 20U;
 
-// An absolute http or https URL in its parts.
-struct UrlParts {
-  std::string scheme{};
-  std::string host{};  // an IPv6 address without its brackets
-  std::string port{};
-  std::string target{};  // path and query
-
-  [[nodiscard]] std::string authority() const;  // host and port, as the Host header has them
-};
-std::optional<UrlParts> SplitUrl(const std::string& url);
-bool IsLoopback(std::string_view host);
 // Whether the request says how long its body is, be it empty.
 bool HasBody(const HttpRequest& request);
 
 class Exchange {
  public:
-  Exchange(HttpRequest request_in, UrlParts url_in, StopToken stop_in, bool streaming_in)
+  Exchange(HttpRequest request_in, Url url_in, std::optional<Url> proxy_in, StopToken stop_in,
+           bool streaming_in)
       : request(std::move(request_in)),
         url(std::move(url_in)),
+        proxy(std::move(proxy_in)),
         stop(std::move(stop_in)),
         streaming(streaming_in) {}
 
   const HttpRequest request;
-  const UrlParts url;
+  const Url url;
+  const std::optional<Url> proxy;
   const StopToken stop;
   const bool streaming;
 
   // Of the I/O thread.
   Clock::time_point started = Clock::now();
-  Clock::time_point last_byte = started;
-  int attempts = 0;        // connections on which it was begun
-  bool suspected = false;  // its connection has been asked for a sign of life
+  Clock::time_point idle_since = started;  // the last byte, or the begin on a connection
+  bool heard = false;                      // any byte of the answer has come
+  int attempts = 0;                        // connections on which it was begun
+  bool suspected = false;                  // its connection has been asked for a sign of life
 
   // The I/O thread's side.
+  void NoteByte() {
+    idle_since = Clock::now();
+    heard = true;
+  }
   void PublishHead(int status, std::vector<HttpHeader> headers);
   void Append(std::string_view bytes);
   // The end; nothing follows. An exchange that ends well without a head has lost its connection.
@@ -102,7 +100,7 @@ class Exchange {
 
 using ExchangePointer = std::shared_ptr<Exchange>;
 
-// What callers have submitted and an engine's I/O thread has not taken yet. Thread-safe.
+// What callers have submitted and the I/O thread has not taken yet. Thread-safe.
 class Inbox {
  public:
   void Add(ExchangePointer exchange);

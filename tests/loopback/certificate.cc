@@ -6,6 +6,7 @@
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
+#include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
@@ -103,6 +104,21 @@ base::Result<KeyPair> MakeCertificate(const CertificateRequest& request, const K
   PEM_write_bio_X509(certificate_out.get(), subject);
   PEM_write_bio_PrivateKey(key_out.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr);
   return KeyPair{Take(certificate_out.get()), Take(key_out.get())};
+}
+
+SSL_CTX* MakeServerContext(const KeyPair& pair) {
+  SSL_CTX* context = SSL_CTX_new(TLS_server_method());
+  BIO* certificate = BIO_new_mem_buf(pair.certificate_pem.data(), -1);
+  BIO* key = BIO_new_mem_buf(pair.key_pem.data(), -1);
+  X509* parsed = PEM_read_bio_X509(certificate, nullptr, nullptr, nullptr);
+  EVP_PKEY* parsed_key = PEM_read_bio_PrivateKey(key, nullptr, nullptr, nullptr);
+  SSL_CTX_use_certificate(context, parsed);
+  SSL_CTX_use_PrivateKey(context, parsed_key);
+  X509_free(parsed);
+  EVP_PKEY_free(parsed_key);
+  BIO_free(certificate);
+  BIO_free(key);
+  return context;
 }
 
 }  // namespace pitcrew::testing

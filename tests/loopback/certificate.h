@@ -6,6 +6,8 @@
 
 #include "base/result.h"
 
+struct ssl_ctx_st;
+
 namespace pitcrew::testing {
 
 struct KeyPair {
@@ -24,5 +26,8 @@ struct CertificateRequest {
 // P-256, valid from an hour ago for a day. `signer` null: signed by itself.
 base::Result<KeyPair> MakeCertificate(const CertificateRequest& request,
                                       const KeyPair* signer = nullptr);
+
+// What a server with this certificate speaks TLS by; to be freed by SSL_CTX_free.
+ssl_ctx_st* MakeServerContext(const KeyPair& pair);
 
 }  // namespace pitcrew::testing

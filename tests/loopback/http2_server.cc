@@ -4,7 +4,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <nghttp2/nghttp2.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -38,21 +37,6 @@ int ChooseProtocol(SSL* /*ssl*/, const unsigned char** out, unsigned char* out_l
                                            reinterpret_cast<const unsigned char*>(ours.data()),
                                            ours.size(), in, in_length);
   return chosen == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_ALERT_FATAL;
-}
-
-SSL_CTX* MakeContext(const KeyPair& pair) {
-  SSL_CTX* context = SSL_CTX_new(TLS_server_method());
-  BIO* certificate = BIO_new_mem_buf(pair.certificate_pem.data(), -1);
-  BIO* key = BIO_new_mem_buf(pair.key_pem.data(), -1);
-  X509* parsed = PEM_read_bio_X509(certificate, nullptr, nullptr, nullptr);
-  EVP_PKEY* parsed_key = PEM_read_bio_PrivateKey(key, nullptr, nullptr, nullptr);
-  SSL_CTX_use_certificate(context, parsed);
-  SSL_CTX_use_PrivateKey(context, parsed_key);
-  X509_free(parsed);
-  EVP_PKEY_free(parsed_key);
-  BIO_free(certificate);
-  BIO_free(key);
-  return context;
 }
 
 }  // namespace
@@ -255,7 +239,7 @@ base::Result<std::unique_ptr<Http2Server>> Http2Server::Start(Handler handler,
       MakeCertificate({.common_name = "http2-server", .addresses = {"127.0.0.1"}}, &authority));
   TRY_ASSIGN(LoopbackListener listener, ListenOnLoopback());
   return std::unique_ptr<Http2Server>(new Http2Server(std::move(listener.socket), listener.port,
-                                                      std::move(authority), MakeContext(own),
+                                                      std::move(authority), MakeServerContext(own),
                                                       std::move(handler), options));
 }
 

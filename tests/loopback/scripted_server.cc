@@ -122,14 +122,17 @@ std::vector<ScriptedRequest> ScriptedServer::requests() const {
 void ScriptedServer::Accept() {
   while (io::WaitReadable({listener_.get()}, stop_.token())) {
     const int socket = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
-    if (socket >= 0) connections_.emplace_back([this, socket] { Serve(socket); });
+    if (socket < 0) continue;
+    const int number = static_cast<int>(connections_.size()) + 1;
+    connections_.emplace_back([this, socket, number] { Serve(socket, number); });
   }
 }
 
-void ScriptedServer::Serve(int socket) {
+void ScriptedServer::Serve(int socket, int number) {
   const base::FileDescriptor owner(socket);
   std::string buffer;
-  while (const auto request = ReadRequest(socket, buffer, stop_.token())) {
+  while (auto request = ReadRequest(socket, buffer, stop_.token())) {
+    request->connection = number;
     {
       const std::scoped_lock lock(mutex_);
       requests_.push_back(*request);

@@ -23,6 +23,7 @@ struct ScriptedRequest {
   std::string query{};                                         // as sent
   std::vector<std::pair<std::string, std::string>> headers{};  // names in lower case
   std::string body{};
+  int connection = 0;  // the first is 1
 };
 
 // The answer to one request. Sends to a client that has gone away are ignored.
@@ -38,6 +39,8 @@ class ScriptedReply {
   void End();
   void Abort();
   [[nodiscard]] bool aborted() const { return aborted_; }
+  // To wait for the client's end of the connection. Borrowed.
+  [[nodiscard]] int socket() const { return socket_; }
 
  private:
   void Write(const std::string& bytes) const;
@@ -63,7 +66,7 @@ class ScriptedServer {
  private:
   ScriptedServer(base::FileDescriptor listener, int port, Handler handler);
   void Accept();
-  void Serve(int socket);
+  void Serve(int socket, int number);
 
   base::FileDescriptor listener_;
   int port_;

@@ -398,7 +398,7 @@ TEST(Http1, ASlowReaderHoldsBackTheServer) {
     const auto bytes = (*stream)->Next();
     ASSERT_TRUE(bytes) << bytes.error().message;
     if (!*bytes) break;
-    // What waits for us is bounded: our own backlog, curl's buffer, and the kernel's.
+    // What waits for us is bounded: our own backlog and the kernel's.
     EXPECT_LE((*bytes)->size(), 5 * kPiece);
     read += (*bytes)->size();
   }

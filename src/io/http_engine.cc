@@ -1,67 +1,69 @@
-#include "io/http2_client.h"
+#include "io/http_engine.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <list>
+#include <mutex>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include "base/bell.h"
+#include "io/connection.h"
+#include "io/http1_session.h"
 #include "io/http2_session.h"
-#include "io/tls_connection.h"
 
 namespace pitcrew::io {
 namespace {
 
 // Connections on which one exchange may be begun when servers turn it away unread.
 constexpr int kMostAttempts = 4;
+// Connections in the making to one server at once.
+constexpr std::size_t kMostDials = 16;
 
 // A connection in the making, on a thread of its own because resolving a name blocks.
 class Dial {
  public:
-  Dial(TlsTarget target, const StopToken& stop, const base::Bell& bell)
-      : thread_([this, target = std::move(target), stop, &bell] {
-          auto connected = TlsConnection::Connect(target, Clock::now() + kConnectTimeout, stop);
+  Dial(Route route, bool offer_http2, const StopToken& stop, const base::Bell& bell)
+      : thread_([this, route = std::move(route), offer_http2, stop, &bell] {
+          auto connected =
+              Connection::Connect(route, offer_http2, base::Deadline::After(kConnectTimeout), stop);
           const std::scoped_lock lock(mutex_);
           result_ = std::move(connected);
           bell.Ring();
         }) {}
 
-  std::optional<base::Result<TlsConnection>> Take() {
+  std::optional<base::Result<Connection>> Take() {
     const std::scoped_lock lock(mutex_);
     return std::exchange(result_, std::nullopt);
   }
 
  private:
   std::mutex mutex_;
-  std::optional<base::Result<TlsConnection>> result_;
+  std::optional<base::Result<Connection>> result_;
   std::jthread thread_;  // last: uses everything above
 };
 
+// A server, and the connections to it.
 struct Origin {
-  TlsTarget target;
-  bool http1 = false;  // the server does not speak HTTP/2
-  std::unique_ptr<Dial> dial{};
-  std::vector<ExchangePointer> waiting{};                 // for a connection
-  std::vector<std::unique_ptr<Http2Session>> sessions{};  // at most one accepts exchanges
+  Route route;
+  // Each exchange has a connection for itself: the server does not speak HTTP/2.
+  bool one_each = false;
+  bool only_http1 = false;  // it does, and does not want to
+  std::list<std::unique_ptr<Dial>> dials{};
+  std::vector<ExchangePointer> waiting{};  // for a connection
+  std::vector<std::unique_ptr<HttpSession>> sessions{};
 
-  [[nodiscard]] bool unused() const {
-    return !http1 && dial == nullptr && waiting.empty() && sessions.empty();
-  }
+  [[nodiscard]] bool unused() const { return dials.empty() && waiting.empty() && sessions.empty(); }
 };
 
 }  // namespace
 
-class Http2Client::Loop {
+class HttpEngine::Loop {
  public:
-  Loop(HttpClientOptions options, Fallback fallback, base::Bell bell)
-      : options_(options),
-        fallback_(std::move(fallback)),
-        bell_(std::move(bell)),
-        thread_([this] { Run(); }) {}
+  Loop(HttpClientOptions options, base::Bell bell)
+      : options_(options), bell_(std::move(bell)), thread_([this] { Run(); }) {}
 
   ~Loop() {
     inbox_.Close();
@@ -111,14 +113,17 @@ class Http2Client::Loop {
   }
 
   Origin& OriginOf(const Exchange& exchange) {
-    TlsTarget target{.host = exchange.url.host,
-                     .port = exchange.url.port,
-                     .server_name = exchange.request.tls_server_name,
-                     .tls = exchange.request.tls};
+    Route route{.tls = exchange.url.scheme == "https",
+                .host = exchange.url.host,
+                .port = exchange.url.port,
+                .server_name = exchange.request.tls_server_name,
+                .settings = exchange.request.tls,
+                .proxy = exchange.proxy};
     for (auto& origin : origins_) {
-      if (origin.target.SameAs(target)) return origin;
+      if (origin.route.SameAs(route)) return origin;
     }
-    return origins_.emplace_back(Origin{.target = std::move(target)});
+    const bool one_each = !route.tls;
+    return origins_.emplace_back(Origin{.route = std::move(route), .one_each = one_each});
   }
 
   // By value: the table's own pointer goes away in here.
@@ -129,7 +134,7 @@ class Http2Client::Loop {
   }
 
   // Takes it from where it waits; the session that it was on, if it was on one.
-  static Http2Session* Detach(const Active& active) {
+  static HttpSession* Detach(const Active& active) {
     std::erase(active.origin->waiting, active.exchange);
     for (auto& session : active.origin->sessions) {
       if (session->Cancel(active.exchange)) return session.get();
@@ -150,77 +155,95 @@ class Http2Client::Loop {
       if (auto why = active.exchange->WhyEnd(now)) ended.emplace_back(active, *std::move(why));
     }
     for (auto& [active, error] : ended) {
-      Http2Session* session = Detach(active);
+      HttpSession* session = Detach(active);
       if (error.code == base::Code::kTimeout && session != nullptr) session->SuspectDead(now);
       Complete(active.exchange, std::move(error));
     }
   }
 
   void TakeDialled(Origin& origin) {
-    if (origin.dial == nullptr) return;
-    auto dialled = origin.dial->Take();
-    if (!dialled) return;
-    origin.dial.reset();
-    if (*dialled && !(*dialled)->http2()) {
-      origin.http1 = true;
-      return;
-    }
-    if (*dialled) {
-      auto session = Http2Session::Create(
-          *std::move(*dialled), options_,
-          [this, &origin](const ExchangePointer& exchange, Http2Session::Outcome outcome,
-                          std::optional<base::Error> error) {
-            OnEnd(origin, exchange, outcome, std::move(error));
-          });
+    for (auto dial = origin.dials.begin(); dial != origin.dials.end();) {
+      auto dialled = (*dial)->Take();
+      if (!dialled) {
+        ++dial;
+        continue;
+      }
+      dial = origin.dials.erase(dial);
+      auto session =
+          *dialled
+              ? MakeSession(origin, *std::move(*dialled))
+              : base::Result<std::unique_ptr<HttpSession>>(base::Fail(std::move(*dialled).error()));
       if (session) {
         origin.sessions.push_back(*std::move(session));
-        return;
+      } else {
+        FailWaiting(origin, session.error());
       }
-      *dialled = base::Fail(session.error());
     }
-    const base::Error& error = dialled->error();
-    for (const auto& exchange : std::exchange(origin.waiting, {})) {
+  }
+
+  base::Result<std::unique_ptr<HttpSession>> MakeSession(Origin& origin, Connection connection) {
+    auto on_end = [this, &origin](const ExchangePointer& exchange, HttpSession::Outcome outcome,
+                                  std::optional<base::Error> error) {
+      OnEnd(origin, exchange, outcome, std::move(error));
+    };
+    origin.one_each = !connection.http2();
+    if (connection.http2()) {
+      return Http2Session::Create(std::move(connection), options_, std::move(on_end));
+    }
+    auto asked = origin.route.asks_proxy() ? origin.route.proxy : std::nullopt;
+    return std::make_unique<Http1Session>(std::move(connection), std::move(asked), options_,
+                                          std::move(on_end));
+  }
+
+  // A connection could not be made: for one exchange, or for all that were to share it.
+  void FailWaiting(Origin& origin, const base::Error& error) {
+    const auto count =
+        origin.one_each ? std::min<std::size_t>(1, origin.waiting.size()) : origin.waiting.size();
+    const std::vector<ExchangePointer> failed(origin.waiting.begin(),
+                                              origin.waiting.begin() + static_cast<long>(count));
+    origin.waiting.erase(origin.waiting.begin(), origin.waiting.begin() + static_cast<long>(count));
+    for (const auto& exchange : failed) {
       Complete(exchange, exchange->Failure(error.code, error.reason, error.message));
     }
   }
 
-  void OnEnd(Origin& origin, const ExchangePointer& exchange, Http2Session::Outcome outcome,
+  void OnEnd(Origin& origin, const ExchangePointer& exchange, HttpSession::Outcome outcome,
              std::optional<base::Error> error) {
-    if (outcome == Http2Session::Outcome::kDone) {
+    if (outcome == HttpSession::Outcome::kDone) {
       Complete(exchange, std::move(error));
-    } else if (outcome == Http2Session::Outcome::kNeedsHttp1) {
-      origin.http1 = true;
+    } else if (outcome == HttpSession::Outcome::kNeedsHttp1) {
+      origin.one_each = origin.only_http1 = true;
       origin.waiting.push_back(exchange);
-      again_ = true;
     } else if (exchange->attempts < kMostAttempts) {
       origin.waiting.push_back(exchange);
-      again_ = true;
     } else {
       Complete(exchange, exchange->Failure(base::Code::kUnavailable, "ConnectionRefused",
                                            "the server turned the request away unread, again and "
                                            "again"));
     }
+    // The connection may be free for it now.
+    if (!origin.waiting.empty()) again_ = true;
   }
 
   // Sends what waits on its way.
   void Dispatch(Origin& origin) {
-    if (origin.waiting.empty()) return;
-    if (origin.http1) {
-      for (auto& exchange : std::exchange(origin.waiting, {})) {
-        active_.erase(exchange.get());
-        fallback_(std::move(exchange));
+    for (auto& exchange : std::exchange(origin.waiting, {})) {
+      const auto accepting = std::ranges::find_if(origin.sessions, [&](const auto& session) {
+        return session->accepts() && !(origin.only_http1 && session->http2());
+      });
+      if (accepting == origin.sessions.end()) {
+        origin.waiting.push_back(std::move(exchange));
+        continue;
       }
-      return;
+      ++exchange->attempts;
+      exchange->idle_since = Clock::now();  // making a connection has a limit of its own
+      (*accepting)->Begin(exchange);
     }
-    const auto accepting = std::find_if(origin.sessions.begin(), origin.sessions.end(),
-                                        [](const auto& session) { return session->accepts(); });
-    if (accepting != origin.sessions.end()) {
-      for (const auto& exchange : std::exchange(origin.waiting, {})) {
-        ++exchange->attempts;
-        (*accepting)->Begin(exchange);
-      }
-    } else if (origin.dial == nullptr) {
-      origin.dial = std::make_unique<Dial>(origin.target, quitting_.token(), bell_);
+    const std::size_t wanted = origin.one_each ? std::min(origin.waiting.size(), kMostDials)
+                                               : std::min<std::size_t>(origin.waiting.size(), 1);
+    while (origin.dials.size() < wanted) {
+      origin.dials.push_back(
+          std::make_unique<Dial>(origin.route, !origin.only_http1, quitting_.token(), bell_));
     }
   }
 
@@ -248,8 +271,10 @@ class Http2Client::Loop {
     }
     for (const auto& origin : origins_) {
       for (const auto& session : origin.sessions) {
-        entries.push_back({.fd = session->fd(), .events = session->events(), .revents = 0});
-        until = std::min<base::Deadline>(until, session->deadline());
+        // poll tells the end of a connection also to those who ask for nothing.
+        const short events = session->events();
+        entries.push_back({.fd = events == 0 ? -1 : session->fd(), .events = events, .revents = 0});
+        until = std::min(until, session->deadline());
       }
     }
     if (again_) until = Clock::time_point::min();
@@ -258,7 +283,6 @@ class Http2Client::Loop {
   }
 
   const HttpClientOptions options_;
-  const Fallback fallback_;
   const base::Bell bell_;
   StopSource quitting_;
   Inbox inbox_;
@@ -269,17 +293,16 @@ class Http2Client::Loop {
   std::thread thread_;         // last: uses everything above
 };
 
-base::Result<std::unique_ptr<Http2Client>> Http2Client::Create(HttpClientOptions options,
-                                                               Fallback fallback) {
+base::Result<std::unique_ptr<HttpEngine>> HttpEngine::Create(HttpClientOptions options) {
   TRY_ASSIGN(auto bell, base::Bell::Create());
-  return std::unique_ptr<Http2Client>(
-      new Http2Client(std::make_unique<Loop>(options, std::move(fallback), std::move(bell))));
+  return std::unique_ptr<HttpEngine>(
+      new HttpEngine(std::make_unique<Loop>(options, std::move(bell))));
 }
 
-Http2Client::Http2Client(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
-Http2Client::~Http2Client() = default;
+HttpEngine::HttpEngine(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
+HttpEngine::~HttpEngine() = default;
 
-void Http2Client::Submit(ExchangePointer exchange) { loop_->Submit(std::move(exchange)); }
-void Http2Client::Wake() { loop_->Wake(); }
+void HttpEngine::Submit(ExchangePointer exchange) { loop_->Submit(std::move(exchange)); }
+void HttpEngine::Wake() { loop_->Wake(); }
 
 }  // namespace pitcrew::io
