@@ -3,9 +3,8 @@
 #include <sys/eventfd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
-
-#include "base/log.h"
 
 namespace pitcrew::base {
 namespace {
@@ -13,7 +12,7 @@ namespace {
 // Only a descriptor that somebody else has closed gets here. A wake-up that is lost in silence is a
 // thread that hangs for ever: better the process ends, and says why.
 [[noreturn]] void Broken(const char* what) {
-  LogError("a wake-up between threads is broken", FromErrno(errno, what));
+  std::perror(what);
   std::abort();
 }
 
@@ -29,7 +28,7 @@ void Bell::Ring() const {
   while (::eventfd_write(event_.get(), 1) != 0) {
     // Full: it has been rung, and nobody has listened for 2^64 rings.
     if (errno == EAGAIN) return;
-    if (errno != EINTR) Broken("write to an eventfd");
+    if (errno != EINTR) Broken("a wake-up between threads is broken: write to an eventfd");
   }
 }
 
@@ -37,7 +36,7 @@ void Bell::Silence() const {
   eventfd_t rings = 0;
   while (::eventfd_read(event_.get(), &rings) != 0) {
     if (errno == EAGAIN) return;  // nobody has rung
-    if (errno != EINTR) Broken("read from an eventfd");
+    if (errno != EINTR) Broken("a wake-up between threads is broken: read from an eventfd");
   }
 }
 
