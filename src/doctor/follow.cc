@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <concepts>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -26,6 +28,8 @@ constexpr std::chrono::milliseconds kTogether{200};
 // A look at a large fleet takes long. So many times as long is waited before the next one, so that
 // watching costs a tenth of a processor at most.
 constexpr int kRest = 9;
+// Each is a stream of its own.
+constexpr std::size_t kMostFailingWatches = 50;
 
 // Most changes of nodes are heartbeats and lists of images, which are not in a view.
 template <class View>
@@ -134,6 +138,43 @@ std::vector<std::unique_ptr<Watch>> MakeWatches(const std::shared_ptr<kube::Clie
   return watches;
 }
 
+// One pod of many, which the server cannot be asked for by what is wrong with it.
+std::unique_ptr<Watch> WatchPod(const std::shared_ptr<kube::Client>& client,
+                                const std::shared_ptr<base::Bell>& bell, const fleet::Key& key) {
+  kube::InformerOptions options;
+  options.namespace_name = key.name_space;
+  options.field_selector = "metadata.name=" + key.name;
+  return std::make_unique<WatchOf<fleet::Pod>>(client, bell, Kind::kUserPods, kube::kPods,
+                                               fleet::ReadPod, PutPod, std::move(options));
+}
+
+// Failing pods, each with a watch of its own for as long as the kubelet warns of it.
+class FailingWatches {
+ public:
+  FailingWatches(std::shared_ptr<kube::Client> client, std::shared_ptr<base::Bell> bell)
+      : client_(std::move(client)), bell_(std::move(bell)) {}
+
+  void Put(Cluster& cluster) {
+    std::vector<fleet::Key> keys = FailingPods(cluster);
+    if (keys.size() > kMostFailingWatches) keys.resize(kMostFailingWatches);
+    const std::set<fleet::Key> wanted(keys.begin(), keys.end());
+    std::erase_if(watches_, [&](const auto& entry) { return !wanted.contains(entry.first); });
+    for (const fleet::Key& key : keys) {
+      auto& watch = watches_[key];
+      if (watch == nullptr) {
+        watch = WatchPod(client_, bell_, key);
+        watch->Start();
+      }
+      watch->Put(cluster);
+    }
+  }
+
+ private:
+  std::shared_ptr<kube::Client> client_;
+  std::shared_ptr<base::Bell> bell_;
+  std::map<fleet::Key, std::unique_ptr<Watch>> watches_;
+};
+
 }  // namespace
 
 base::Status Follow(const std::shared_ptr<kube::Client>& client, const Cluster& first,
@@ -141,6 +182,7 @@ base::Status Follow(const std::shared_ptr<kube::Client>& client, const Cluster& 
   TRY_ASSIGN(auto made, base::Bell::Create());
   const auto bell = std::make_shared<base::Bell>(std::move(made));
   const auto watches = MakeWatches(client, bell, first);
+  FailingWatches failing(client, bell);
   for (const auto& watch : watches) watch->Start();
   for (const auto& watch : watches) TRY(watch->WaitUntilSynced(stop));
   while (!stop.stopped()) {
@@ -155,6 +197,7 @@ base::Status Follow(const std::shared_ptr<kube::Client>& client, const Cluster& 
     cluster.served_fields = first.served_fields;
     cluster.definition_absent = first.definition_absent;
     for (const auto& watch : watches) watch->Put(cluster);
+    if (first.has_read(Kind::kUserPods)) failing.Put(cluster);
     cluster.Index();
     show(cluster);
     const auto took =

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "api/labels.h"
 #include "kube/request.h"
@@ -20,6 +22,7 @@ using fleet::Kind;
 // More would take minutes, and nobody reads them.
 constexpr std::size_t kMostLogs = 60;
 constexpr int kLogLines = 60;
+constexpr std::size_t kMostFailingPods = 200;
 constexpr int kPageSize = 500;
 
 void TakeNewest(fleet::Time time, Cluster& cluster) {
@@ -139,7 +142,45 @@ base::Status ReadPods(Reading& reading, Extent extent, Cluster& cluster) {
   return {};
 }
 
+// Pods whose containers fail are running to the API server, which knows no selector for them.
+// Reading all running pods of a fleet would take minutes; the kubelet's warnings name those that
+// fail.
+base::Status ReadFailingPods(kube::Client& client, Reading& reading, Cluster& cluster,
+                             const io::StopToken& stop) {
+  cluster.Index();
+  for (const fleet::Key& key : FailingPods(cluster)) {
+    const auto object = client.Get(kube::kPods, {key.name_space, key.name}, stop);
+    if (!object) {
+      TRY(reading.Note(Kind::kUserPods, base::Fail(object.error())));
+      continue;
+    }
+    auto pod = fleet::ReadPod(*object);
+    if (!pod.requests.empty()) cluster.pods.insert_or_assign(key, std::move(pod));
+  }
+  return {};
+}
+
 }  // namespace
+
+std::vector<fleet::Key> FailingPods(const Cluster& cluster) {
+  std::map<fleet::Key, fleet::Time> last;
+  for (const fleet::Event& event : cluster.events) {
+    const bool fails = event.reason == "BackOff" || event.reason == "Failed";
+    if (!fails || event.kind != "Pod" || event.object.name_space == cluster.name_space ||
+        cluster.pods.contains(event.object)) {
+      continue;
+    }
+    fleet::Time& time = last[event.object];
+    time = std::max(time, event.last);
+  }
+  std::vector<std::pair<fleet::Time, fleet::Key>> newest;
+  for (const auto& [key, time] : last) newest.emplace_back(time, key);
+  std::ranges::sort(newest, std::ranges::greater());
+  if (newest.size() > kMostFailingPods) newest.resize(kMostFailingPods);
+  std::vector<fleet::Key> keys;
+  for (auto& [time, key] : newest) keys.push_back(std::move(key));
+  return keys;
+}
 
 std::string WaitingPods(std::string_view phase, std::string_view name_space) {
   return fmt::format("status.phase={},metadata.namespace!={}", phase, name_space);
@@ -272,6 +313,7 @@ base::Result<Cluster> ReadLive(kube::Client& client, const std::string& name_spa
     TRY(reading.Note(Kind::kEvents, ForEach(client, kube::kEvents, name_space, "type=Warning",
                                             extent, stop, take_event)));
   }
+  if (extent == Extent::kWhole) TRY(ReadFailingPods(client, reading, cluster, stop));
   TRY(reading.Read(Kind::kRuntimeClasses, kube::kRuntimeClasses, "", "", Extent::kWhole,
                    [&](const Json& object) {
                      cluster.runtime_classes.push_back(fleet::ReadRuntimeClass(object));

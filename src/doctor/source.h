@@ -22,6 +22,10 @@ inline constexpr std::string_view kPolicyDefinition = "clusterpolicies.nvidia.co
 // The field selector of pods of one phase outside the operator's namespace, where all are read.
 std::string WaitingPods(std::string_view phase, std::string_view name_space);
 
+// Pods of users that the kubelet's warnings call failing, and that are not in `cluster` yet: the
+// newest warnings first, 200 at most. Whether they ask for GPUs is not known of them.
+std::vector<fleet::Key> FailingPods(const fleet::Cluster& cluster);
+
 // Takes one object into `cluster`, by its kind; kinds of no use are ignored.
 void Take(const codec::Json& object, fleet::Cluster& cluster);
 // From a file, or from standard input for "-": what is not in it does not exist. `now` is the

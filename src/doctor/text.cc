@@ -240,7 +240,18 @@ std::string NodesByFinding(const Report& report, const TextOptions& options) {
   return text;
 }
 
-std::string OtherFindings(const Report& report, const TextOptions& options) {
+// What concerns all nodes comes first: often it is why they are not ready.
+std::string ClusterFindings(const Report& report, const TextOptions& options) {
+  std::string text;
+  for (const Finding& finding : report.cluster) {
+    text += Paint("Cluster", Colour::kBad, options.colours) + "\n";
+    text += Indented("broken", fmt::format("{} ({})", finding.summary, finding.id));
+    text += FindingLines(finding, report) + "\n";
+  }
+  return text;
+}
+
+std::string PodFindings(const Report& report, const TextOptions& options) {
   std::string text;
   std::size_t told = 0;
   for (const Finding& finding : report.pods) {
@@ -257,11 +268,6 @@ std::string OtherFindings(const Report& report, const TextOptions& options) {
   }
   for (const std::string& pod : report.pods_without_findings) {
     text += fmt::format("Pod {}: nothing is found to be wrong with it\n\n", pod);
-  }
-  for (const Finding& finding : report.cluster) {
-    text += Paint("Cluster", Colour::kBad, options.colours) + "\n";
-    text += Indented("broken", fmt::format("{} ({})", finding.summary, finding.id));
-    text += FindingLines(finding, report) + "\n";
   }
   return text;
 }
@@ -302,14 +308,16 @@ std::string StatusText(const Report& report, const TextOptions& options) {
 }
 
 std::string DoctorText(const Report& report, const TextOptions& options, bool asked) {
-  std::string text;
+  std::string text = asked ? "" : ClusterFindings(report, options);
   if (asked) {
     for (const NodeReport& node : report.nodes) text += NodeInFull(node, report, options) + "\n";
   } else {
     text += NodesByFinding(report, options);
   }
-  text += OtherFindings(report, options);
-  if (!asked) {
+  text += PodFindings(report, options);
+  if (asked) {
+    text += ClusterFindings(report, options);
+  } else {
     text += fmt::format("{} of {} GPU nodes are ready", report.ready_nodes(), report.nodes.size());
     const bool nothing = report.all_ready() && report.pods.empty() && report.unread.empty();
     text += nothing ? "; nothing is broken.\n" : ".\n";

@@ -7,7 +7,7 @@
 #include "api/labels.h"
 #include "base/strings.h"
 #include "codec/yaml.h"
-#include "fleet/rules.h"
+#include "fleet/cluster_looks.h"
 
 namespace pitcrew::fleet {
 namespace {
@@ -197,9 +197,8 @@ std::vector<Seen> ComponentFails(const Cluster& cluster) {
     if (key.name_space != cluster.name_space || pod.ready || !pod.requests.empty()) continue;
     if (pod.owner_kind == "DaemonSet" && pod.operand != nullptr) continue;
     for (const Container& container : pod.containers) {
+      if (PullFails(container)) continue;  // image-missing
       const bool fails = container.reason == "CrashLoopBackOff" ||
-                         container.reason == "ImagePullBackOff" ||
-                         container.reason == "ErrImagePull" ||
                          (container.restarts > 0 && container.last_exit_code != 0);
       if (!fails || container.ready || pod.owner_kind == "") continue;
       std::string said =
@@ -235,7 +234,43 @@ std::vector<Seen> LimitRefused(const Cluster& cluster) {
   return all;
 }
 
+// Why a policy is not ready when nothing else tells it: what the operator itself says.
+std::vector<Seen> PolicyWaits(const Cluster& cluster) {
+  const Policy* policy = cluster.active_policy();
+  if (policy == nullptr) return {};
+  Seen seen{.summary = fmt::format("ClusterPolicy {} is not ready", policy->name),
+            .evidence = {},
+            .words = {},
+            .since = std::nullopt};
+  for (const Condition& condition : policy->conditions) {
+    if (condition.status != "False" || condition.type == "Error") continue;
+    if (condition.type == "Ready") {
+      seen.since = condition.since;
+      continue;
+    }
+    seen.evidence.push_back({"ClusterPolicy " + policy->name,
+                             fmt::format("condition {}: {}", condition.type, condition.reason),
+                             FirstLine(condition.message), condition.since});
+  }
+  for (const auto& [name, daemonset] : cluster.daemonsets) {
+    if (!seen.evidence.empty()) break;
+    if (cluster.operand_table->OfDaemonSet(name) == nullptr || daemonset.ready >= daemonset.desired)
+      continue;
+    seen.summary = "pods of an operand are not ready";
+    seen.evidence.push_back({"DaemonSet " + daemonset.key.ToString(), "status.numberReady",
+                             fmt::format("{} of {}", daemonset.ready, daemonset.desired),
+                             std::nullopt});
+  }
+  if (seen.evidence.empty() && policy->state == "ready") return {};
+  if (seen.evidence.empty()) {
+    seen.evidence.push_back({"ClusterPolicy " + policy->name, "status.state",
+                             policy->state.empty() ? "absent" : policy->state, std::nullopt});
+  }
+  return {seen};
+}
+
 constexpr ClusterRule kRules[] = {
+    {"image-missing", look::ImagesMissing, "{advice}"},
     {"crd-missing", DefinitionMissing, "Install the chart; its folder crds has the definition."},
     {"crd-outdated", DefinitionOutdated,
      "Helm does not upgrade definitions by itself:\n"
@@ -256,6 +291,10 @@ constexpr ClusterRule kRules[] = {
      "say so:\n"
      "$ kubectl logs -n {namespace} -l role=worker\n"
      "$ kubectl annotate clusterpolicy {policy} nvidia.com/gpu-operator.allow-mass-removal=true"},
+    {"pods-outdated", look::PodsOutdated,
+     "Node by node, when the pods with GPUs on it may end (the driver manager of a new driver pod "
+     "evicts them first):\n"
+     "$ kubectl delete pod -n {namespace} {pod}"},
     {"operator-not-running", OperatorMissing,
      "If it runs in another namespace, name that with -n; otherwise see why it has no pod:\n"
      "$ kubectl describe deployment -n {namespace} gpu-operator"},
@@ -273,6 +312,10 @@ constexpr ClusterRule kRules[] = {
      "$ kubectl logs -n {namespace} {pod} -c {container} --previous"},
     {"workload-without-limit", LimitRefused,
      "Give the container a limit for nvidia.com/gpu; the request follows from it."},
+    {kPolicyNotReady, PolicyWaits,
+     "While pods are made or replaced this is how it looks, and it passes. If it lasts:\n"
+     "$ kubectl describe clusterpolicy {policy}\n"
+     "$ kubectl logs -n {namespace} deployment/gpu-operator"},
 };
 
 }  // namespace

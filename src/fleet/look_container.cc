@@ -17,20 +17,15 @@ bool WaitsFor(const OperandContext& context, std::initializer_list<std::string_v
 }
 
 bool PullFails(const OperandContext& context) {
-  return WaitsFor(context, {"ErrImagePull", "ImagePullBackOff", "InvalidImageName",
-                            "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"});
+  return context.container != nullptr && fleet::PullFails(*context.container);
 }
 
-// What the kubelet said when it tried; ImagePullBackOff itself often only says that it waits.
 std::string PullMessage(const OperandContext& context) {
-  std::string message = context.container->message;
-  for (const Event* event : context.on.cluster.EventsOf("Pod", context.pod->key)) {
-    if (event->reason == "Failed" && Contains(event->message, "Failed to pull image")) {
-      message = event->message;
-      break;
-    }
-  }
-  return message;
+  return fleet::PullMessage(context.on.cluster, *context.pod, *context.container);
+}
+
+PullTrouble PullTroubleOf(const OperandContext& context) {
+  return fleet::PullTroubleOf(*context.container, PullMessage(context));
 }
 
 Seen SawPull(const OperandContext& context, std::string summary) {
@@ -42,10 +37,7 @@ Seen SawPull(const OperandContext& context, std::string summary) {
 }
 
 bool SaysNotFound(const OperandContext& context) {
-  static constexpr std::array<std::string_view, 4> kWords = {"not found", "manifest unknown",
-                                                             "does not exist", "notfound"};
-  return context.container->reason == "InvalidImageName" ||
-         ContainsAny(base::ToLower(PullMessage(context)), kWords);
+  return PullTroubleOf(context) == PullTrouble::kNotFound;
 }
 
 }  // namespace
@@ -64,11 +56,7 @@ Look ImageNotFound(const OperandContext& context) {
 }
 
 Look PullDenied(const OperandContext& context) {
-  static constexpr std::array<std::string_view, 6> kWords = {
-      "unauthorized", "denied", "authentication required", "401", "403", "forbidden"};
-  if (!PullFails(context) || !ContainsAny(base::ToLower(PullMessage(context)), kWords)) {
-    return std::nullopt;
-  }
+  if (!PullFails(context) || PullTroubleOf(context) != PullTrouble::kDenied) return std::nullopt;
   return SawPull(
       context, fmt::format("the registry refuses to give the image {}", context.container->image));
 }
@@ -255,7 +243,8 @@ Look InitWaits(const OperandContext& context) {
       context.container->state != "running") {
     return std::nullopt;
   }
-  // Those two are looked at with what they wait for.
+  // driver-validation is looked at with the driver (driver-not-valid, host-driver-missing),
+  // plugin-validation with the device plugin (plugin-not-validated).
   if (context.container->name == "driver-validation" ||
       context.container->name == "plugin-validation") {
     return std::nullopt;

@@ -129,7 +129,10 @@ Look NotLabelled(const NodeContext& context) {
 Look LabelOverridden(const NodeContext& context) {
   for (const Operand& operand : context.cluster.operands()) {
     const std::string_view value = context.node.Label(operand.deploy.key);
-    if (!context.Wants(operand) || value.empty() || value == "true" || IsPaused(value)) continue;
+    if (!context.Wants(operand) || value.empty() || operand.deploy.IsOwn(value) ||
+        IsPaused(value)) {
+      continue;
+    }
     if (operand.deploy.key == api::kDeployDriver &&
         (value == "pre-installed" || value == "false")) {
       continue;
@@ -236,6 +239,7 @@ const Container* DriverValidation(const NodeContext& context, const Pod** of) {
     for (const Container& container : pod->containers) {
       if (container.name != "driver-validation" || container.ended_well()) continue;
       if (container.state.empty() || container.reason == "PodInitializing") continue;
+      if (PullFails(container)) continue;  // it has not looked at any driver
       *of = pod;
       return &container;
     }
@@ -345,11 +349,16 @@ constexpr NodeRule kRules[] = {
      "Set spec.sandboxWorkloads.enabled: true in ClusterPolicy {policy}, or take the label away:\n"
      "$ kubectl label node {node} nvidia.com/gpu.workload.config-"},
     {"driver-upgrade-failed", Stage::kDriver, UpgradeFailed,
-     "Remove the cause that the event names, then ask for another try:\n"
-     "$ kubectl annotate node {node} nvidia.com/gpu-driver-upgrade-requested=true"},
+     "NVIDIA's operator has left this label; Pitcrew upgrades no drivers by itself yet, and only "
+     "keeps it. When the node has the driver that it shall have, take the label away:\n"
+     "$ kubectl label node {node} nvidia.com/gpu-driver-upgrade-state-"},
     {"driver-upgrade-running", Stage::kDriver, UpgradeRuns,
-     "Pods that use GPUs have to leave first. See which do not, and why:\n"
-     "$ kubectl get events -A --field-selector involvedObject.name={node}"},
+     "NVIDIA's operator has left this label; Pitcrew upgrades no drivers by itself yet, and will "
+     "not "
+     "go on with this one. When the node has the driver that it shall have, take the label away, "
+     "and see whether the node is still cordoned:\n"
+     "$ kubectl label node {node} nvidia.com/gpu-driver-upgrade-state-\n"
+     "$ kubectl uncordon {node}"},
     {"operands-paused", Stage::kDriver, OperandsPaused,
      "The driver manager sets the label back when it is done. When none runs on {node} any more:\n"
      "$ kubectl label node {node} {label}=true --overwrite"},

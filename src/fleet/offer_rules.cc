@@ -135,17 +135,21 @@ Look Cordoned(const NodeContext& context) {
 
 constexpr NodeRule kRules[] = {
     {"mig-failed", Stage::kAllocatable, MigFailed,
-     "Read why. Choose a configuration that the GPUs have; writing the label again tries again.\n"
+     "Read why. Choose a configuration that the GPUs have, or try the same again by starting the "
+     "MIG "
+     "manager anew (writing the same label again changes nothing).\n"
      "$ kubectl logs -n {namespace} {mig-pod}\n"
-     "$ kubectl label node {node} nvidia.com/mig.config=NAME --overwrite"},
+     "$ kubectl label node {node} nvidia.com/mig.config=NAME --overwrite\n"
+     "$ kubectl delete pod -n {namespace} {mig-pod}"},
     {"mig-pending", Stage::kAllocatable, MigPending,
      "The GPUs must not be in use. If it lasts, see who uses them, and what the MIG manager says:\n"
      "$ kubectl get pods -A --field-selector spec.nodeName={node}\n"
      "$ kubectl logs -n {namespace} {mig-pod}"},
     {"gpus-not-offered", Stage::kAllocatable, NotOffered,
      "See what the plugin says about its registration and the devices. On {node}, ls "
-     "/var/lib/kubelet/device-plugins shows its socket; a kubelet with another root needs "
-     "spec.hostPaths.kubeletRootDir.\n"
+     "/var/lib/kubelet/device-plugins shows its socket and the kubelet's; a kubelet that is "
+     "started "
+     "with another --root-dir has its own elsewhere, and needs a link or a bind mount from there.\n"
      "$ kubectl logs -n {namespace} {plugin-pod}"},
     {"gpus-unhealthy", Stage::kAllocatable, SomeUnhealthy,
      "The log of the plugin names the device and the XID error; on {node}, dmesg | grep -i xid. "

@@ -108,10 +108,10 @@ constexpr OperandRule kRules[] = {
      "say where. An operating system for which nothing is published needs a driver on the host, "
      "and spec.driver.enabled: false."},
     {"image-not-found", "", look::ImageNotFound,
-     "Correct repository, image and version of spec.{field} in ClusterPolicy {policy}; a mirror "
-     "may lack the image."},
+     "Correct repository, image and version of spec.{image-field} in ClusterPolicy {policy}; a "
+     "mirror may lack the image."},
     {"image-denied", "", look::PullDenied,
-     "Name a pull secret of namespace {namespace} in spec.{field}.imagePullSecrets of "
+     "Name a pull secret of namespace {namespace} in spec.{image-field}.imagePullSecrets of "
      "ClusterPolicy {policy}:\n"
      "$ kubectl create secret docker-registry NAME -n {namespace} --docker-server=SERVER "
      "--docker-username=USER"},
@@ -171,7 +171,7 @@ constexpr OperandRule kRules[] = {
      "the GPU.",
      kUnsupported, "this driver does not drive the node's GPU"},
     {"out-of-memory", "", look::OutOfMemory,
-     "Raise spec.{field}.resources.limits.memory of ClusterPolicy {policy}."},
+     "Raise spec.{resources-field}.resources.limits.memory of ClusterPolicy {policy}."},
     {"toolkit-validation-failed", "validator", look::ToolkitValidationFails,
      "See what the toolkit has configured, and which runtime the kubelet uses:\n"
      "$ kubectl logs -n {namespace} {toolkit-pod} -c nvidia-container-toolkit-ctr\n"

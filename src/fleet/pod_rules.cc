@@ -245,6 +245,62 @@ Look NotInjected(const PodContext& context) {
   return std::nullopt;
 }
 
+// What the pod's node lacks, if it is known to lack something.
+void AddNode(const PodContext& context, Seen& seen) {
+  const auto node = context.cluster.nodes.find(context.pod.node);
+  if (node == context.cluster.nodes.end()) return;
+  if (const auto broken = FirstBroken(NodeContext(context.cluster, node->second, nullptr))) {
+    seen.evidence.push_back({"Node " + node->first, "",
+                             fmt::format("{} ({})", broken->summary, broken->id), std::nullopt});
+  }
+}
+
+// Its program runs and ends, again and again or for good. Whether a GPU is the cause, only its own
+// words can tell.
+Look Crashes(const PodContext& context) {
+  for (const Container& container : context.pod.containers) {
+    const bool ended = container.state == "terminated" && container.exit_code != 0;
+    const bool again = container.state == "waiting" && container.reason == "CrashLoopBackOff";
+    const bool before = container.restarts > 0 && container.last_exit_code != 0 &&
+                        !container.ready && container.state == "running" && !container.started;
+    if (!ended && !again && !before) continue;
+    const std::int64_t code = ended ? container.exit_code : container.last_exit_code;
+    std::string said = FirstLine(ended ? container.message : container.last_message);
+    const std::string reason = ended ? container.reason : container.last_reason;
+    Seen seen{.summary = fmt::format("container {} has its GPU and ends with exit code {}{}",
+                                     container.name, code,
+                                     container.restarts > 0 ? ", again and again" : ""),
+              .evidence = {Saw(
+                  context, "container " + container.name,
+                  fmt::format("{}{} restarts: {}", reason.empty() ? "" : reason + ", ",
+                              container.restarts, said.empty() ? "it has left no message" : said),
+                  ended ? container.since : container.last_finished)},
+              .words = {{"container", container.name},
+                        {"node", context.pod.node},
+                        {"previous", again || before ? " --previous" : ""}},
+              .since = context.pod.not_ready_since()};
+    AddNode(context, seen);
+    return seen;
+  }
+  return std::nullopt;
+}
+
+// What keeps a container from starting before a GPU matters.
+Look NotStarted(const PodContext& context) {
+  for (const Container& container : context.pod.containers) {
+    if (!PullFails(container) && container.reason != "CreateContainerConfigError") continue;
+    return Seen{
+        .summary = fmt::format("the pod has its GPU and does not run: {}", container.reason),
+        .evidence = {Saw(
+            context, "container " + container.name,
+            FirstLine(PullFails(container) ? PullMessage(context.cluster, context.pod, container)
+                                           : container.message))},
+        .words = {{"container", container.name}},
+        .since = std::nullopt};
+  }
+  return std::nullopt;
+}
+
 Look OtherTrouble(const PodContext& context) {
   for (const Container& container : context.pod.containers) {
     if (container.ready || container.ended_well() || container.reason.empty() ||
@@ -301,8 +357,18 @@ constexpr PodRule kRules[] = {
      "The device plugin and the container toolkit write the files of /var/run/cdi on {node}; start "
      "the plugin there again if one is missing.\n"
      "$ pitcrew doctor {node}"},
+    {"pod-crashes", Crashes,
+     "Whether the GPU is the cause, its log tells (CUDA error, NVML, Xid, out of memory); whether "
+     "other pods on the node have the same trouble, the node does:\n"
+     "$ kubectl logs -n {namespace} {pod} -c {container}{previous}\n"
+     "$ pitcrew doctor {node}"},
+    {"pod-not-started", NotStarted,
+     "The container cannot be made, whatever the GPU does: its image, or a ConfigMap or Secret "
+     "that "
+     "it refers to, is missing.\n"
+     "$ kubectl describe pod -n {namespace} {pod}"},
     {"pod-not-running", OtherTrouble,
-     "This is no matter of GPUs.\n"
+     "The message is the container runtime's or the kubelet's.\n"
      "$ kubectl describe pod -n {namespace} {pod}"},
 };
 

@@ -1,9 +1,13 @@
 #include "fleet/report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include "api/labels.h"
+#include "fleet/outdated_pods.h"
 
 namespace pitcrew::fleet {
 namespace {
@@ -87,10 +91,12 @@ std::vector<OperandReport> DescribeOperands(const Cluster& cluster,
     if (!operand.IsWanted(policy->spec)) continue;
     OperandReport report{
         .name = std::string(operand.name), .desired = 0, .ready = 0, .behind = "", .reason = ""};
+    std::vector<const Pod*> outdated;
     for (const auto& [name, daemonset] : cluster.daemonsets) {
       if (cluster.operand_table->OfDaemonSet(name) != &operand) continue;
       report.desired += daemonset.desired;
       report.ready += daemonset.ready;
+      std::ranges::copy(OutdatedPods(cluster, daemonset), std::back_inserter(outdated));
     }
     for (const NodeReport& node : nodes) {
       const NodeContext context(cluster, cluster.nodes.find(node.name)->second, nullptr);
@@ -99,6 +105,11 @@ std::vector<OperandReport> DescribeOperands(const Cluster& cluster,
       report.behind = node.name;
       report.reason = why->summary;
       break;
+    }
+    if (report.behind.empty() && !outdated.empty()) {
+      report.behind = outdated.front()->node;
+      report.reason = fmt::format("{} of {} pods still run the version of before", outdated.size(),
+                                  report.desired);
     }
     // An operand that no node wants is no news.
     if (report.desired > 0 || !report.behind.empty()) reports.push_back(std::move(report));
@@ -137,6 +148,14 @@ void DescribePods(const Cluster& cluster, const Question& question, Report& repo
   }
 }
 
+// The policy or an operand is behind, whatever the findings say.
+bool IsBehind(const Report& report) {
+  return (report.policy && report.policy->state != "ready") ||
+         std::ranges::any_of(report.operands, [](const OperandReport& operand) {
+           return !operand.behind.empty() || operand.ready < operand.desired;
+         });
+}
+
 }  // namespace
 
 std::size_t Report::ready_nodes() const {
@@ -144,11 +163,7 @@ std::size_t Report::ready_nodes() const {
 }
 
 bool Report::is_broken() const {
-  return ready_nodes() != nodes.size() || !cluster.empty() ||
-         (policy && policy->state != "ready") ||
-         std::ranges::any_of(operands, [](const OperandReport& operand) {
-           return !operand.behind.empty() || operand.ready < operand.desired;
-         });
+  return ready_nodes() != nodes.size() || !cluster.empty() || IsBehind(*this);
 }
 
 Report MakeReport(const Cluster& cluster, const Question& question) {
@@ -176,6 +191,14 @@ Report MakeReport(const Cluster& cluster, const Question& question) {
   if (question.empty()) report.operands = DescribeOperands(cluster, report.nodes);
   DescribePods(cluster, question, report);
   report.cluster = ClusterFindings(cluster);
+  const auto explained = [&] {
+    return report.ready_nodes() != report.nodes.size() || report.cluster.size() > 1;
+  };
+  // Asked about single nodes or pods, the operands were not counted.
+  if (explained() || !question.empty() || !IsBehind(report)) {
+    std::erase_if(report.cluster,
+                  [](const Finding& finding) { return finding.id == kPolicyNotReady; });
+  }
   for (const Kind kind : {Kind::kPolicies, Kind::kNodes, Kind::kOperandPods, Kind::kDaemonSets}) {
     report.judged = report.judged && cluster.has_read(kind);
   }

@@ -6,6 +6,7 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
+#include "fleet/fields.h"
 
 namespace pitcrew::fleet {
 namespace {
@@ -18,6 +19,10 @@ constexpr std::size_t kEnding = 260;
 std::string Fill(std::string_view fix,
                  const std::map<std::string, std::string, std::less<>>& words) {
   std::string text(fix);
+  // A fix that depends on what was seen has words of its own.
+  if (const auto advice = words.find("advice"); advice != words.end()) {
+    text = base::ReplaceAll(text, "{advice}", advice->second);
+  }
   for (const auto& [word, value] : words) text = base::ReplaceAll(text, "{" + word + "}", value);
   return text;
 }
@@ -58,9 +63,12 @@ void AddWords(const NodeContext& context, Seen& seen) {
 void AddWords(const OperandContext& context, Seen& seen) {
   AddWords(context.on, seen);
   seen.words.emplace("operand", context.operand.name);
+  const std::string container = context.container == nullptr ? "" : context.container->name;
   seen.words.emplace("field", context.operand.field());
+  seen.words.emplace("image-field", ImageFieldOf(context.operand, container));
+  seen.words.emplace("resources-field", ResourcesFieldOf(context.operand, container));
   seen.words.emplace("pod", context.pod == nullptr ? "" : context.pod->key.name);
-  seen.words.emplace("container", context.container == nullptr ? "" : context.container->name);
+  seen.words.emplace("container", container);
   seen.words.emplace("daemonset", context.daemonset == nullptr
                                       ? std::string(context.operand.daemonsets.front())
                                       : context.daemonset->key.name);
@@ -121,7 +129,7 @@ bool IsExpected(const NodeContext& context, const Operand& operand) {
   if (!operand.node_label.empty() && context.node.Label(operand.node_label) != "true") {
     return false;
   }
-  return context.node.Label(operand.deploy.key) == "true";
+  return operand.deploy.IsOwn(context.node.Label(operand.deploy.key));
 }
 
 }  // namespace

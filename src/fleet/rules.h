@@ -103,6 +103,13 @@ struct OperandRule {
 };
 std::span<const OperandRule> OperandRules();
 
+// The container waits because its image cannot be pulled.
+bool PullFails(const Container& container);
+// What the kubelet said when it tried; its state itself often only says that it waits.
+std::string PullMessage(const Cluster& cluster, const Pod& pod, const Container& container);
+enum class PullTrouble { kNotFound, kDenied, kOther };
+PullTrouble PullTroubleOf(const Container& container, std::string_view message);
+
 // A pod of a user that asks for GPUs and does not run.
 struct PodContext {
   const Cluster& cluster;
@@ -124,6 +131,8 @@ struct ClusterRule {
   std::string_view fix;
 };
 std::span<const ClusterRule> ClusterRules();
+// The last of them: told only where nothing else tells why the cluster is not ready.
+inline constexpr std::string_view kPolicyNotReady = "policy-not-ready";
 
 // The first rule that sees something; none when the node is ready as far as is known.
 std::optional<Finding> FirstBroken(const NodeContext& context);

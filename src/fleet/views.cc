@@ -108,19 +108,51 @@ void ReadContainers(const Json& object, Pod& pod) {
   }
 }
 
-void ReadRequests(const Json& spec, Pod& pod) {
-  for (const char* list : {"initContainers", "containers"}) {
-    for (const Json& container : FindList(spec, {list})) {
-      ForEachResource(Find(container, {"resources", "requests"}),
-                      [&](const auto& name, auto amount) {
-                        auto& requested = pod.requests[name].requested;
-                        requested = requested.value_or(0) + amount;
-                      });
-      ForEachResource(Find(container, {"resources", "limits"}), [&](const auto& name, auto amount) {
-        auto& limit = pod.requests[name].limit;
-        limit = limit.value_or(0) + amount;
-      });
+using Amounts = std::map<std::string, std::int64_t>;
+
+Amounts AmountsOf(const Json& container, std::string_view member) {
+  Amounts amounts;
+  ForEachResource(Find(container, {"resources", member}),
+                  [&](const auto& name, auto amount) { amounts[name] += amount; });
+  return amounts;
+}
+
+void Add(Amounts& sum, const Amounts& amounts) {
+  for (const auto& [name, amount] : amounts) sum[name] += amount;
+}
+
+// What the scheduler counts for a pod: containers that run together are added up, sidecars among
+// them (init containers with restart policy Always); of the init containers, which run one after
+// the other, each needs its own beside the sidecars before it
+// (https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers, "Resource sharing").
+Amounts EffectiveAmounts(const Json& spec, std::string_view member) {
+  Amounts sidecars;
+  Amounts most;
+  const auto raise = [&](const Amounts& amounts) {
+    for (const auto& [name, amount] : amounts) {
+      most.try_emplace(name, 0);
+      most[name] = std::max(most[name], amount);
     }
+  };
+  for (const Json& container : FindList(spec, {"initContainers"})) {
+    Amounts together = sidecars;
+    Add(together, AmountsOf(container, member));
+    raise(together);
+    if (FindString(container, {"restartPolicy"}) == "Always") sidecars = std::move(together);
+  }
+  for (const Json& container : FindList(spec, {"containers"})) {
+    Add(sidecars, AmountsOf(container, member));
+  }
+  raise(sidecars);
+  return most;
+}
+
+void ReadRequests(const Json& spec, Pod& pod) {
+  for (const auto& [name, amount] : EffectiveAmounts(spec, "requests")) {
+    pod.requests[name].requested = amount;
+  }
+  for (const auto& [name, amount] : EffectiveAmounts(spec, "limits")) {
+    pod.requests[name].limit = amount;
   }
 }
 
@@ -257,6 +289,10 @@ Pod ReadPod(const Json& object) {
     if (pod.app.empty()) pod.app = FindString(object, {"metadata", "labels", label});
   }
   pod.role = FindString(object, {"metadata", "labels", "role"});
+  pod.revision = FindString(object, {"metadata", "labels", "controller-revision-hash"});
+  pod.template_generation =
+      base::ParseInteger(FindString(object, {"metadata", "labels", "pod-template-generation"}))
+          .value_or(0);
   ReadController(object, pod.owner_kind, pod.owner);
   pod.phase = FindString(object, {"status", "phase"});
   pod.reason = FindString(object, {"status", "reason"});
@@ -288,6 +324,11 @@ DaemonSet ReadDaemonSet(const Json& object) {
   DaemonSet daemonset;
   daemonset.key = ReadKey(object);
   daemonset.state = FindString(object, {"metadata", "labels", api::kStateLabel});
+  daemonset.template_generation =
+      base::ParseInteger(FindString(object, {"metadata", "annotations",
+                                             "deprecated.daemonset.template.generation"}))
+          .value_or(0);
+  daemonset.on_delete = FindString(object, {"spec", "updateStrategy", "type"}) == "OnDelete";
   daemonset.generation = FindInteger(object, {"metadata", "generation"});
   daemonset.observed_generation = FindInteger(object, {"status", "observedGeneration"});
   daemonset.desired = FindInteger(object, {"status", "desiredNumberScheduled"});

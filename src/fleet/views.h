@@ -131,8 +131,12 @@ struct Request {
 struct Pod {
   Key key;
   std::string node;
-  std::string app;    // label app, or name, or app.kubernetes.io/name
-  std::string role;   // label role, of node feature discovery
+  std::string app;   // label app, or name, or app.kubernetes.io/name
+  std::string role;  // label role, of node feature discovery
+  // Which version of its DaemonSet's template the pod was made from: the hash of the revision and
+  // the number that the controller gave it; "" and 0 for other pods.
+  std::string revision;
+  std::int64_t template_generation = 0;
   std::string owner;  // name of the controller
   std::string owner_kind;
   std::string phase;
@@ -151,7 +155,7 @@ struct Pod {
   std::string runtime_class;
   // What the pod is a part of; null for others. Filled in by Cluster::Index.
   const Operand* operand = nullptr;
-  // Of all containers, resources of nvidia.com.
+  // Resources of nvidia.com, as the scheduler counts them for the whole pod.
   std::map<std::string, Request, std::less<>> requests;
 
   // When it became not ready; its creation when it never was anything else.
@@ -165,6 +169,9 @@ struct DaemonSet {
   std::string state;  // label nvidia.com/gpu-operator.state
   std::int64_t generation = 0;
   std::int64_t observed_generation = 0;
+  // Number of the template that new pods are made from; 0 when it is not told.
+  std::int64_t template_generation = 0;
+  bool on_delete = false;  // pods are replaced only when somebody deletes them
   std::int64_t desired = 0;
   std::int64_t ready = 0;
   std::int64_t updated = 0;

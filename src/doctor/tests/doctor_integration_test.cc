@@ -104,6 +104,64 @@ TEST_F(DoctorTest, FindsOnARealServerWhatItFindsInAFile) {
   EXPECT_FALSE(report.all_ready());
 }
 
+// To the API server it is running all the time; the kubelet's warning tells of it.
+class CrashingPod {
+ public:
+  CrashingPod() {
+    Json pod = WaitingPod("team", 1);
+    pod["metadata"]["name"] = "crashing";
+    pod["spec"]["nodeName"] = "gpu-a";
+    const auto created = client_->Create(kube::kPods, pod, kWriter);
+    EXPECT_TRUE(created) << created.error().ToString();
+    SetState({{"waiting", {{"reason", "CrashLoopBackOff"}}}}, "False");
+    const Json event = {
+        {"metadata", {{"name", "crashing.1"}, {"namespace", "team"}}},
+        {"involvedObject", {{"kind", "Pod"}, {"namespace", "team"}, {"name", "crashing"}}},
+        {"type", "Warning"},
+        {"reason", "BackOff"},
+        {"message", "Back-off restarting failed container main"},
+        {"lastTimestamp", "2026-01-05T12:00:00Z"}};
+    const auto warned = client_->Create(kube::kEvents, event, kWriter);
+    EXPECT_TRUE(warned) << warned.error().ToString();
+  }
+  ~CrashingPod() {
+    EXPECT_TRUE(client_->Delete(kube::kEvents, {.namespace_name = "team", .name = "crashing.1"}));
+    EXPECT_TRUE(client_->Delete(kube::kPods, kKey, {.grace_period_seconds = 0}));
+  }
+  CrashingPod(const CrashingPod&) = delete;
+  CrashingPod& operator=(const CrashingPod&) = delete;
+
+  void Recover() const { SetState({{"running", {{"startedAt", "2026-01-05T12:10:00Z"}}}}, "True"); }
+
+ private:
+  void SetState(const Json& state, const char* ready) const {
+    const Json status = {
+        {"status",
+         {{"phase", "Running"},
+          {"conditions", {{{"type", "Ready"}, {"status", ready}}}},
+          {"containerStatuses",
+           {{{"name", "main"},
+             {"image", "train"},
+             {"imageID", ""},
+             {"ready", ready == std::string("True")},
+             {"restartCount", 7},
+             {"state", state},
+             {"lastState", {{"terminated", {{"exitCode", 1}, {"reason", "Error"}}}}}}}}}}};
+    const auto patched =
+        client_->Patch(kube::kPods, kKey, kube::PatchType::kMerge, status, kStatusWriter);
+    EXPECT_TRUE(patched) << patched.error().ToString();
+  }
+
+  inline static const kube::ObjectKey kKey{.namespace_name = "team", .name = "crashing"};
+  std::shared_ptr<kube::Client> client_ = ApiServer::Shared().MakeClient();
+};
+
+TEST_F(DoctorTest, SeesAPodThatCrashesWhileItsPhaseIsRunning) {
+  const CrashingPod pod;
+  const fleet::Report report = fleet::MakeReport(Read(*ApiServer::Shared().MakeClient()));
+  EXPECT_THAT(Ids(report.pods), ElementsAre("pod-crashes", "more-gpus-than-a-node-has"));
+}
+
 // "Unknown is not absent": a user who may read nothing is told so, and nothing is guessed.
 TEST_F(DoctorTest, SaysWhatItMayNotRead) {
   ApiServer& server = ApiServer::Shared();
@@ -198,6 +256,22 @@ TEST_F(DoctorTest, FollowsChangesByWatches) {
   ASSERT_TRUE(client->Delete(kClusterPolicies, {.namespace_name = "", .name = "cluster-policy"}));
   ASSERT_TRUE(client->Delete(kube::kNodes, {.namespace_name = "", .name = "gpu-w"}));
   EXPECT_TRUE(watcher.Await([&](const auto& report) { return node(report, "gpu-w") == "none"; }));
+}
+
+TEST_F(DoctorTest, FollowsAPodThatCrashesUntilItRuns) {
+  const auto client = ApiServer::Shared().MakeClient();
+  const auto first = ReadLive(*client, "gpu-operator", {}, Extent::kFirst);
+  ASSERT_TRUE(first) << first.error().ToString();
+  Watcher watcher(*first);
+  const auto crashes = [](const fleet::Report& report) {
+    const auto ids = Ids(report.pods);
+    return std::ranges::find(ids, "pod-crashes") != ids.end();
+  };
+  EXPECT_TRUE(watcher.Await([&](const auto& report) { return !crashes(report); }));
+  const CrashingPod pod;
+  EXPECT_TRUE(watcher.Await(crashes));
+  pod.Recover();  // no event tells of that
+  EXPECT_TRUE(watcher.Await([&](const auto& report) { return !crashes(report); }));
 }
 
 }  // namespace

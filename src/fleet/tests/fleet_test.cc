@@ -41,6 +41,29 @@ spec:
   EXPECT_EQ(pod.requests.at("nvidia.com/gpu").requested, 2);
 }
 
+// https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers, "Resource sharing": the
+// most of what runs at the same time.
+TEST(ViewsTest, InitContainersNeedTheirsBeforeTheOthers) {
+  const auto amount = [](std::string_view init, std::string_view main) {
+    const Pod pod =
+        ReadPod(Yaml(fmt::format("spec: {{initContainers: [{}], containers: [{}]}}", init, main)));
+    EXPECT_EQ(pod.requests.at("nvidia.com/gpu").limit, pod.requests.at("nvidia.com/gpu").requested);
+    return pod.requests.at("nvidia.com/gpu").amount();
+  };
+  const auto container = [](int gpus, std::string_view more = "") {
+    return fmt::format(
+        "{{resources: {{limits: {{nvidia.com/gpu: {0}}}, requests: {{nvidia.com/gpu: {0}}}}}{1}}}",
+        gpus, more);
+  };
+  const std::string sidecar = container(1, ", restartPolicy: Always");
+  EXPECT_EQ(amount(container(1), container(1)), 1);
+  EXPECT_EQ(amount(container(4) + "," + container(3), container(2) + "," + container(1)), 4);
+  EXPECT_EQ(amount(container(1), container(2) + "," + container(2)), 4);
+  EXPECT_EQ(amount(sidecar, container(2)), 3);
+  EXPECT_EQ(amount(sidecar + "," + container(4), container(2)), 5);
+  EXPECT_EQ(amount(container(4) + "," + sidecar, container(2)), 4);
+}
+
 // What is equal need not be shown again.
 TEST(ViewsTest, AHeartbeatIsNotSeenAndALostGpuIs) {
   const auto node = [](std::string_view beat, std::string_view image, int gpus) {

@@ -1,0 +1,16 @@
+// Looks of the table of cluster_rules.cc that stand in files of their own.
+#pragma once
+
+#include <vector>
+
+#include "fleet/rules.h"
+
+namespace pitcrew::fleet::look {
+
+// One for each image that pods of the operator's namespace wait for; first the one that most do.
+std::vector<Seen> ImagesMissing(const Cluster& cluster);
+// One for each DaemonSet whose pods are replaced only when somebody deletes them, and of which some
+// are of a former version.
+std::vector<Seen> PodsOutdated(const Cluster& cluster);
+
+}  // namespace pitcrew::fleet::look
