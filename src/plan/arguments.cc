@@ -16,7 +16,8 @@ constexpr std::string_view kDescription =
     "Shows what the operator would do for a ClusterPolicy: over a cluster in a file, or over a "
     "live\n"
     "one. Nothing is ever written to a cluster. Words restrict the output to a KIND or KIND/NAME.\n"
-    "Exit status: 0 nothing would change, 2 something would, 1 an error (wrong usage included).";
+    "Exit status: 0 nothing would change, 3 something would, 1 something could not be read,\n"
+    "2 wrong usage, or a policy or file that is wrong.";
 
 base::Error BadUsage(std::string message) { return base::Invalid("BadUsage", std::move(message)); }
 

@@ -12,10 +12,11 @@ namespace pitcrew::plan {
 
 int Command(int argc, char** argv) {
   constexpr int kFailure = 1;
+  constexpr int kUsage = 2;
   const auto arguments = ReadArguments(argc, argv);
   if (!arguments) {
     fmt::print(stderr, "pitcrew plan: {}\n", arguments.error().message);
-    return kFailure;
+    return kUsage;
   }
   if (!*arguments) return 0;
   base::ConfigureLog({.level = base::LogLevel::kError, .format = base::LogFormat::kText});

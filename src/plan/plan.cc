@@ -164,7 +164,8 @@ void Planner::PlanNamespace(const std::string& name, const desired::Facts& facts
   const auto found = snapshot_.Find(kube::kNamespaces, {.namespace_name = "", .name = name});
   if (!desired::MissingNamespaceLabels(policy_.policy, facts, unlabelled).empty() &&
       found.is_unknown()) {
-    plan_.problems.push_back({.where = "namespace " + name, .message = found.error()->message});
+    plan_.problems.push_back(
+        {.where = "namespace " + name, .message = found.error()->message, .unread = true});
   }
   if (found.is_unknown()) return;
   // The namespace of a file that does not list it is one without labels.
@@ -193,7 +194,8 @@ void Planner::PlanNamespace(const std::string& name, const desired::Facts& facts
 void Planner::ReportUnreadable() {
   for (const kube::ResourceKind& kind : desired::OwnedKinds()) {
     if (const base::Error* error = snapshot_.error(kind)) {
-      plan_.problems.push_back({.where = std::string(kind.plural), .message = error->message});
+      plan_.problems.push_back(
+          {.where = std::string(kind.plural), .message = error->message, .unread = true});
     }
   }
 }
@@ -211,7 +213,10 @@ void Planner::ReportFailures() {
     if (same != found.end()) {
       same->operands.push_back(state);
     } else {
-      found.push_back({.where = {}, .message = error.message, .operands = {state}});
+      found.push_back({.where = {},
+                       .message = error.message,
+                       .operands = {state},
+                       .unread = error.code != base::Code::kInvalid});
     }
   }
   if (!invalid.operands.empty()) plan_.problems.push_back(std::move(invalid));
@@ -339,7 +344,8 @@ base::Result<Plan> MakeUninstallPlan(const Snapshot& snapshot) {
   policies.erase("");
   for (const kube::ResourceKind& kind : desired::OwnedKinds()) {
     if (const base::Error* error = snapshot.error(kind)) {
-      plan.problems.push_back({.where = std::string(kind.plural), .message = error->message});
+      plan.problems.push_back(
+          {.where = std::string(kind.plural), .message = error->message, .unread = true});
     }
     for (const auto& [key, object] : snapshot.All(kind)) {
       const auto owner = kube::ControllerOf(object);
@@ -353,7 +359,7 @@ base::Result<Plan> MakeUninstallPlan(const Snapshot& snapshot) {
     }
   }
   if (const base::Error* error = snapshot.error(kube::kNodes)) {
-    plan.problems.push_back({.where = "nodes", .message = error->message});
+    plan.problems.push_back({.where = "nodes", .message = error->message, .unread = true});
   }
   for (const auto& [key, object] : snapshot.All(kube::kNodes)) {
     plan.items.push_back(ItemOfCleanup(object));

@@ -46,6 +46,8 @@ struct Problem {
   std::string message;
   // States of the operands that are not planned because of it.
   std::vector<std::string> operands = {};
+  // The cluster did not tell; otherwise the policy, or what it refers to, is wrong.
+  bool unread = false;
 
   bool operator==(const Problem&) const = default;
 };

@@ -16,9 +16,11 @@ namespace {
 using codec::Json;
 using snapshot::Snapshot;
 
+// ARCHITECTURE.md, "Commands": 2 is wrong usage or input in every command.
 constexpr int kNoChange = 0;
-constexpr int kError = 1;
-constexpr int kChanges = 2;
+constexpr int kFailure = 1;
+constexpr int kWrongInput = 2;
+constexpr int kChanges = 3;
 
 // The one ClusterPolicy of a file; other objects beside it are an error, because nobody knows then
 // which one is meant.
@@ -121,12 +123,20 @@ base::Result<Plan> PlanFor(const Arguments& arguments, const io::StopToken& stop
   return MakePlan(inputs.snapshot, inputs.policy, arguments.options);
 }
 
+int StatusOf(const Plan& plan) {
+  if (std::ranges::any_of(plan.problems, &Problem::unread)) return kFailure;
+  if (!plan.problems.empty()) return kWrongInput;
+  return plan.has_changes() ? kChanges : kNoChange;
+}
+
 }  // namespace
 
 Answer Run(const Arguments& arguments, const io::StopToken& stop) {
   auto plan = PlanFor(arguments, stop);
-  if (!plan)
-    return {.status = kError, .output = {}, .errors = "error: " + plan.error().message + "\n"};
+  if (!plan) {
+    const int status = plan.error().code == base::Code::kInvalid ? kWrongInput : kFailure;
+    return {.status = status, .output = {}, .errors = "error: " + plan.error().message + "\n"};
+  }
   Answer answer;
   std::erase_if(plan->items, [&](const Item& item) { return !IsWanted(item, arguments.only); });
   answer.output = Print(*plan, arguments);
@@ -137,7 +147,7 @@ Answer Run(const Arguments& arguments, const io::StopToken& stop) {
         problem.operands.empty() ? "" : fmt::format(" ({})", base::Join(problem.operands, ", "));
     answer.errors += fmt::format("error: {}{}{}\n", where, problem.message, operands);
   }
-  answer.status = !plan->problems.empty() ? kError : plan->has_changes() ? kChanges : kNoChange;
+  answer.status = StatusOf(*plan);
   return answer;
 }
 

@@ -50,7 +50,7 @@ def measure(program, policy, cluster):
                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
     seconds = time.monotonic() - started
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if ran.returncode != 2:
+    if ran.returncode != 3:
         sys.exit(f"pitcrew plan ended with {ran.returncode}: {ran.stderr}")
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(f"{cluster.name:14} {cluster.stat().st_size / 1e6:7.1f} MB  {seconds:6.1f} s  processor {processor:6.1f} s"

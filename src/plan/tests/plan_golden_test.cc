@@ -40,7 +40,7 @@ std::string Transcript(const std::string& command) {
   for (const std::string& word : words) argv.push_back(word.c_str());
   std::string text = fmt::format("$ pitcrew plan {}\n", command);
   const auto arguments = ReadArguments(static_cast<int>(argv.size()), argv.data(), Environment);
-  if (!arguments) return text + arguments.error().message + "\n[1]\n";
+  if (!arguments) return text + arguments.error().message + "\n[2]\n";
   const Answer answer = Run(**arguments);
   text += answer.output;
   if (!answer.errors.empty()) text += "[standard error]\n" + answer.errors;

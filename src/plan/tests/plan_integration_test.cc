@@ -180,7 +180,7 @@ TEST_F(PlanTest, WhatIsPlannedIsWhatTheOperatorDoes) {
 
   // Before there is a policy, from a file.
   const Answer fresh = Plan(Format::kDiff, policy_);
-  EXPECT_EQ(fresh.status, 2) << fresh.errors;
+  EXPECT_EQ(fresh.status, 3) << fresh.errors;
   EXPECT_THAT(fresh.output, HasSubstr("+ create DaemonSet gpu-operator/nvidia-driver-daemonset"));
   EXPECT_THAT(fresh.output, HasSubstr("~ change Namespace gpu-operator"));
   EXPECT_EQ(fresh.errors, "");
@@ -188,7 +188,7 @@ TEST_F(PlanTest, WhatIsPlannedIsWhatTheOperatorDoes) {
   // With the stored one, every object as it will stand.
   Create(desired::kClusterPolicies, *codec::ParseYaml(kPolicy));
   const Answer planned = Plan(Format::kYaml, "");
-  ASSERT_EQ(planned.status, 2) << planned.errors;
+  ASSERT_EQ(planned.status, 3) << planned.errors;
   const auto documents = codec::ParseYamlStream(planned.output);
   ASSERT_TRUE(documents) << documents.error().ToString();
   // Nothing was written by any of it.
@@ -228,7 +228,7 @@ TEST_F(PlanTest, WhatIsPlannedIsWhatTheOperatorDoes) {
   // A change of the policy, with its reason.
   folder_.Write("policy.yaml", std::string(kPolicy) + "  migManager: {enabled: false}\n");
   const Answer changed = Plan(Format::kDiff, policy_);
-  EXPECT_EQ(changed.status, 2);
+  EXPECT_EQ(changed.status, 3);
   EXPECT_THAT(changed.output, HasSubstr("- delete DaemonSet gpu-operator/nvidia-mig-manager  "
                                         "(state-mig-manager; spec.migManager.enabled: false)"));
   EXPECT_THAT(changed.output, HasSubstr("Plan: 0 to create, 0 to change, 9 to delete;"));
@@ -238,7 +238,7 @@ TEST_F(PlanTest, WhatIsPlannedIsWhatTheOperatorDoes) {
                             kube::PatchType::kMerge, {{"rules", Json::array()}}, kAdmin));
   // Leaving names everything.
   const Answer leaving = Plan(Format::kTable, "", /*uninstall=*/true);
-  EXPECT_EQ(leaving.status, 2) << leaving.errors;
+  EXPECT_EQ(leaving.status, 3) << leaving.errors;
   for (const auto& [name, object] : Standing()) {
     EXPECT_THAT(leaving.output, HasSubstr(kube::KeyOf(object).name));
   }
