@@ -1,7 +1,6 @@
 #include "operator/command.h"
 
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include <atomic>
 #include <csignal>
@@ -113,8 +112,6 @@ base::Status Work(const Settings& settings, const io::StopToken& stop) {
 }  // namespace
 
 int Command(int argc, char** argv) {
-  // A dozen threads that are mostly idle: arenas of their own would only hold memory back.
-  mallopt(M_ARENA_MAX, 2);
   const auto settings = ReadSettings(argc, argv);
   if (!settings) {
     fmt::print(stderr, "gpu-operator: {}\n", settings.error().message);
