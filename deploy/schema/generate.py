@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the CRDs of the chart, its values.schema.json and docs/values.md.
+"""Writes the CRDs of the chart, its values.schema.json, its list of the image's programs, and docs/values.md.
 
   generate.py           write the files
   generate.py --check   write nothing; name the files that are out of date and exit 1
@@ -13,6 +13,7 @@ import yaml
 
 import chart_values
 import cluster_policy
+import image_programs
 import node_feature_discovery
 from model import obj
 
@@ -72,6 +73,7 @@ def files():
     return {
         CHART / "crds/nvidia.com_clusterpolicies.yaml": crd_file(cluster_policy.crd()),
         NFD_CHART / "crds/nfd-api-crds.yaml": crd_file(*node_feature_discovery.crds()),
+        CHART / "files/image-programs.yaml": image_programs.text(HEADER),
         CHART / "values.schema.json": json_file(chart_values.closed(chart_schema)),
         NFD_CHART / "values.schema.json": json_file(chart_values.closed(nfd_schema)),
         pathlib.Path("docs/values.md"): chart_values.document(chart_schema, values, nfd_schema,

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """The Helm items of clusterpolicy-api.md's conformance checklist, and what the chart promises besides."""
 
+import functools
 import unittest
 
 import yaml
 
 import support
 
+OURS = ("docker.io/pitcrew", "pitcrew", "v26.7.0")
+PROGRAMS = set(yaml.safe_load((support.CHART / "files/image-programs.yaml").read_text())["programs"])
 NVIDIA_IMAGES = yaml.safe_load((support.CHART / "files/nvidia-images.yaml").read_text())
 
 
@@ -18,6 +21,10 @@ def walk(spec, path=""):
             if "image" in member:
                 yield where, member
             yield from walk(member, where)
+
+
+def reference(block):
+    return block["repository"], block["image"], block.get("version", "v26.7.0")
 
 
 class Checklist(unittest.TestCase):
@@ -58,11 +65,38 @@ class Images(unittest.TestCase):
         for path, block in walk(support.policy(values={"images.source": "nvidia"})):
             self.assertNotIn("pitcrew", block.get("repository", "") + block["image"], path)
 
-    def test_pitcrew_source_uses_ours_wherever_nvidias_has_a_substitute(self):
+    def test_pitcrew_source_uses_ours_wherever_our_image_has_the_programs(self):
+        """And values.yaml says so, in the very words: what `helm show values` prints is what runs."""
+        values = support.values()
         blocks = dict(walk(support.policy()))
-        for path in NVIDIA_IMAGES:
-            self.assertEqual((blocks[path]["repository"], blocks[path]["image"], blocks[path]["version"]),
-                             ("docker.io/pitcrew", "pitcrew", "v26.7.0"), path)
+        for path, entry in NVIDIA_IMAGES.items():
+            wanted = OURS if set(entry["programs"]) <= PROGRAMS else reference(entry)
+            self.assertEqual(reference(blocks[path]), wanted, path)
+            stated = functools.reduce(lambda node, name: node[name], path.split("."), values)
+            self.assertEqual(reference({"version": "v26.7.0", **stated}), wanted, f"values.yaml, {path}")
+
+    def test_what_is_started_only_with_a_setting(self):
+        for setting, value in (("sandboxWorkloads.enabled", True), ("devicePlugin.config.name", "sharing"),
+                               ("cdi.nriPluginEnabled", True)):
+            blocks = dict(walk(support.policy(values={setting: value})))
+            concerned = [path for path, entry in NVIDIA_IMAGES.items() if setting in entry.get("when", {})]
+            self.assertTrue(concerned)
+            for path in concerned:
+                entry = NVIDIA_IMAGES[path]
+                wanted = OURS if {*entry["programs"], *entry["when"][setting]} <= PROGRAMS else reference(entry)
+                self.assertEqual(reference(blocks[path]), wanted, f"{path} with {setting}")
+
+    def test_local_cluster_switches_off_only_what_it_cannot_pull(self):
+        """cluster/values.yaml is the chart's defaults with the simulated driver's image, and without the operands
+        whose image is NVIDIA's: there is no registry."""
+        overrides = yaml.safe_load((support.ROOT / "cluster/values.yaml").read_text(encoding="utf-8"))
+        self.assertEqual(set(overrides.pop("driver")), {"repository", "image", "version"})
+        defaults = support.policy()
+        foreign = {path for path, block in walk(defaults) if block.get("repository") != OURS[0]}
+        for name, override in overrides.items():
+            self.assertEqual(override, {"enabled": False}, name)
+            self.assertIn(name, foreign, f"{name} has Pitcrew's image by default: why is it off?")
+            self.assertIs(defaults[name]["enabled"], True, name)
 
     def test_what_is_set_wins_over_the_source(self):
         for path, image in NVIDIA_IMAGES.items():

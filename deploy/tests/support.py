@@ -50,6 +50,11 @@ def render(*arguments, chart=CHART, values=None):
     return objects
 
 
+def values():
+    """The chart's own values."""
+    return yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+
+
 def policy(*arguments, **options):
     """The spec of the rendered ClusterPolicy."""
     return render(*arguments, **options)["ClusterPolicy/cluster-policy"]["spec"]

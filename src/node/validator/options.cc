@@ -11,8 +11,11 @@
 namespace pitcrew::node::validator {
 namespace {
 
-constexpr std::array<std::string_view, 7> kComponents = {
-    "driver", "toolkit", "cuda", "plugin", "nvidia-fs", "gdrcopy", "nvidia-peermem"};
+constexpr std::array kComponents = {
+#define COMPONENT(name) std::string_view(name),
+#include "node/validator/components.def"
+#undef COMPONENT
+};
 
 base::Status Refuse(std::string message) {
   return base::Fail(base::Invalid("InvalidFlag", std::move(message)));

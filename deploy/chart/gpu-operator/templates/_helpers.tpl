@@ -22,18 +22,50 @@ app.kubernetes.io/component: "gpu-operator"
 {{- end -}}
 
 {{/*
+Not empty when the image behind .path is NVIDIA's by default: with images.source=nvidia, and where the
+operand starts a program that Pitcrew's image lacks. Arguments: root, path, entry (of files/nvidia-images.yaml).
+*/}}
+{{- define "gpu-operator.theirImage" -}}
+{{- if eq .root.Values.images.source "nvidia" -}}
+true
+{{- else if .entry -}}
+{{- $programs := default list .entry.programs -}}
+{{- range $path, $more := default dict .entry.when -}}
+{{- if include "gpu-operator.valueAt" (dict "values" $.root.Values "path" $path) -}}
+{{- $programs = concat $programs $more -}}
+{{- end -}}
+{{- end -}}
+{{- $ours := (.root.Files.Get "files/image-programs.yaml" | fromYaml).programs -}}
+{{- range $program := $programs -}}
+{{- if not (has $program $ours) -}}
+true
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The value of a path as text; empty where there is none or where it is false. Arguments: values, path. */}}
+{{- define "gpu-operator.valueAt" -}}
+{{- $node := .values -}}
+{{- range $name := splitList "." .path -}}
+{{- $node = ternary (get (default dict $node) $name) "" (kindIs "map" $node) -}}
+{{- end -}}
+{{- if $node -}}{{- toString $node -}}{{- end -}}
+{{- end -}}
+
+{{/*
 The image of one set of values as a dictionary with repository, image and version, written into
-.into; parts that are empty are left out. With images.source=nvidia a part that still has
-Pitcrew's default becomes NVIDIA's of files/nvidia-images.yaml.
+.into; parts that are empty are left out. A part that still has Pitcrew's default becomes NVIDIA's of
+files/nvidia-images.yaml where gpu-operator.theirImage says so.
 Arguments: root, path (of the values, for the table), from (the values), into (a dictionary),
 defaultVersion (for values that have none; not when image alone is the whole reference).
 */}}
 {{- define "gpu-operator.imageParts" -}}
 {{- $ours := dict "repository" "docker.io/pitcrew" "image" "pitcrew" "version" .root.Chart.AppVersion -}}
+{{- $entry := default dict (get (.root.Files.Get "files/nvidia-images.yaml" | fromYaml) .path) -}}
 {{- $theirs := dict -}}
-{{- if eq .root.Values.images.source "nvidia" -}}
-{{- $table := .root.Files.Get "files/nvidia-images.yaml" | fromYaml -}}
-{{- $theirs = default dict (get $table .path) -}}
+{{- if include "gpu-operator.theirImage" (dict "root" .root "path" .path "entry" $entry) -}}
+{{- $theirs = $entry -}}
 {{- end -}}
 {{- $from := .from -}}
 {{- $into := .into -}}
