@@ -59,7 +59,9 @@ def _from_policy(schema):
         properties["version"] = version(properties["version"]["description"])
         # Empty means left out here, which the ClusterPolicy says by leaving it out.
         properties["image"].pop("pattern", None)
-        properties["imagePullPolicy"] = pull_policy()
+        # As to the operator, any other text is IfNotPresent; NOTES.txt says so.
+        properties["imagePullPolicy"] = string(
+            "When to pull: Always, IfNotPresent or Never; any other text counts as IfNotPresent.")
     for name, value in properties.items():
         if value.get("type") == "object" and "properties" in value:
             properties[name] = _from_policy(value)
@@ -174,7 +176,7 @@ def _dra_driver():
 
 
 def _daemonsets():
-    schema = _policy_block("daemonsets", "podSecurityContext")
+    schema = _policy_block("daemonsets", "podSecurityContext", podSecurityContext=no_effect())
     schema["properties"]["rollingUpdate"] = obj(
         "Used unless updateStrategy is OnDelete; the driver's DaemonSets are left out.", {
             "maxUnavailable": {
@@ -190,9 +192,10 @@ def gpu_operator():
     return obj("Values of the chart gpu-operator", {
         "images": obj("Where the images come from.", {
             "source": string(
-                "Whose images stand behind the defaults: pitcrew, or nvidia for NVIDIA's image of "
-                "each operand. What the values set otherwise stays. The operator itself is Pitcrew "
-                "in both cases. (Not in NVIDIA's chart.)", enum=["pitcrew", "nvidia"]),
+                "Whose images stand behind the defaults: pitcrew, with NVIDIA's for operands that "
+                "Pitcrew does not have (not-there-yet.md), or nvidia for NVIDIA's image of each "
+                "operand. What the values set otherwise stays. The operator itself is Pitcrew in "
+                "both cases. (Not in NVIDIA's chart.)", enum=["pitcrew", "nvidia"]),
         }),
         "nameOverride": string("Name in the label app.kubernetes.io/name."),
         "fullnameOverride": string("Accepted and not used."),
@@ -202,7 +205,8 @@ def gpu_operator():
         "nfd": obj("Node feature discovery.", {
             "enabled": boolean("Install the subchart node-feature-discovery."),
             "nodefeaturerules": boolean("Create the NodeFeatureRule that labels nodes with the "
-                                        "kernel modules of GDRCopy, GPUDirect Storage and RDMA."),
+                                        "kernel modules of GDRCopy, GPUDirect Storage and RDMA. "
+                                        "Pitcrew's master evaluates no rules yet."),
         }),
         "psa": _policy_block("psa"),
         "resourceQuota": obj("Quota for pods of priority class system-node-critical, which some "
@@ -218,7 +222,7 @@ def gpu_operator():
         "operator": _operator(),
         "mig": _policy_block("mig"),
         "driver": _driver(),
-        "toolkit": _policy_block("toolkit", "args"),
+        "toolkit": _policy_block("toolkit", "args", args=no_effect()),
         "devicePlugin": _config(_policy_block("devicePlugin"), layouts),
         "dcgm": _policy_block("dcgm", "hostPort", hostPort=no_effect()),
         "dcgmExporter": _config(_policy_block("dcgmExporter"),
@@ -353,7 +357,7 @@ def node_feature_discovery():
             resyncPeriod=_nullable(string("Time between two passes over all nodes, such as 1h.")),
             denyLabelNs=strings("Label namespaces that are refused."),
             extraLabelNs=strings("Label namespaces that are allowed besides the built-in ones."),
-            enableTaints=boolean("Let rules taint nodes."),
+            enableTaints=boolean("Let rules taint nodes. Without effect: no rules are evaluated."),
             nfdApiParallelism={"type": ["integer", "null"], "minimum": 1, "maximum": 100,
                                "description": "Nodes that are updated at a time."}),
         "worker": _nfd_component(

@@ -133,20 +133,43 @@ Arguments as for gpu-operator.imageParts, without into.
 {{- end -}}
 {{- end -}}
 
-{{/* The values that are accepted for the sake of older values files, but mean nothing. */}}
+{{/*
+The values that are set and have no effect, as a YAML list: what older charts of NVIDIA knew, what its
+own chart takes and uses nowhere, and what Pitcrew does not do yet.
+*/}}
 {{- define "gpu-operator.ignoredValues" -}}
 {{- $values := .Values -}}
-{{- range $path := list "cdi.default" "dcgm.hostPort" "driver.rollingUpdate" "driver.useOpenKernelModules" "operator.defaultGPUMode" "operator.defaultRuntime" "operator.initContainer" "psp" -}}
-{{- $node := $values -}}
-{{- range $name := splitList "." $path -}}
-{{- if kindIs "map" $node -}}
-{{- $node = get $node $name -}}
-{{- else -}}
-{{- $node = "" -}}
-{{- end -}}
-{{- end -}}
-{{- if and (not (kindIs "invalid" $node)) (ne (toString $node) "") }}
+{{- range $path := list "cdi.default" "daemonsets.podSecurityContext" "dcgm.hostPort" "driver.nvidiaDriverCRD.nodeSelector" "driver.rollingUpdate" "driver.useOpenKernelModules" "nfd.nodefeaturerules" "node-feature-discovery.master.enableTaints" "operator.defaultGPUMode" "operator.defaultRuntime" "operator.initContainer" "psp" "toolkit.args" }}
+{{- if include "gpu-operator.valueAt" (dict "values" $values "path" $path) }}
 - {{ $path }}
+{{- end -}}
+{{- end -}}
+{{- range $name := list "dcgmExporter" "migManager" -}}
+{{- $config := default dict (get $values $name).config -}}
+{{- if and $config.create (not $config.data) }}
+- {{ $name }}.config.create (without {{ $name }}.config.data)
+{{- end -}}
+{{- end -}}
+{{- range $name, $block := $values -}}
+{{- if kindIs "map" $block -}}
+{{- if not (has (default "" $block.imagePullPolicy) (list "" "Always" "IfNotPresent" "Never")) }}
+- {{ $name }}.imagePullPolicy ({{ $block.imagePullPolicy }}; IfNotPresent counts)
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Operands whose image is NVIDIA's although images.source is pitcrew, as a YAML list of their values. */}}
+{{- define "gpu-operator.foreignOperands" -}}
+{{- $root := . -}}
+{{- if eq .Values.images.source "pitcrew" -}}
+{{- range $path, $entry := .Files.Get "files/nvidia-images.yaml" | fromYaml -}}
+{{- $block := get $root.Values (first (splitList "." $path)) -}}
+{{- $sandbox := has $path (list "kataSandboxDevicePlugin" "sandboxDevicePlugin" "vfioManager" "vgpuDeviceManager") -}}
+{{- $used := and (ne (toString $block.enabled) "false") (or $root.Values.sandboxWorkloads.enabled (not $sandbox)) -}}
+{{- if and $used (include "gpu-operator.theirImage" (dict "root" $root "path" $path "entry" $entry)) }}
+- {{ $path }}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
