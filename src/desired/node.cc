@@ -52,6 +52,11 @@ void SetRuntime(Node& node, std::string_view container_runtime_version) {
   node.runtime = container_runtime_version.substr(0, container_runtime_version.find("://"));
 }
 
+// `quantity` of a resource in status.allocatable.
+void AddResource(Node& node, std::string_view name, std::string_view quantity) {
+  node.offers_gpu = node.offers_gpu || (name.starts_with(api::kResourcePrefix) && quantity != "0");
+}
+
 void AddLabel(Node& node, std::string_view key, std::string_view value,
               const LabelKeys& more_labels) {
   node.nfd_labels = node.nfd_labels || IsDiscoveryLabel(key);
@@ -96,6 +101,24 @@ simdjson::error_code ReadMetadata(ondemand::value value, const LabelKeys& more_l
         }
       }
     }
+  }
+  return simdjson::SUCCESS;
+}
+
+// A node that has not reported yet has none. Stands before nodeInfo, as the API server writes it,
+// so that both are found in one go.
+simdjson::error_code ReadAllocatable(ondemand::object& status, Node& node) {
+  ondemand::object resources;
+  if (status["allocatable"].get_object().get(resources) != simdjson::SUCCESS) {
+    return simdjson::SUCCESS;
+  }
+  for (auto resource : resources) {
+    std::string_view name;
+    std::string_view quantity;
+    if (const auto error = resource.unescaped_key().get(name)) return error;
+    if (!name.starts_with(api::kResourcePrefix)) continue;
+    if (const auto error = resource.value().get_string().get(quantity)) return error;
+    AddResource(node, name, quantity);
   }
   return simdjson::SUCCESS;
 }
@@ -188,6 +211,12 @@ base::Result<Node> ReadNode(const codec::Json& object, const LabelKeys& more_lab
   }
   const auto* unschedulable = codec::Find(object, {"spec", "unschedulable"});
   node.unschedulable = unschedulable != nullptr && *unschedulable == true;
+  if (const auto* resources = codec::Find(object, {"status", "allocatable"});
+      resources != nullptr && resources->is_object()) {
+    for (const auto& [name, quantity] : resources->items()) {
+      if (quantity.is_string()) AddResource(node, name, quantity.get_ref<const std::string&>());
+    }
+  }
   return node;
 }
 
@@ -209,6 +238,7 @@ base::Result<Node> ReadNodeText(std::string_view raw, const LabelKeys& more_labe
       } else if (key == "status") {
         ondemand::object status;
         if (const auto error = field.value().get_object().get(status)) return error;
+        if (const auto error = ReadAllocatable(status, node)) return error;
         std::string_view version;
         // A node that has not reported yet has no nodeInfo.
         if (status["nodeInfo"]["containerRuntimeVersion"].get_string().get(version) ==

@@ -91,6 +91,8 @@ struct Node {
   // Any label of node feature discovery: the evidence that it has looked at this node.
   bool nfd_labels = false;
   bool unschedulable = false;  // spec.unschedulable: it is cordoned
+  // The kubelet offers resources of nvidia.com: the evidence that a device plugin sees a GPU there.
+  bool offers_gpu = false;
 
   [[nodiscard]] bool has_gpu_pci_label() const;
   [[nodiscard]] bool gpu_present() const;
@@ -103,7 +105,7 @@ struct Node {
     return name == other.name && labels == other.labels &&
            upgrade_enabled == other.upgrade_enabled && runtime == other.runtime &&
            nfd_labels == other.nfd_labels && unschedulable == other.unschedulable &&
-           UpgradeNotes() == other.UpgradeNotes();
+           offers_gpu == other.offers_gpu && UpgradeNotes() == other.UpgradeNotes();
   }
 };
 

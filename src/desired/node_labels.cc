@@ -105,11 +105,7 @@ bool IsMigCapable(const Labels& labels) {
 }
 
 bool LosesGpu(const Node& node) {
-  return node.gpu_present() && !node.has_gpu_pci_label() && node.nfd_labels;
-}
-
-bool IsMassRemoval(std::size_t gpu_nodes, std::size_t losing) {
-  return losing > 2 && losing * 10 > gpu_nodes;
+  return node.gpu_present() && !node.has_gpu_pci_label() && node.nfd_labels && !node.offers_gpu;
 }
 
 NodeDecision DecideNode(const Node& node, const NodePolicy& policy, const OperandTable& operands) {

@@ -61,12 +61,9 @@ NodeDecision DecideNode(const Node& node, const NodePolicy& policy,
 Workload WorkloadOf(const Node& node, const NodePolicy& policy);
 bool IsMigCapable(const Labels& labels);
 
-// Was a GPU node, and discovery says that it has none now.
+// Was a GPU node, and discovery says that it has none now. While the kubelet offers GPUs there,
+// discovery is wrong.
 bool LosesGpu(const Node& node);
-
-// Too many nodes lose their GPU together for it to be true: more than two, and more than a tenth of
-// the fleet. A person can say that it is true (kAllowMassRemoval).
-bool IsMassRemoval(std::size_t gpu_nodes, std::size_t losing);
 
 // Annotation on the ClusterPolicy, "true".
 inline constexpr std::string_view kAllowMassRemoval = "nvidia.com/gpu-operator.allow-mass-removal";

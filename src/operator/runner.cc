@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "desired/cluster_kinds.h"
+#include "desired/removal_budget.h"
 #include "kube/events.h"
 #include "kube/leader.h"
 #include "kube/projection.h"
@@ -77,8 +78,8 @@ base::Status RunTogether(const std::vector<Work>& works, const io::StopSource& s
 // nodes are wanted, and they have to start anew.
 base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
                            const ClusterIdentity& identity, const RunnerOptions& options,
-                           desired::LabelKeys& node_labels, Metrics& metrics,
-                           const io::StopToken& stop) {
+                           desired::LabelKeys& node_labels, desired::RemovalBudget& budget,
+                           Metrics& metrics, const io::StopToken& stop) {
   const io::StopSource source = io::StopSource::LinkedTo(stop);
   std::atomic<bool> changed = false;
   const auto restart = [&] {
@@ -101,7 +102,7 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
     restart();
   };
   kube::EventRecorder events(client, "nvidia-gpu-operator", kube::MakeLeaderIdentity());
-  NodeController nodes(world, options.removal_grace, synced);
+  NodeController nodes(world, options.removal_grace, budget, synced);
   PolicyController* told = nullptr;  // before the watches start
   DefinitionController definitions(client, options.manage_definitions,
                                    [&] { told->EnqueuePolicies(); });
@@ -122,6 +123,8 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
                                  identity.kinds.service_monitors, restart);
   const DefinitionWatch rules(client, desired::kPrometheusRuleDefinition,
                               identity.kinds.prometheus_rules, restart);
+  const DefinitionWatch clusters(client, desired::kGpuClusterDefinition, identity.gpu_clusters,
+                                 restart);
   const auto ended =
       RunTogether({[&](const io::StopToken& token) { return nodes.Run(token); },
                    [&](const io::StopToken& token) { return policies.Run(token); },
@@ -140,6 +143,7 @@ base::Status RunControllers(const std::shared_ptr<kube::Client>& client,
                             const io::StopToken& stop) {
   // Of nodes, beside what is always kept; grows as they are asked for.
   desired::LabelKeys node_labels;
+  desired::RemovalBudget budget;
   while (true) {
     const auto identity = WaitForIdentity(*client, stop);
     if (!identity) {
@@ -149,7 +153,8 @@ base::Status RunControllers(const std::shared_ptr<kube::Client>& client,
     base::LogInfo("cluster", {{"kubernetes", identity->kubernetes_version},
                               {"openshift", identity->openshift_version},
                               {"namespace", options.operator_namespace}});
-    TRY_ASSIGN(const bool again, RunOnce(client, *identity, options, node_labels, metrics, stop));
+    TRY_ASSIGN(const bool again,
+               RunOnce(client, *identity, options, node_labels, budget, metrics, stop));
     if (!again || stop.stopped()) return {};
     base::LogInfo(
         "the cluster serves other kinds, or more of its nodes is looked at; starting anew");

@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "desired/node_totals.h"
 #include "desired/owned_object.h"
+#include "desired/removal_budget.h"
 #include "desired/render.h"
 
 namespace pitcrew::plan {
@@ -269,6 +270,7 @@ std::vector<snapshot::Query> QueriesOfCluster(const std::string& operator_namesp
   };
   std::vector<snapshot::Query> queries{
       {.kind = desired::kClusterPolicies},
+      {.kind = desired::kGpuClusters},
       {.kind = kube::kNodes},
       {.kind = kube::kNamespaces, .name = operator_namespace},
       definition(desired::kServiceMonitorDefinition),

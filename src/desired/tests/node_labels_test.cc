@@ -91,11 +91,29 @@ TEST(NodeLabels, WithoutAnyDiscoveryLabelNothingIsRemoved) {
   EXPECT_THAT(Deployed(decision, false), IsEmpty());
 }
 
-TEST(NodeLabels, ManyNodesLosingTheirGpuTogetherIsNotBelieved) {
-  EXPECT_FALSE(IsMassRemoval(2, 2));
-  EXPECT_FALSE(IsMassRemoval(100, 10));
-  EXPECT_TRUE(IsMassRemoval(100, 11));
-  EXPECT_TRUE(IsMassRemoval(3, 3));
+// Nor are labels that say so while the kubelet offers GPUs.
+TEST(NodeLabels, AllocatableGpusAreEvidenceThatTheyAreThere) {
+  for (const auto& [resource, quantity, stays] :
+       {std::tuple("nvidia.com/gpu", "8", true), std::tuple("nvidia.com/mig-1g.10gb", "1", true),
+        std::tuple("nvidia.com/gpu", "0", false), std::tuple("cpu", "64", false)}) {
+    const codec::Json object = {
+        {"metadata",
+         {{"name", "n"},
+          {"labels",
+           {{"nvidia.com/gpu.present", "true"},
+            {"feature.node.kubernetes.io/kernel-version.full", "6.8"}}}}},
+        {"status",
+         {{"allocatable", {{resource, quantity}}},
+          {"nodeInfo", {{"containerRuntimeVersion", "containerd://2.0"}}}}}};
+    const Node node = *ReadNode(object);
+    EXPECT_EQ(node.offers_gpu, stays) << resource << " " << quantity;
+    EXPECT_EQ(DecideNode(node, {}).removes_gpu, !stays) << resource << " " << quantity;
+    std::string text = object.dump();
+    text.resize(text.size() + kube::kReadablePadding);
+    const auto read = ReadNodeText(std::string_view(text).substr(0, object.dump().size()));
+    ASSERT_TRUE(read) << read.error().ToString();
+    EXPECT_EQ(*read, node);
+  }
 }
 
 // Three keys, value exactly true.

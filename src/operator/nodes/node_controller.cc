@@ -28,8 +28,9 @@ codec::Json ToJson(const desired::Changes& changes) {
 }  // namespace
 
 NodeController::NodeController(World& world, std::chrono::milliseconds removal_grace,
-                               std::function<void()> synced)
+                               desired::RemovalBudget& budget, std::function<void()> synced)
     : world_(world),
+      budget_(budget),
       removal_grace_(removal_grace),
       controller_({.name = "nodes", .workers = kWorkers, .synced = std::move(synced)},
                   [this](const kube::ObjectKey& key, const io::StopToken& stop) {
@@ -37,8 +38,8 @@ NodeController::NodeController(World& world, std::chrono::milliseconds removal_g
                   }) {
   controller_.Watch<desired::Node>(
       world.nodes, [this](const kube::Change<desired::Node>& change, const auto& enqueue) {
-        const Fleet::Sizes sizes = world_.fleet.sizes();
-        const bool mass = desired::IsMassRemoval(sizes.gpu_nodes, sizes.losing);
+        NoteLoss(change);
+        const bool mass = HoldsRemovals();
         // What was held back may go on.
         if (mass_removal_ && !mass) enqueue(kEveryNode);
         mass_removal_ = mass;
@@ -100,19 +101,36 @@ bool NodeController::cleaning_up() const {
 
 void NodeController::EnqueueAll() { controller_.Enqueue(kEveryNode); }
 
-std::string NodeController::removals_held() const {
+void NodeController::NoteLoss(const kube::Change<desired::Node>& change) {
+  const std::lock_guard lock(mutex_);
+  if (change.now == nullptr || change.now->has_gpu_pci_label()) {
+    budget_.Return(change.key.name);
+  } else if (!change.now->gpu_present()) {
+    budget_.Confirm(change.key.name);
+  }
+}
+
+bool NodeController::HoldsRemovals() const {
   const auto [gpu_nodes, losing] = world_.fleet.sizes();
+  const std::lock_guard lock(mutex_);
+  return budget_.Holds(gpu_nodes, losing, base::SteadyClock::now());
+}
+
+std::string NodeController::removals_held() const {
   const auto policy = world_.ActivePolicy();
-  if (!desired::IsMassRemoval(gpu_nodes, losing) ||
-      (policy != nullptr && policy->allow_mass_removal)) {
-    return "";
+  if (!HoldsRemovals() || (policy != nullptr && policy->allow_mass_removal)) return "";
+  const auto [gpu_nodes, losing] = world_.fleet.sizes();
+  std::size_t before = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    before = budget_.Spent(base::SteadyClock::now());
   }
   return fmt::format(
-      "{} of {} GPU nodes have lost the PCI labels of node feature discovery; their labels are "
-      "kept "
-      "because so many at once points to discovery rather than to GPUs. If the GPUs are really "
+      "{} of {} GPU nodes have lost the PCI labels of node feature discovery{}; their labels are "
+      "kept because so many {} points to discovery rather than to GPUs. If the GPUs are really "
       "gone, set the annotation {}=true on the ClusterPolicy",
-      losing, gpu_nodes, desired::kAllowMassRemoval);
+      losing, gpu_nodes, before == 0 ? "" : fmt::format(", after {} others within an hour", before),
+      before == 0 ? "at once" : "in so short a time", desired::kAllowMassRemoval);
 }
 
 std::optional<kube::Action> NodeController::WaitBeforeRemoval(const std::string& node,
@@ -126,10 +144,13 @@ std::optional<kube::Action> NodeController::WaitBeforeRemoval(const std::string&
   if (now - since < removal_grace_) {
     return kube::Action::RequeueAfter(removal_grace_ - (now - since));
   }
-  if (policy.allow_mass_removal || removals_held().empty()) return std::nullopt;
-  // Asked again when so many nodes have their GPU back that it is no mass removal any more.
+  if (policy.allow_mass_removal || !HoldsRemovals()) return std::nullopt;
+  // Asked again when so many nodes have their GPU back that it is no mass removal any more, and
+  // when losses of before count no longer.
   base::LogWarning("labels of a node without GPU are kept", {{"node", node}});
-  return kube::Action::Done();
+  const std::lock_guard lock(mutex_);
+  const auto release = budget_.NextRelease(now);
+  return release ? kube::Action::RequeueAfter(*release - now) : kube::Action::Done();
 }
 
 base::Status NodeController::Patch(const std::string& node, const desired::NodeDecision& decision,
@@ -199,8 +220,14 @@ base::Result<kube::Action> NodeController::Reconcile(const kube::ObjectKey& key,
   if (decision.removes_gpu) {
     if (const auto wait = WaitBeforeRemoval(key.name, *policy)) return *wait;
     base::LogInfo("the GPU of a node is gone", {{"node", key.name}});
+    const std::lock_guard lock(mutex_);
+    budget_.Spend(key.name, base::SteadyClock::now());
   }
-  TRY(Patch(key.name, decision, stop));
+  if (const base::Status patched = Patch(key.name, decision, stop); !patched) {
+    const std::lock_guard lock(mutex_);
+    if (decision.removes_gpu) budget_.Return(key.name);
+    return base::Fail(patched.error());
+  }
   return forget();
 }
 

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "desired/node_labels.h"
+#include "desired/removal_budget.h"
 #include "io/stop.h"
 #include "kube/concurrency.h"
 #include "kube/controller.h"
@@ -23,11 +24,11 @@ namespace pitcrew::gpu_operator {
 class NodeController {
  public:
   // A node loses its GPU labels only after its GPU has been gone for `removal_grace`: time enough
-  // for a wave of such losses to be seen as one (IsMassRemoval), and for a restarted discovery to
-  // write its labels again.
+  // for a wave of such losses to be seen as one, and for a restarted discovery to write its labels
+  // again. `budget` remembers the losses before; it must outlive this object.
   // `synced` is called once, when everything has been listed. World::Stop before this object goes.
   NodeController(World& world, std::chrono::milliseconds removal_grace,
-                 std::function<void()> synced = {});
+                 desired::RemovalBudget& budget, std::function<void()> synced = {});
 
   base::Status Run(const io::StopToken& stop) { return controller_.Run(stop); }
   [[nodiscard]] kube::ControllerStatistics statistics() const { return controller_.statistics(); }
@@ -43,6 +44,8 @@ class NodeController {
   // Whether nodes are to be left: the last policy was deleted while we watched. That none can be
   // seen, after a start or because a read failed, is no reason.
   [[nodiscard]] bool cleaning_up() const;
+  // Keeps the budget up to date with what nodes have lost and have again.
+  void NoteLoss(const kube::Change<desired::Node>& change);
   // All nodes again when the main runtime has become another one.
   void LookAtRuntimes();
   // Nothing when a node may lose its GPU labels now; otherwise what to wait for.
@@ -53,7 +56,11 @@ class NodeController {
   // How long to wait for the watch to tell of our last patch; none when it has, or takes too long.
   std::optional<std::chrono::nanoseconds> EchoAwaited(const desired::Node& node);
 
+  // Whether removals are held; `mutex_` must not be held.
+  [[nodiscard]] bool HoldsRemovals() const;
+
   World& world_;
+  desired::RemovalBudget& budget_;  // under the mutex
   std::chrono::milliseconds removal_grace_;
   std::atomic<bool> policy_deleted_ = false;
   bool mass_removal_ = false;  // at the last event of a node; the informer's thread only

@@ -264,6 +264,38 @@ TEST_F(OperatorTest, LabelsGoOnEvidenceOnly) {
   EXPECT_EQ(present("gpu-5"), "true");
 }
 
+// A discovery that fails node by node is no other than one that fails at once; and GPUs that the
+// kubelet offers are there, whatever discovery says.
+TEST_F(OperatorTest, LabelsThatGoOneByOneAreHeldToo) {
+  for (int i = 1; i <= 5; ++i) CreateGpuNode("gpu-" + std::to_string(i));
+  CreatePolicy("cluster-policy");
+  const auto present = [&](const std::string& node) {
+    return Label(node, "nvidia.com/gpu.present");
+  };
+  const auto lose = [&](const std::string& node) {
+    Merge(kube::kNodes, Cluster(node),
+          {{"metadata", {{"labels", {{"feature.node.kubernetes.io/pci-10de.present", nullptr}}}}}});
+  };
+  Merge(kube::kNodes, Cluster("gpu-5"), {{"status", {{"allocatable", {{"nvidia.com/gpu", "8"}}}}}},
+        "status");
+  const RunningOperator running(name_space_);
+  for (int i = 1; i <= 5; ++i) {
+    ASSERT_TRUE(Eventually([&] { return present("gpu-" + std::to_string(i)) == "true"; }));
+  }
+  lose("gpu-5");
+  for (const char* node : {"gpu-1", "gpu-2"}) {
+    lose(node);
+    ASSERT_TRUE(Eventually([&] { return present(node) == "false"; })) << node;
+  }
+  lose("gpu-3");
+  ASSERT_TRUE(Eventually([&] {
+    return Condition("cluster-policy", "NodeLabelsReady").starts_with("False MassRemovalHeld");
+  }));
+  EXPECT_EQ(present("gpu-3"), "true");
+  EXPECT_EQ(present("gpu-5"), "true");
+  EXPECT_EQ(Label("gpu-5", "nvidia.com/gpu.deploy.driver"), "true");
+}
+
 // Issue point 6, operator-behaviour.md section 14: with the policy the nodes' labels go, but for
 // what a person set.
 TEST_F(OperatorTest, DeletedPolicyTakesTheNodesLabelsAlong) {
@@ -295,12 +327,30 @@ TEST_F(OperatorTest, DeletedPolicyTakesTheNodesLabelsAlong) {
 }
 
 // Deleted with its objects orphaned: they are to go on, so the nodes stay as they are. And an
-// operator that has not seen the deletion takes nothing.
+// operator that has not seen the deletion takes nothing. Both show only when the node was looked at
+// while there was no policy.
 TEST_F(OperatorTest, NodesAreNotLeftWithoutEvidence) {
   CreateGpuNode("gpu-1");
   // Taken along with the others, and never written again.
   const std::string trace = "nvidia.com/mig.config.state";
   Merge(kube::kNodes, Cluster("gpu-1"), {{"metadata", {{"labels", {{trace, "success"}}}}}});
+  const auto look_at_node_without_policy = [&](const RunningOperator& running) {
+    ASSERT_TRUE(Eventually([&] {
+      return running.Value("gpu_operator_store_objects{resource=\"clusterpolicies\"}") == 0 &&
+             running.Value("gpu_operator_store_objects{resource=\"nodes\"}") == 1;
+    }));
+    const auto looks = [&] {
+      return running.Value(
+          "controller_runtime_reconcile_total{controller=\"nodes\",result=\"success\"}");
+    };
+    // The first looks may still be those that the policy's deletion has caused.
+    for (int round = 0; round < 4; ++round) {
+      const double before = looks();
+      Merge(kube::kNodes, Cluster("gpu-1"),
+            {{"metadata", {{"labels", {{"nvidia.com/gpu.product", std::to_string(before)}}}}}});
+      ASSERT_TRUE(Eventually([&] { return looks() > before; }));
+    }
+  };
   CreatePolicy("cluster-policy");
   {
     const RunningOperator running(name_space_);
@@ -310,18 +360,15 @@ TEST_F(OperatorTest, NodesAreNotLeftWithoutEvidence) {
     // The garbage collector takes this finalizer away; there is none here.
     Merge(desired::kClusterPolicies, Cluster("cluster-policy"),
           {{"metadata", {{"finalizers", nullptr}}}});
-    ASSERT_TRUE(
-        Eventually([&] { return !Exists(desired::kClusterPolicies, Cluster("cluster-policy")); }));
-    // What is created after the deletion is seen after it.
-    CreatePolicy("other");
-    ASSERT_TRUE(Eventually([&] { return !State("other").empty(); }));
+    look_at_node_without_policy(running);
   }
-  ASSERT_TRUE(client_->Delete(desired::kClusterPolicies, Cluster("other")));
-  const RunningOperator again(name_space_);
-  Merge(kube::kNodes, Cluster("gpu-1"), {{"metadata", {{"labels", {{"irrelevant", "yes"}}}}}});
-  CreatePolicy("third");
-  ASSERT_TRUE(Eventually([&] { return !State("third").empty(); }));
   EXPECT_EQ(Label("gpu-1", trace), "success");
+  {
+    const RunningOperator again(name_space_);
+    look_at_node_without_policy(again);
+  }
+  EXPECT_EQ(Label("gpu-1", trace), "success");
+  EXPECT_EQ(Label("gpu-1", "nvidia.com/gpu.present"), "true");
 }
 
 }  // namespace
