@@ -32,7 +32,70 @@ LaggingPods::LaggingPods(std::shared_ptr<kube::Client> client, std::string opera
     : client_(std::move(client)),
       operator_namespace_(std::move(operator_namespace)),
       changed_(std::move(changed)),
-      later_(std::move(later)) {}
+      later_(std::move(later)),
+      worker_([this] { Work(source_.token()); }) {}
+
+LaggingPods::~LaggingPods() {
+  source_.Stop();
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  queued_.notify_all();
+}
+
+void LaggingPods::Work(const io::StopToken& stop) {
+  while (true) {
+    DaemonSetPods daemonset;
+    {
+      std::unique_lock lock(mutex_);
+      queued_.wait(lock, [&] { return ended_ || !queue_.empty(); });
+      if (ended_) return;
+      daemonset = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    const auto found = Look(daemonset, stop);
+    if (stop.stopped()) return;
+    if (!found) {
+      base::LogWarning("the pods of a DaemonSet cannot be read", found.error(),
+                       {{"daemonset", daemonset.name}});
+    }
+    // Without one, the DaemonSet's status is late, or pods are still to be made.
+    Finish(daemonset, found && *found ? Watch((*found)->name, stop) : nullptr);
+  }
+}
+
+std::shared_ptr<LaggingPods::Watched> LaggingPods::Watch(const std::string& pod,
+                                                         const io::StopToken& stop) {
+  auto watched = std::make_shared<Watched>(
+      client_, kube::kPods, kube::ObjectKey{.namespace_name = operator_namespace_, .name = pod},
+      kube::ProjectJson<std::optional<desired::LaggingPod>>(
+          [](const Json& object) -> base::Result<std::optional<desired::LaggingPod>> {
+            return desired::ReadLaggingPod(object);
+          }),
+      changed_);
+  // Once it has been listed, nobody waits for it any longer.
+  return watched->Get(stop).is_unknown() ? nullptr : watched;
+}
+
+void LaggingPods::Finish(const DaemonSetPods& daemonset, std::shared_ptr<Watched> pod) {
+  const bool found = pod != nullptr;
+  int in_vain = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto search = searches_.find(daemonset.name);
+    if (search == searches_.end()) return;  // nobody asks any longer
+    search->second.looking = false;
+    search->second.pod = std::move(pod);
+    search->second.in_vain = found ? 0 : search->second.in_vain + 1;
+    in_vain = search->second.in_vain;
+  }
+  if (found) {
+    changed_();
+  } else {
+    later_(LookInterval(daemonset.desired, in_vain));
+  }
+}
 
 base::Result<std::optional<desired::LaggingPod>> LaggingPods::Look(const DaemonSetPods& daemonset,
                                                                    const io::StopToken& stop) {
@@ -64,11 +127,12 @@ base::Result<std::optional<desired::LaggingPod>> LaggingPods::Look(const DaemonS
   return std::nullopt;
 }
 
-std::optional<desired::LaggingPod> LaggingPods::Find(const DaemonSetPods& daemonset,
-                                                     const io::StopToken& stop) {
+std::optional<desired::LaggingPod> LaggingPods::Find(const DaemonSetPods& daemonset) {
+  const std::lock_guard lock(mutex_);
   Search& search = searches_[daemonset.name];
+  if (search.looking) return std::nullopt;
   if (search.pod != nullptr) {
-    const auto known = search.pod->Get(stop);
+    const auto known = search.pod->Get(source_.token());
     if (known.is_present() && *known.value()) return *known.value();
     if (known.is_unknown()) return std::nullopt;
     search.pod.reset();
@@ -80,35 +144,19 @@ std::optional<desired::LaggingPod> LaggingPods::Find(const DaemonSetPods& daemon
     return std::nullopt;
   }
   search.at = now;
-  auto found = Look(daemonset, stop);
-  if (!found) {
-    base::LogWarning("the pods of a DaemonSet cannot be read", found.error(),
-                     {{"daemonset", daemonset.name}});
-    ++search.in_vain;
-    later_(LookInterval(daemonset.desired, search.in_vain));
-    return std::nullopt;
-  }
-  if (!*found) {
-    // Its status is late, or pods are still to be made.
-    ++search.in_vain;
-    later_(LookInterval(daemonset.desired, search.in_vain));
-    return std::nullopt;
-  }
-  search.in_vain = 0;
-  search.pod = std::make_unique<NamedObject<std::optional<desired::LaggingPod>>>(
-      client_, kube::kPods,
-      kube::ObjectKey{.namespace_name = operator_namespace_, .name = (*found)->name},
-      kube::ProjectJson<std::optional<desired::LaggingPod>>(
-          [](const Json& pod) -> base::Result<std::optional<desired::LaggingPod>> {
-            return desired::ReadLaggingPod(pod);
-          }),
-      changed_);
-  return *std::move(found);
+  search.looking = true;
+  queue_.push_back(daemonset);
+  queued_.notify_all();
+  return std::nullopt;
 }
 
-void LaggingPods::Forget(const std::string& daemonset) { searches_.erase(daemonset); }
+void LaggingPods::Forget(const std::string& daemonset) {
+  const std::lock_guard lock(mutex_);
+  searches_.erase(daemonset);
+}
 
 void LaggingPods::Keep(const std::set<std::string>& daemonsets) {
+  const std::lock_guard lock(mutex_);
   std::erase_if(searches_, [&](const auto& entry) { return !daemonsets.contains(entry.first); });
 }
 

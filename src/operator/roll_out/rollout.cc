@@ -231,8 +231,8 @@ base::Status Rollout::RemoveFormerOperands(const io::StopToken& stop) {
   return result;
 }
 
-std::pair<desired::DaemonSetProgress, std::string> Rollout::Look(const desired::Object& daemonset,
-                                                                 const io::StopToken& stop) const {
+std::pair<desired::DaemonSetProgress, std::string> Rollout::Look(
+    const desired::Object& daemonset) const {
   const kube::ObjectKey key = kube::KeyOf(daemonset);
   desired::DaemonSetProgress progress{.name = key.name};
   const auto found = inventory_.StoreOf(kube::kDaemonSets)->Find(key);
@@ -250,8 +250,7 @@ std::pair<desired::DaemonSetProgress, std::string> Rollout::Look(const desired::
       lagging = lagging_pods_->Find({.name = key.name,
                                      .uid = live.uid,
                                      .label_selector = PodSelector(daemonset),
-                                     .desired = live.daemonset.desired},
-                                    stop);
+                                     .desired = live.daemonset.desired});
     } else {
       lagging_pods_->Forget(key.name);
     }
@@ -259,8 +258,7 @@ std::pair<desired::DaemonSetProgress, std::string> Rollout::Look(const desired::
   return {progress, Describe(progress, lagging)};
 }
 
-desired::OperandReport Rollout::Readiness(const desired::RenderedOperand& rendered,
-                                          const io::StopToken& stop) const {
+desired::OperandReport Rollout::Readiness(const desired::RenderedOperand& rendered) const {
   const desired::Operand& operand = *rendered.operand;
   if (rendered.daemonsets_withheld) {
     return MakeReport(operand, desired::Verdict::kReady, "NoGPUNodes",
@@ -271,7 +269,7 @@ desired::OperandReport Rollout::Readiness(const desired::RenderedOperand& render
   std::vector<std::string> behind;
   for (const desired::Object& object : *rendered.objects) {
     if (codec::FindString(object, {"kind"}) != "DaemonSet") continue;
-    auto [progress, text] = Look(object, stop);
+    auto [progress, text] = Look(object);
     (progress.ready() ? ready : behind).push_back(std::move(text));
     daemonsets.push_back(std::move(progress));
   }
@@ -312,7 +310,7 @@ desired::OperandReport Rollout::Run(const desired::RenderedOperand& rendered,
   if (!applied) return finish(FailedReport(operand, applied.error()));
   const base::Status removed = RemoveFrom(operand.state, stop);
   if (!removed) return finish(FailedReport(operand, removed.error()));
-  return finish(Readiness(rendered, stop));
+  return finish(Readiness(rendered));
 }
 
 }  // namespace pitcrew::gpu_operator

@@ -90,11 +90,9 @@ class Rollout {
   // Carries out the removals from operand `state`.
   base::Status RemoveFrom(std::string_view state, const io::StopToken& stop);
   base::Status Remove(const desired::Removal& removal, const io::StopToken& stop);
-  desired::OperandReport Readiness(const desired::RenderedOperand& operand,
-                                   const io::StopToken& stop) const;
+  desired::OperandReport Readiness(const desired::RenderedOperand& operand) const;
   // The DaemonSet as it stands and, when it is behind, why.
-  std::pair<desired::DaemonSetProgress, std::string> Look(const desired::Object& daemonset,
-                                                          const io::StopToken& stop) const;
+  std::pair<desired::DaemonSetProgress, std::string> Look(const desired::Object& daemonset) const;
 
   std::atomic<bool> ended_{false};
   std::shared_ptr<kube::Client> client_;
