@@ -186,22 +186,5 @@ TEST_F(LifecycleTest, UninstallLeavesTheNodesToAnotherPolicy) {
   EXPECT_EQ(Label("gpu-1", "nvidia.com/gpu.present"), "true");
 }
 
-// A person's own labels of the namespace stay.
-TEST(CleanUpNamespace, OnlyWhatTheOperatorSet) {
-  const auto name_space = [](const std::string& manager) {
-    return Json{
-        {"metadata",
-         {{"labels", {{"pod-security.kubernetes.io/enforce", "privileged"}}},
-          {"managedFields",
-           {{{"manager", manager},
-             {"fieldsV1",
-              {{"f:metadata",
-                {{"f:labels", {{"f:pod-security.kubernetes.io/enforce", Json::object()}}}}}}}}}}}}};
-  };
-  EXPECT_EQ(CleanUpNamespace(name_space("nvidia-gpu-operator")).size(), 1U);
-  EXPECT_EQ(CleanUpNamespace(name_space("gpu-operator")).size(), 1U);
-  EXPECT_TRUE(CleanUpNamespace(name_space("kubectl-label")).empty());
-}
-
 }  // namespace
 }  // namespace pitcrew::gpu_operator::testing

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "desired/cluster_kinds.h"
+#include "desired/namespace_labels.h"
 #include "desired/node_cleanup.h"
 #include "desired/owned_object.h"
 #include "desired/predecessor.h"
@@ -135,34 +136,23 @@ base::Status CleanNamespace(const Cleaning& cleaning) {
   const kube::ObjectKey key{.namespace_name = "", .name = cleaning.options.operator_namespace};
   const auto found = cleaning.client->Get(kube::kNamespaces, key, cleaning.stop);
   if (!found) return Allow(base::Fail(found.error()), base::Code::kNotFound);
-  const desired::Changes changes = CleanUpNamespace(*found);
-  if (changes.empty()) return {};
-  Json labels = Json::object();
-  for (const auto& [name, value] : changes) labels[name] = nullptr;
-  TRY(cleaning.client->Patch(
-      kube::kNamespaces, key, kube::PatchType::kMerge, {{"metadata", {{"labels", labels}}}},
-      {.field_manager = std::string(desired::kFieldManager)}, cleaning.stop));
+  const desired::Changes changes = desired::CleanUpNamespace(*found);
+  Json patch = {{"metadata", Json::object()}};
+  for (const auto& [name, value] : changes) {
+    patch["metadata"]["labels"][name] = value ? Json(*value) : Json(nullptr);
+  }
+  const std::string annotation(desired::kNamespaceLabelsBefore);
+  if (codec::Find(*found, {"metadata", "annotations", annotation}) != nullptr) {
+    patch["metadata"]["annotations"][annotation] = nullptr;
+  }
+  if (patch["metadata"].empty()) return {};
+  TRY(cleaning.client->Patch(kube::kNamespaces, key, kube::PatchType::kMerge, patch,
+                             {.field_manager = std::string(desired::kFieldManager)},
+                             cleaning.stop));
   return {};
 }
 
 }  // namespace
-
-desired::Changes CleanUpNamespace(const Json& name_space) {
-  desired::Changes changes;
-  const Json* entries = codec::Find(name_space, {"metadata", "managedFields"});
-  if (entries == nullptr || !entries->is_array()) return changes;
-  for (const char* mode : {"enforce", "audit", "warn"}) {
-    const std::string label = fmt::format("pod-security.kubernetes.io/{}", mode);
-    if (codec::FindString(name_space, {"metadata", "labels", label}) != "privileged") continue;
-    const auto set_by_operator = [&](const Json& entry) {
-      const std::string manager = codec::FindString(entry, {"manager"});
-      return (manager == desired::kFieldManager || manager == desired::kUpstreamManager) &&
-             codec::Find(entry, {"fieldsV1", "f:metadata", "f:labels", "f:" + label}) != nullptr;
-    };
-    if (std::ranges::any_of(*entries, set_by_operator)) changes[label] = std::nullopt;
-  }
-  return changes;
-}
 
 base::Status Uninstall(const std::shared_ptr<kube::Client>& client, const UninstallOptions& options,
                        const io::StopToken& stop) {

@@ -34,8 +34,4 @@ struct UninstallOptions {
 base::Status Uninstall(const std::shared_ptr<kube::Client>& client, const UninstallOptions& options,
                        const io::StopToken& stop);
 
-// Labels for Pod Security Admission that an operator set on its namespace, by its managed fields:
-// those that a person set stay.
-desired::Changes CleanUpNamespace(const codec::Json& name_space);
-
 }  // namespace pitcrew::gpu_operator

@@ -30,8 +30,6 @@ constexpr int kUsage = 2;
 constexpr std::chrono::seconds kEstablishTimeout{10};
 constexpr std::chrono::seconds kRemovalPatience{10};
 constexpr std::chrono::minutes kGpuClusterTimeout{5};
-constexpr kube::ResourceKind kGpuClusters{"nvidia.com", "v1alpha1", "gpuclusters", "GPUCluster",
-                                          false};
 
 // Flags that all of these programs have.
 struct CommonFlags {
@@ -196,14 +194,14 @@ base::Status RunUninstall(int argc, char** argv) {
 
 base::Status DeleteGpuCluster(const std::shared_ptr<kube::Client>& client, const std::string& name,
                               const io::StopToken& stop) {
-  TRY_ASSIGN(const bool served, client->Serves(kGpuClusters, stop));
+  TRY_ASSIGN(const bool served, client->Serves(desired::kGpuClusters, stop));
   if (!served) return {};
   const kube::ObjectKey key{.namespace_name = "", .name = name};
-  const auto deleted = client->Delete(kGpuClusters, key, {}, stop);
+  const auto deleted = client->Delete(desired::kGpuClusters, key, {}, stop);
   if (!deleted && deleted.error().code == base::Code::kNotFound) return {};
   TRY(deleted);
   return kube::Await<bool>(
-      client, kGpuClusters,
+      client, desired::kGpuClusters,
       kube::ProjectJson<bool>([](const Json&) -> base::Result<bool> { return true; }),
       {.field_selector = "metadata.name=" + name},
       [](const kube::Store<bool>& store) -> base::Result<bool> { return store.size() == 0; }, stop,
