@@ -2,6 +2,7 @@
 // are made of.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "codec/json.h"
@@ -11,6 +12,8 @@ namespace pitcrew::desired {
 
 inline constexpr kube::ResourceKind kClusterPolicies{"nvidia.com", "v1", "clusterpolicies",
                                                      "ClusterPolicy", false};
+inline constexpr kube::ResourceKind kGpuClusters{"nvidia.com", "v1alpha1", "gpuclusters",
+                                                 "GPUCluster", false};
 // OpenShift's.
 inline constexpr kube::ResourceKind kClusterVersions{"config.openshift.io", "v1", "clusterversions",
                                                      "ClusterVersion", false};
@@ -29,6 +32,10 @@ inline constexpr std::string_view kServiceMonitorDefinition =
     "servicemonitors.monitoring.coreos.com";
 inline constexpr std::string_view kPrometheusRuleDefinition =
     "prometheusrules.monitoring.coreos.com";
+inline constexpr std::string_view kGpuClusterDefinition = "gpuclusters.nvidia.com";
+// Why nothing is done for a ClusterPolicy beside a GPUCluster (operator-behaviour.md section 4).
+std::string GpuClusterConflict(std::string_view cluster, std::string_view policy);
+
 // A CustomResourceDefinition that the server serves.
 bool IsEstablished(const codec::Json& definition);
 

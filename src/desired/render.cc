@@ -17,6 +17,9 @@ namespace {
 constexpr std::string_view kClusterScopedKinds[] = {"ClusterRole", "ClusterRoleBinding",
                                                     "RuntimeClass", "SecurityContextConstraints"};
 
+// Says that the drivers are left to NVIDIADriver objects.
+constexpr std::string_view kUseDriverObjects = "spec.driver.useNvidiaDriverCRD";
+
 base::Status CheckBlocks(const Operand& operand, const std::vector<api::FieldProblem>& problems) {
   std::vector<std::string> messages;
   for (const api::FieldProblem& problem : problems) {
@@ -77,6 +80,15 @@ void AddIfNamed(std::vector<std::string>& names, const std::string& name) {
   if (!name.empty() && std::ranges::find(names, name) == names.end()) names.push_back(name);
 }
 
+std::string DelegationProblem(const api::ClusterPolicy& policy) {
+  for (const api::FieldProblem& problem : CheckPolicy(policy)) {
+    if (problem.path == kUseDriverObjects) {
+      return fmt::format("{}: {}", problem.path, problem.message);
+    }
+  }
+  return std::string(kUseDriverObjects);
+}
+
 }  // namespace
 
 std::vector<api::FieldProblem> CheckPolicy(const api::ClusterPolicy& policy) {
@@ -88,6 +100,12 @@ std::vector<api::FieldProblem> CheckPolicy(const api::ClusterPolicy& policy) {
   if (policy.cdi.nri_plugin_enabled && !policy.toolkit_enabled()) {
     problems.push_back({"spec.cdi.nriPluginEnabled",
                         "the NRI Plugin cannot be enabled when the Container Toolkit is disabled"});
+  }
+  if (policy.driver.use_nvidia_driver_crd) {
+    problems.push_back({std::string(kUseDriverObjects),
+                        "Pitcrew has no controller for NVIDIADriver objects yet, so nobody would "
+                        "look after the drivers: set it to false and describe the driver under "
+                        "spec.driver"});
   }
   return problems;
 }
@@ -134,6 +152,11 @@ std::vector<RenderedOperand> Render(const Context& context) {
     RenderedOperand entry{.operand = &operand, .objects = std::vector<Object>{}};
     entry.mode = operand.ModeOf(context.policy);
     const bool enabled = entry.mode == Mode::kEnabled;
+    if (entry.mode == Mode::kDelegated) {
+      // There is nobody yet to leave an operand to: it is an error, and what stands stays.
+      entry.mode = Mode::kEnabled;
+      entry.objects = base::Fail(base::Invalid("InvalidPolicy", DelegationProblem(context.policy)));
+    }
     entry.daemonsets_withheld = enabled && context.facts.gpu_nodes == 0;
     if (enabled) {
       entry.objects = RenderObjects(operand, context);

@@ -6,12 +6,14 @@
 #include <map>
 
 #include "base/strings.h"
+#include "desired/operand.h"
 
 namespace pitcrew::desired {
 namespace {
 
 using codec::Json;
 
+constexpr const char* kUnknown = "Unknown";
 constexpr std::string_view kNodeLabelsReady = "NodeLabelsReady";
 constexpr std::size_t kLongestMessage = 32768;  // of a condition, by the schema
 
@@ -22,7 +24,11 @@ class Conditions {
       : generation_(generation), previous_(previous), now_(base::FormatRfc3339(now)) {}
 
   void Add(std::string_view type, bool is_true, std::string_view reason, std::string_view message) {
-    const std::string status = is_true ? "True" : "False";
+    AddStatus(type, is_true ? "True" : "False", reason, message);
+  }
+
+  void AddStatus(std::string_view type, const std::string& status, std::string_view reason,
+                 std::string_view message) {
     std::string since = now_;
     if (const Json* known = Find(previous_, type);
         known != nullptr && codec::FindString(*known, {"status"}) == status) {
@@ -144,6 +150,13 @@ Json MakeStatus(const PolicyOutcome& outcome, std::string_view operator_namespac
     const bool good = report.verdict == Verdict::kReady || report.verdict == Verdict::kDisabled;
     conditions.Add(report.condition, good, report.reason, report.message);
   }
+  // Nobody has looked at the operands: that is not to be taken for their being gone.
+  if (outcome.operands.empty() && !outcome.failures.empty()) {
+    for (const Operand& operand : Operands()) {
+      conditions.AddStatus(operand.condition, kUnknown, "NotLookedAt",
+                           base::Join(outcome.failures, "; "));
+    }
+  }
   if (!outcome.removals_held.empty()) {
     conditions.Add(kNodeLabelsReady, false, "MassRemovalHeld", outcome.removals_held);
   }
@@ -182,6 +195,10 @@ namespace {
 // Whether a person should hear of `condition`, which was `known` before (null: it was not there).
 bool IsNews(const Json& condition, const Json* known) {
   const bool is_true = codec::FindString(condition, {"status"}) == "True";
+  // That nothing could be looked at, Ready tells once for all; nor is it news that all is as
+  // before.
+  if (codec::FindString(condition, {"status"}) == kUnknown) return false;
+  if (known != nullptr && codec::FindString(*known, {"status"}) == kUnknown) return !is_true;
   // An operand that is off or fine from the beginning is none.
   if (known == nullptr) return !is_true || codec::FindString(condition, {"type"}) == "Ready";
   const std::string reason = codec::FindString(condition, {"reason"});

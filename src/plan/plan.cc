@@ -11,6 +11,7 @@
 
 #include "api/labels.h"
 #include "api/schema.h"
+#include "desired/cluster_kinds.h"
 #include "desired/owned_object.h"
 #include "desired/predecessor.h"
 #include "desired/removal.h"
@@ -312,6 +313,13 @@ base::Result<Plan> MakePlan(const Snapshot& snapshot, const Json& policy, const 
   Plan& plan = planner.plan();
   plan.problems = CheckPolicyObject(adopted, view.policy);
   planner.ReportUnreadable();
+  if (const base::Error* error = snapshot.error(desired::kGpuClusters)) {
+    plan.problems.push_back({.where = "gpuclusters", .message = error->message, .unread = true});
+  }
+  for (const auto& [key, object] : snapshot.All(desired::kGpuClusters)) {
+    plan.problems.push_back(
+        {.where = {}, .message = desired::GpuClusterConflict(key.name, view.policy.name)});
+  }
   const desired::Context context{.policy = view.policy,
                                  .facts = cluster.facts,
                                  .images = options.images,

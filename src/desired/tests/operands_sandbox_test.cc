@@ -7,6 +7,7 @@
 
 #include "codec/yaml.h"
 #include "desired/pod.h"
+#include "desired/removal.h"
 #include "desired/render.h"
 #include "desired/testing/render_cluster.h"
 
@@ -253,22 +254,32 @@ ccManager: {enabled: true}
   EXPECT_THAT(enabled("devicePlugin: {enabled: false}"), Not(Contains("state-mps-control-daemon")));
 }
 
-// Section 1: NVIDIADriver objects take over the vGPU manager too.
-TEST(States, DelegatedToNvidiaDriver) {
+// Section 1: NVIDIADriver objects would take over driver and vGPU manager. While nothing looks
+// after such objects, that is an error with the field, and what stands stays.
+TEST(States, NobodyToLeaveTheDriverTo) {
   const auto policy = api::ReadClusterPolicy(MinimalPolicy(*codec::ParseYaml(
       Sandbox("driver: {useNvidiaDriverCRD: true}\nvgpuManager: {enabled: true}"))));
   const Facts facts = ReadCluster(PlainCluster());
   const DefaultImages images = TestImages();
   const Context context{
       .policy = *policy, .facts = facts, .images = images, .operator_namespace = "gpu-operator"};
-  for (const RenderedOperand& rendered : Render(context)) {
-    const bool delegated = rendered.operand->state == "state-driver" ||
-                           rendered.operand->state == "state-vgpu-manager";
-    EXPECT_EQ(rendered.mode == Mode::kDelegated, delegated) << rendered.operand->state;
-    if (delegated) {
-      EXPECT_THAT(*rendered.objects, IsEmpty());
-    }
+  const std::vector<RenderedOperand> rendered = Render(context);
+  std::vector<StandingObject> standing;
+  for (const RenderedOperand& operand : rendered) {
+    const std::string_view state = operand.operand->state;
+    if (state != "state-driver" && state != "state-vgpu-manager") continue;
+    ASSERT_FALSE(operand.objects) << state;
+    EXPECT_EQ(operand.objects.error().code, base::Code::kInvalid);
+    EXPECT_THAT(operand.objects.error().message,
+                ::testing::HasSubstr("spec.driver.useNvidiaDriverCRD: "));
+    standing.push_back({.kind = &kube::kDaemonSets,
+                        .key = {.namespace_name = "gpu-operator", .name = std::string(state)},
+                        .uid = "1",
+                        .owner_uid = policy->uid,
+                        .state = std::string(state)});
   }
+  EXPECT_EQ(standing.size(), 2U);
+  EXPECT_THAT(DecideRemovals(rendered, standing, policy->uid), IsEmpty());
 }
 
 // 8 [TestAllAssetsHaveManifestKind], and every folder belongs to an operand.

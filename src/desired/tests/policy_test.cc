@@ -343,6 +343,37 @@ TEST(Status, TimesChangeWithTheStatusOnly) {
   EXPECT_EQ(TransitionsBetween(ready, failed).size(), 2U);
 }
 
+// Facts that cannot be read: the operands are not gone, and nobody is told of twenty changes.
+TEST(Status, WhatNobodyLookedAtIsUnknown) {
+  const auto now = *base::ParseRfc3339("2026-01-02T03:04:05Z");
+  PolicyOutcome known;
+  known.nfd_labels = known.gpu_nodes = true;
+  for (const Operand& operand : Operands()) {
+    OperandReport report = Report(operand.state, Verdict::kReady);
+    report.condition = operand.condition;
+    known.operands.push_back(report);
+  }
+  const Json before = MakeStatus(known, "n", 1, nullptr, now);
+  PolicyOutcome outcome;
+  outcome.failures = {"read ImageStream driver-toolkit: forbidden"};
+  const Json status = MakeStatus(outcome, "n", 1, before, now);
+  ASSERT_EQ(status["conditions"].size(), before["conditions"].size());
+  for (const Json& condition : status["conditions"]) {
+    if (condition["type"] == "Ready" || condition["type"] == "Error") continue;
+    EXPECT_EQ(condition["status"], "Unknown") << condition["type"];
+    EXPECT_EQ(condition["message"], "read ImageStream driver-toolkit: forbidden");
+  }
+  const auto went = TransitionsBetween(before, status);
+  ASSERT_EQ(went.size(), 1U);
+  EXPECT_EQ(went[0].type, "Ready");
+  const auto came = TransitionsBetween(status, before);
+  ASSERT_EQ(came.size(), 1U);
+  EXPECT_EQ(came[0].type, "Ready");
+  // One that is found to be behind is news.
+  known.operands[0].verdict = Verdict::kNotReady;
+  EXPECT_EQ(TransitionsBetween(status, MakeStatus(known, "n", 1, status, now)).size(), 1U);
+}
+
 TEST(Status, AFieldThatSeveralOperandsShareIsToldOnce) {
   PolicyOutcome outcome;
   outcome.operands = {Report("state-container-toolkit", Verdict::kFailed),

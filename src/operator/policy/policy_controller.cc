@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "desired/cluster_kinds.h"
+#include "desired/namespace_labels.h"
 #include "desired/node_labels.h"
 
 namespace pitcrew::gpu_operator {
@@ -81,6 +82,11 @@ void PolicyController::WatchSources() {
         }
         EnqueuePoliciesSoon();
       });
+  if (world_.gpu_clusters) {
+    controller_.Watch<bool>(*world_.gpu_clusters, [this](const kube::Change<bool>&, const auto&) {
+      EnqueuePoliciesSoon();
+    });
+  }
   for (Inventory::Kind& kind : world_.inventory.kinds()) {
     const kube::ResourceKind* resource = kind.kind;
     controller_.Watch<desired::OwnedObject>(
@@ -156,6 +162,8 @@ base::Result<kube::Action> PolicyController::ReconcileActive(const desired::Poli
     return base::Fail(
         base::Unavailable(report.reason, fmt::format("{}: {}", report.state, report.message)));
   }
+  // The watch of GPUClusters tells when there is none any longer.
+  if (!world_.GpuClusters().empty()) return kube::Action::Done();
   if (!outcome.failures.empty()) {
     return base::Fail(base::Unavailable("ReconcileFailed", base::Join(outcome.failures, "; ")));
   }
@@ -168,6 +176,10 @@ desired::PolicyOutcome PolicyController::Pass(const desired::PolicyView& view,
   desired::PolicyOutcome outcome;
   outcome.removals_held = options_.removals_held();
   outcome.schema_outdated = options_.schema_outdated();
+  if (const auto clusters = world_.GpuClusters(); !clusters.empty()) {
+    outcome.failures.push_back(desired::GpuClusterConflict(clusters.front(), view.policy.name));
+    return outcome;
+  }
   const auto facts = facts_.Gather(view.policy, stop);
   if (!facts) {
     outcome.failures.push_back(facts.error().message);
@@ -211,10 +223,10 @@ base::Status PolicyController::LabelNamespace(const api::ClusterPolicy& policy,
   if (labelled_namespace_for_ == version || (!policy.psa_enabled && !facts.openshift())) return {};
   const kube::ObjectKey key{.namespace_name = "", .name = world_.operator_namespace};
   TRY_ASSIGN(const Json current, world_.client->Get(kube::kNamespaces, key, stop));
-  const Json labels = desired::MissingNamespaceLabels(policy, facts, current);
+  const auto labels = desired::MissingNamespaceLabels(policy, facts, current);
   if (!labels.empty()) {
     TRY(world_.client->Patch(kube::kNamespaces, key, kube::PatchType::kMerge,
-                             {{"metadata", {{"labels", labels}}}},
+                             desired::NamespacePatch(labels, current),
                              {.field_manager = std::string(desired::kFieldManager)}, stop));
   }
   labelled_namespace_for_ = version;
@@ -261,14 +273,16 @@ void PolicyController::Measure(const desired::PolicyView& view,
   const desired::PolicyState state = desired::StateOf(outcome);
   const bool unworkable = outcome.operands.empty();
   metrics_.Set("gpu_operator_gpu_nodes_total", static_cast<double>(world_.fleet.sizes().gpu_nodes));
-  metrics_.Set("gpu_operator_reconciliation_has_nfd_labels", outcome.nfd_labels ? 1 : 0);
+  // Of the nodes themselves: they are known also where other facts are not.
+  const bool nfd_labels = world_.NodeFacts().nfd_labels;
+  metrics_.Set("gpu_operator_reconciliation_has_nfd_labels", nfd_labels ? 1 : 0);
   metrics_.Set("gpu_operator_driver_auto_upgrade_enabled",
                desired::NodePolicyOf(view.policy).driver_auto_upgrade ? 1 : 0);
   metrics_.Set("gpu_operator_reconciliation_status",
                unworkable ? -1 : (state == desired::PolicyState::kReady ? 1 : 0));
   if (state != desired::PolicyState::kReady) {
     metrics_.Increment("gpu_operator_reconciliation_failed_total");
-  } else if (outcome.nfd_labels) {
+  } else if (nfd_labels) {
     const auto now = base::WallClock::now().time_since_epoch();
     metrics_.Set("gpu_operator_reconciliation_last_success_ts_seconds",
                  std::chrono::duration<double>(now).count());

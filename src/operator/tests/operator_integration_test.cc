@@ -264,6 +264,41 @@ TEST_F(OperatorTest, LabelsGoOnEvidenceOnly) {
   EXPECT_EQ(present("gpu-5"), "true");
 }
 
+// operator-behaviour.md #8 [TestClusterPolicyBlockedByGPUCluster]; and nothing that stands is
+// touched.
+TEST_F(OperatorTest, AGpuClusterBesideThePolicyIsAnError) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(ReachesReady("cluster-policy"));
+  const Json definition = *codec::ParseYaml(R"(
+metadata: {name: gpuclusters.nvidia.com}
+spec:
+  group: nvidia.com
+  scope: Cluster
+  names: {kind: GPUCluster, listKind: GPUClusterList, plural: gpuclusters, singular: gpucluster}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+)");
+  Create(kube::kCustomResourceDefinitions, definition);
+  ASSERT_TRUE(Eventually([&] {
+    return client_->Create(desired::kGpuClusters, {{"metadata", {{"name", "gpu-cluster"}}}}, kAdmin)
+        .has_value();
+  }));
+  ASSERT_TRUE(Eventually([&] {
+    return Condition("cluster-policy", "Error").find("GPUCluster gpu-cluster") != std::string::npos;
+  }));
+  EXPECT_EQ(State("cluster-policy"), "notReady");
+  EXPECT_THAT(Condition("cluster-policy", "DriverReady"), ::testing::StartsWith("Unknown "));
+  EXPECT_TRUE(Exists(kube::kDaemonSets, Own("nvidia-driver-daemonset")));
+  ASSERT_TRUE(client_->Delete(desired::kGpuClusters, Cluster("gpu-cluster")));
+  EXPECT_TRUE(ReachesReady("cluster-policy"));
+  EXPECT_TRUE(client_->Delete(kube::kCustomResourceDefinitions, Cluster("gpuclusters.nvidia.com")));
+}
+
 // A discovery that fails node by node is no other than one that fails at once; and GPUs that the
 // kubelet offers are there, whatever discovery says.
 TEST_F(OperatorTest, LabelsThatGoOneByOneAreHeldToo) {

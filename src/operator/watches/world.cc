@@ -43,6 +43,7 @@ base::Result<ClusterIdentity> ReadClusterIdentity(kube::Client& client, const io
              IsServed(client, desired::kServiceMonitorDefinition, stop));
   TRY_ASSIGN(identity.kinds.prometheus_rules,
              IsServed(client, desired::kPrometheusRuleDefinition, stop));
+  TRY_ASSIGN(identity.gpu_clusters, IsServed(client, desired::kGpuClusterDefinition, stop));
   return identity;
 }
 
@@ -85,18 +86,27 @@ World::World(std::shared_ptr<kube::Client> api, std::string own_namespace, Clust
                     }}),
       inventory(api, operator_namespace, identity.kinds),
       more_node_labels_(std::move(more_node_labels)) {
+  if (identity.gpu_clusters) {
+    gpu_clusters.emplace(
+        api, desired::kGpuClusters,
+        kube::ProjectJson<bool>([](const Json&) -> base::Result<bool> { return true; }));
+  }
   nodes.AddHandler([this](const kube::Change<desired::Node>& change) { fleet.Count(change); });
 }
 
 void World::Stop() {
   nodes.Stop();
   policies.Stop();
+  if (gpu_clusters) gpu_clusters->Stop();
   for (Inventory::Kind& kind : inventory.kinds()) kind.informer->Stop();
 }
 
 void World::Expose(prom::Exposition& exposition) const {
   ExposeWatch("nodes", nodes.status(), nodes.store().size(), exposition);
   ExposeWatch("clusterpolicies", policies.status(), policies.store().size(), exposition);
+  if (gpu_clusters) {
+    ExposeWatch("gpuclusters", gpu_clusters->status(), gpu_clusters->store().size(), exposition);
+  }
   for (const Inventory::Kind& kind : inventory.kinds()) {
     ExposeWatch(kind.kind->plural, kind.informer->status(), kind.informer->store().size(),
                 exposition);
@@ -110,6 +120,14 @@ std::shared_ptr<const desired::PolicyView> World::ActivePolicy() const {
     if (active == nullptr || desired::Precedes(*view, *active)) active = view;
   }
   return active;
+}
+
+std::vector<std::string> World::GpuClusters() const {
+  std::vector<std::string> names;
+  if (!gpu_clusters) return names;
+  for (const auto& [key, exists] : gpu_clusters->store().Snapshot()) names.push_back(key.name);
+  std::ranges::sort(names);
+  return names;
 }
 
 desired::StandingToolkits World::Toolkits() const {

@@ -4,7 +4,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "api/cluster_policy.h"
 #include "base/result.h"
@@ -28,6 +30,7 @@ struct ClusterIdentity {
   std::string kubernetes_version;
   std::string openshift_version;  // "" when the cluster is not OpenShift
   desired::OptionalKinds kinds;
+  bool gpu_clusters = false;  // the kind is served
 
   bool operator==(const ClusterIdentity&) const = default;
 };
@@ -66,6 +69,8 @@ class World {
   Fleet fleet;
   kube::Informer<desired::Node> nodes;
   kube::Informer<desired::PolicyView> policies;
+  // Which there are; none where the kind is not served.
+  std::optional<kube::Informer<bool>> gpu_clusters;
   Inventory inventory;
   // Called with labels of nodes that somebody asks about and that are not kept yet: a world with
   // them has to take the place of this one. Set before the watches start.
@@ -79,6 +84,8 @@ class World {
   void Expose(prom::Exposition& exposition) const;
   // The policy that precedes all others and is not being deleted. Null when there is none.
   [[nodiscard]] std::shared_ptr<const desired::PolicyView> ActivePolicy() const;
+  // Names of the GPUClusters, sorted.
+  [[nodiscard]] std::vector<std::string> GpuClusters() const;
   // Of the container toolkit.
   [[nodiscard]] desired::StandingToolkits Toolkits() const;
   // Facts::runtime() without the other facts; none on OpenShift (NodePolicyOf).

@@ -251,10 +251,11 @@ TEST_F(PlanTest, UnreadableKindsAreErrors) {
   const kube::ObjectKey role{.namespace_name = "", .name = "plan-reader"};
   ASSERT_TRUE(client->Patch(
       kube::kClusterRoles, role, kube::PatchType::kMerge,
-      *codec::ParseYaml("{rules: [{apiGroups: ['*'], resources: [nodes, clusterpolicies, "
-                        "configmaps, namespaces, secrets, services, serviceaccounts, "
-                        "customresourcedefinitions, roles, rolebindings, clusterroles, "
-                        "clusterrolebindings, runtimeclasses], verbs: [get, list]}]}"),
+      *codec::ParseYaml(
+          "{rules: [{apiGroups: ['*'], resources: [nodes, clusterpolicies, gpuclusters, "
+          "configmaps, namespaces, secrets, services, serviceaccounts, "
+          "customresourcedefinitions, roles, rolebindings, clusterroles, "
+          "clusterrolebindings, runtimeclasses], verbs: [get, list]}]}"),
       kAdmin));
   Answer answer;
   // The server's view of the role follows its change.
