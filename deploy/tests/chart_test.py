@@ -86,6 +86,18 @@ class Images(unittest.TestCase):
                 wanted = OURS if {*entry["programs"], *entry["when"][setting]} <= PROGRAMS else reference(entry)
                 self.assertEqual(reference(blocks[path]), wanted, f"{path} with {setting}")
 
+    def test_a_registry_for_our_image_is_none_for_nvidias(self):
+        """What `make push` writes names a registry for Pitcrew's image; that one has none of NVIDIA's."""
+        values = {"devicePlugin.config.name": "sharing", "devicePlugin.repository": "registry.example/team",
+                  "toolkit.repository": "registry.example/team"}
+        blocks = dict(walk(support.policy(values=values)))
+        self.assertEqual(reference(blocks["devicePlugin"]), reference(NVIDIA_IMAGES["devicePlugin"]))
+        self.assertEqual(reference(blocks["toolkit"]), ("registry.example/team", *OURS[1:]))
+        values["devicePlugin.image"] = "k8s-device-plugin"
+        values["devicePlugin.version"] = "v0.20.0"
+        blocks = dict(walk(support.policy(values=values)))
+        self.assertEqual(blocks["devicePlugin"]["repository"], "registry.example/team")
+
     def test_local_cluster_switches_off_only_what_it_cannot_pull(self):
         """cluster/values.yaml is the chart's defaults with the simulated driver's image, and without the operands
         whose image is NVIDIA's: there is no registry."""
@@ -183,6 +195,81 @@ class Pods(unittest.TestCase):
         self.assertEqual(checksum({}), checksum({"toolkit.enabled": False}))
         self.assertNotEqual(checksum({}),
                             checksum({"node-feature-discovery.worker.config.core.sleepInterval": "10s"}))
+
+
+# What the operator asks of the API server, beside what it grants to its operands. A call that the code makes anew has
+# to be added here, with the reason, and in the chart; what the code no longer does has to go.
+_OBJECTS = {"create", "get", "list", "watch", "patch", "delete"}  # applied, watched, removed
+_WATCHED = {"get", "list", "watch"}
+USED = {
+    "ClusterRole": {
+        ("nvidia.com", "clusterpolicies"): _WATCHED | {"delete"},  # deleted by `pitcrew uninstall`
+        ("nvidia.com", "clusterpolicies/status"): {"patch"},
+        ("nvidia.com", "gpuclusters"): _WATCHED,
+        ("", "nodes"): _WATCHED | {"patch"},
+        ("", "events"): {"create", "patch"} | _WATCHED,  # read by `pitcrew doctor` in the operator's pod
+        ("", "pods"): _WATCHED,  # likewise
+        ("rbac.authorization.k8s.io", "clusterroles"): _OBJECTS,
+        ("rbac.authorization.k8s.io", "clusterrolebindings"): _OBJECTS,
+        ("node.k8s.io", "runtimeclasses"): _OBJECTS,
+        ("security.openshift.io", "securitycontextconstraints"): _OBJECTS | {"use"},
+        ("config.openshift.io", "clusterversions"): _WATCHED,
+        ("config.openshift.io", "proxies"): _WATCHED,
+        ("image.openshift.io", "imagestreams"): _WATCHED,
+        # operator.upgradeCRD
+        ("apiextensions.k8s.io", "customresourcedefinitions"): _WATCHED | {"create", "patch"},
+    },
+    "Role": {
+        ("rbac.authorization.k8s.io", "roles"): _OBJECTS,
+        ("rbac.authorization.k8s.io", "rolebindings"): _OBJECTS,
+        ("apps", "daemonsets"): _OBJECTS,
+        ("", "services"): _OBJECTS,
+        ("", "serviceaccounts"): _OBJECTS,
+        ("", "configmaps"): _OBJECTS,
+        ("monitoring.coreos.com", "servicemonitors"): _OBJECTS,
+        ("monitoring.coreos.com", "prometheusrules"): _OBJECTS,
+        ("", "namespaces"): {"get", "patch"},
+        ("", "secrets"): _WATCHED,
+        ("coordination.k8s.io", "leases"): {"create", "get", "update"},
+    },
+}
+# Granted by a Role, and held by the ClusterRole.
+HELD_CLUSTER_WIDE = {("security.openshift.io", "securitycontextconstraints")}
+
+
+def rights(rules):
+    """{(group, resource): verbs} of a role's rules."""
+    found = {}
+    for rule in rules:
+        assert set(rule) <= {"apiGroups", "resources", "resourceNames", "verbs"}, rule
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                found.setdefault((group, resource), set()).update(rule["verbs"])
+    return found
+
+
+class Rights(unittest.TestCase):
+    maxDiff = None
+
+    def granted(self, kind):
+        """What the operands' roles of this kind hold: Kubernetes lets nobody grant what he has not."""
+        rules = []
+        for path in sorted((support.ROOT / "src/desired/manifests").glob("*/*.yaml")):
+            for body in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+                # Of the Kata manager objects of older releases are removed only.
+                if body and body["kind"] == kind and path.parent.name != "state-kata-manager":
+                    rules += body["rules"]
+        self.assertTrue(rules)
+        return rights(rules)
+
+    def test_operator_may_do_what_it_does_and_nothing_else(self):
+        objects = support.render()
+        for kind, used in USED.items():
+            expected = {what: set(verbs) for what, verbs in used.items()}
+            for what, verbs in self.granted(kind).items():
+                if kind == "ClusterRole" or what not in HELD_CLUSTER_WIDE:
+                    expected.setdefault(what, set()).update(verbs)
+            self.assertEqual(rights(objects[f"{kind}/gpu-operator"]["rules"]), expected, kind)
 
 
 if __name__ == "__main__":

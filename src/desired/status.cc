@@ -6,7 +6,7 @@
 #include <map>
 
 #include "base/strings.h"
-#include "desired/operand.h"
+#include "desired/operand_table.h"
 
 namespace pitcrew::desired {
 namespace {

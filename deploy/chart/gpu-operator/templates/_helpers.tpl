@@ -56,7 +56,8 @@ true
 {{/*
 The image of one set of values as a dictionary with repository, image and version, written into
 .into; parts that are empty are left out. A part that still has Pitcrew's default becomes NVIDIA's of
-files/nvidia-images.yaml where gpu-operator.theirImage says so.
+files/nvidia-images.yaml where gpu-operator.theirImage says so; all of them where Pitcrew's image was
+meant (its name stands in .from) and lacks a program.
 Arguments: root, path (of the values, for the table), from (the values), into (a dictionary),
 defaultVersion (for values that have none; not when image alone is the whole reference).
 */}}
@@ -69,13 +70,17 @@ defaultVersion (for values that have none; not when image alone is the whole ref
 {{- end -}}
 {{- $from := .from -}}
 {{- $into := .into -}}
+{{- /* A registry that was named for Pitcrew's image says nothing about where NVIDIA's is. */ -}}
+{{- $moved := and $theirs (eq .root.Values.images.source "pitcrew") (eq (default "" $from.image) $ours.image) -}}
 {{- $version := .defaultVersion -}}
 {{- range $part := list "repository" "image" "version" -}}
 {{- $value := default "" (get $from $part) | toString -}}
 {{- if and (eq $part "version") (not $value) $from.repository -}}
 {{- $value = default "" $version -}}
 {{- end -}}
-{{- if and (eq $value (get $ours $part)) (hasKey $theirs $part) -}}
+{{- if $moved -}}
+{{- $value = default $.root.Chart.AppVersion (get $theirs $part) -}}
+{{- else if and (eq $value (get $ours $part)) (hasKey $theirs $part) -}}
 {{- $value = get $theirs $part -}}
 {{- end -}}
 {{- if $value -}}
