@@ -7,8 +7,8 @@
 namespace pitcrew::fuzz {
 namespace {
 
-std::span<const Target> (*const kAll[])() = {CodecTargets, KubeTargets, ContainerTargets,
-                                             NodeTargets, ClusterTargets};
+std::span<const Target> (*const kAll[])() = {CodecTargets, KubeTargets,    ContainerTargets,
+                                             NodeTargets,  ClusterTargets, IoTargets};
 
 }  // namespace
 

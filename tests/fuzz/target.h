@@ -18,6 +18,7 @@ std::span<const Target> KubeTargets();
 std::span<const Target> ContainerTargets();
 std::span<const Target> NodeTargets();
 std::span<const Target> ClusterTargets();
+std::span<const Target> IoTargets();
 
 // Null when there is no target of that name.
 const Target* FindTarget(std::string_view name);
