@@ -1,5 +1,5 @@
 // The rules stand in the documentation of golang.org/x/net/http/httpproxy (type Config), and for
-// addresses in that of net.ParseIP and net.ParseCIDR; proxy_integration_test.cc asks Go itself.
+// addresses in that of net.ParseIP and net.ParseCIDR; proxy_go_integration_test.cc asks Go itself.
 #include "io/proxy.h"
 
 #include <gtest/gtest.h>

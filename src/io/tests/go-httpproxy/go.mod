@@ -1,0 +1,3 @@
+module pitcrew.test/go-httpproxy
+
+go 1.25.0
