@@ -21,6 +21,7 @@
 
 #include "base/result.h"
 #include "gpu/inventory.h"
+#include "nvml/mig_control.h"
 
 namespace pitcrew::nvml {
 
@@ -117,6 +118,9 @@ class Library {
 
   // NVML's answer to one cheap call on the GPU: is it still there? kUnavailable "GpuIsLost" etc.
   virtual base::Status Probe(std::string_view device_uuid) = 0;
+
+  // The GPU's MIG layout, to be changed.
+  virtual base::Result<std::unique_ptr<MigControl>> OpenMig(std::string_view device_uuid) = 0;
 };
 
 }  // namespace pitcrew::nvml

@@ -9,68 +9,86 @@ namespace pitcrew::nvml {
 
 // FUNCTION(symbol in the library, parameter types). Versioned names as upstream picks them
 // (feature-discovery.md sections 11 and 12).
-#define PITCREW_NVML_FUNCTIONS(FUNCTION)                                                        \
-  FUNCTION(nvmlInit_v2, )                                                                       \
-  FUNCTION(nvmlShutdown, )                                                                      \
-  FUNCTION(nvmlSystemGetDriverVersion, char*, unsigned)                                         \
-  FUNCTION(nvmlSystemGetNVMLVersion, char*, unsigned)                                           \
-  FUNCTION(nvmlSystemGetCudaDriverVersion, int*)                                                \
-  FUNCTION(nvmlDeviceGetCount_v2, unsigned*)                                                    \
-  FUNCTION(nvmlDeviceGetHandleByIndex_v2, unsigned, abi::Device*)                               \
-  FUNCTION(nvmlDeviceGetHandleByUUID, const char*, abi::Device*)                                \
-  FUNCTION(nvmlDeviceGetName, abi::Device, char*, unsigned)                                     \
-  FUNCTION(nvmlDeviceGetUUID, abi::Device, char*, unsigned)                                     \
-  FUNCTION(nvmlDeviceGetSerial, abi::Device, char*, unsigned)                                   \
-  FUNCTION(nvmlDeviceGetMinorNumber, abi::Device, unsigned*)                                    \
-  FUNCTION(nvmlDeviceGetBrand, abi::Device, unsigned*)                                          \
-  FUNCTION(nvmlDeviceGetArchitecture, abi::Device, unsigned*)                                   \
-  FUNCTION(nvmlDeviceGetCudaComputeCapability, abi::Device, int*, int*)                         \
-  FUNCTION(nvmlDeviceGetPciInfo_v3, abi::Device, abi::PciInfo*)                                 \
-  FUNCTION(nvmlDeviceGetMemoryInfo, abi::Device, abi::Memory*)                                  \
-  FUNCTION(nvmlDeviceGetMemoryInfo_v2, abi::Device, abi::MemoryV2*)                             \
-  FUNCTION(nvmlDeviceGetMemoryAffinity, abi::Device, unsigned, unsigned long*, unsigned)        \
-  FUNCTION(nvmlDeviceGetAddressingMode, abi::Device, abi::AddressingMode*)                      \
-  FUNCTION(nvmlDeviceGetGpuFabricInfo, abi::Device, abi::GpuFabricInfo*)                        \
-  FUNCTION(nvmlDeviceGetGpuFabricInfoV, abi::Device, void*)                                     \
-  FUNCTION(nvmlDeviceGetMigMode, abi::Device, unsigned*, unsigned*)                             \
-  FUNCTION(nvmlDeviceGetMaxMigDeviceCount, abi::Device, unsigned*)                              \
-  FUNCTION(nvmlDeviceGetMigDeviceHandleByIndex, abi::Device, unsigned, abi::Device*)            \
-  FUNCTION(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, abi::Device, abi::Device*)             \
-  FUNCTION(nvmlDeviceGetGpuInstanceId, abi::Device, unsigned*)                                  \
-  FUNCTION(nvmlDeviceGetComputeInstanceId, abi::Device, unsigned*)                              \
-  FUNCTION(nvmlDeviceGetAttributes_v2, abi::Device, abi::DeviceAttributes*)                     \
-  FUNCTION(nvmlDeviceGetGpuInstanceById, abi::Device, unsigned, abi::GpuInstance*)              \
-  FUNCTION(nvmlDeviceGetGpuInstanceProfileInfo, abi::Device, unsigned,                          \
-           abi::GpuInstanceProfileInfo*)                                                        \
-  FUNCTION(nvmlGpuInstanceGetInfo, abi::GpuInstance, abi::GpuInstanceInfo*)                     \
-  FUNCTION(nvmlGpuInstanceGetComputeInstanceById, abi::GpuInstance, unsigned,                   \
-           abi::ComputeInstance*)                                                               \
-  FUNCTION(nvmlGpuInstanceGetComputeInstanceProfileInfo, abi::GpuInstance, unsigned, unsigned,  \
-           abi::ComputeInstanceProfileInfo*)                                                    \
-  FUNCTION(nvmlComputeInstanceGetInfo_v2, abi::ComputeInstance, abi::ComputeInstanceInfo*)      \
-  FUNCTION(nvmlDeviceGetTopologyCommonAncestor, abi::Device, abi::Device, unsigned*)            \
-  FUNCTION(nvmlDeviceGetNvLinkState, abi::Device, unsigned, unsigned*)                          \
-  FUNCTION(nvmlDeviceGetNvLinkRemotePciInfo_v2, abi::Device, unsigned, abi::PciInfo*)           \
-  FUNCTION(nvmlEventSetCreate, abi::EventSet*)                                                  \
-  FUNCTION(nvmlEventSetFree, abi::EventSet)                                                     \
-  FUNCTION(nvmlEventSetWait_v2, abi::EventSet, abi::EventData*, unsigned)                       \
-  FUNCTION(nvmlDeviceGetSupportedEventTypes, abi::Device, unsigned long long*)                  \
-  FUNCTION(nvmlDeviceRegisterEvents, abi::Device, unsigned long long, abi::EventSet)            \
-  FUNCTION(nvmlDeviceGetTemperature, abi::Device, unsigned, unsigned*)                          \
-  FUNCTION(nvmlDeviceGetFanSpeed, abi::Device, unsigned*)                                       \
-  FUNCTION(nvmlDeviceGetPowerUsage, abi::Device, unsigned*)                                     \
-  FUNCTION(nvmlDeviceGetEnforcedPowerLimit, abi::Device, unsigned*)                             \
-  FUNCTION(nvmlDeviceGetUtilizationRates, abi::Device, abi::Utilization*)                       \
-  FUNCTION(nvmlDeviceGetPerformanceState, abi::Device, unsigned*)                               \
-  FUNCTION(nvmlDeviceGetClockInfo, abi::Device, unsigned, unsigned*)                            \
-  FUNCTION(nvmlDeviceGetPersistenceMode, abi::Device, unsigned*)                                \
-  FUNCTION(nvmlDeviceGetDisplayActive, abi::Device, unsigned*)                                  \
-  FUNCTION(nvmlDeviceGetComputeMode, abi::Device, unsigned*)                                    \
-  FUNCTION(nvmlDeviceGetEccMode, abi::Device, unsigned*, unsigned*)                             \
-  FUNCTION(nvmlDeviceGetTotalEccErrors, abi::Device, unsigned, unsigned, unsigned long long*)   \
-  FUNCTION(nvmlDeviceGetComputeRunningProcesses_v3, abi::Device, unsigned*, abi::ProcessInfo*)  \
-  FUNCTION(nvmlDeviceGetGraphicsRunningProcesses_v3, abi::Device, unsigned*, abi::ProcessInfo*) \
-  FUNCTION(nvmlSystemGetProcessName, unsigned, char*, unsigned)
+#define PITCREW_NVML_FUNCTIONS(FUNCTION)                                                          \
+  FUNCTION(nvmlInit_v2, )                                                                         \
+  FUNCTION(nvmlShutdown, )                                                                        \
+  FUNCTION(nvmlSystemGetDriverVersion, char*, unsigned)                                           \
+  FUNCTION(nvmlSystemGetNVMLVersion, char*, unsigned)                                             \
+  FUNCTION(nvmlSystemGetCudaDriverVersion, int*)                                                  \
+  FUNCTION(nvmlDeviceGetCount_v2, unsigned*)                                                      \
+  FUNCTION(nvmlDeviceGetHandleByIndex_v2, unsigned, abi::Device*)                                 \
+  FUNCTION(nvmlDeviceGetHandleByUUID, const char*, abi::Device*)                                  \
+  FUNCTION(nvmlDeviceGetName, abi::Device, char*, unsigned)                                       \
+  FUNCTION(nvmlDeviceGetUUID, abi::Device, char*, unsigned)                                       \
+  FUNCTION(nvmlDeviceGetSerial, abi::Device, char*, unsigned)                                     \
+  FUNCTION(nvmlDeviceGetMinorNumber, abi::Device, unsigned*)                                      \
+  FUNCTION(nvmlDeviceGetBrand, abi::Device, unsigned*)                                            \
+  FUNCTION(nvmlDeviceGetArchitecture, abi::Device, unsigned*)                                     \
+  FUNCTION(nvmlDeviceGetCudaComputeCapability, abi::Device, int*, int*)                           \
+  FUNCTION(nvmlDeviceGetPciInfo_v3, abi::Device, abi::PciInfo*)                                   \
+  FUNCTION(nvmlDeviceGetMemoryInfo, abi::Device, abi::Memory*)                                    \
+  FUNCTION(nvmlDeviceGetMemoryInfo_v2, abi::Device, abi::MemoryV2*)                               \
+  FUNCTION(nvmlDeviceGetMemoryAffinity, abi::Device, unsigned, unsigned long*, unsigned)          \
+  FUNCTION(nvmlDeviceGetAddressingMode, abi::Device, abi::AddressingMode*)                        \
+  FUNCTION(nvmlDeviceGetGpuFabricInfo, abi::Device, abi::GpuFabricInfo*)                          \
+  FUNCTION(nvmlDeviceGetGpuFabricInfoV, abi::Device, void*)                                       \
+  FUNCTION(nvmlDeviceGetMigMode, abi::Device, unsigned*, unsigned*)                               \
+  FUNCTION(nvmlDeviceGetMaxMigDeviceCount, abi::Device, unsigned*)                                \
+  FUNCTION(nvmlDeviceGetMigDeviceHandleByIndex, abi::Device, unsigned, abi::Device*)              \
+  FUNCTION(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, abi::Device, abi::Device*)               \
+  FUNCTION(nvmlDeviceGetGpuInstanceId, abi::Device, unsigned*)                                    \
+  FUNCTION(nvmlDeviceGetComputeInstanceId, abi::Device, unsigned*)                                \
+  FUNCTION(nvmlDeviceGetAttributes_v2, abi::Device, abi::DeviceAttributes*)                       \
+  FUNCTION(nvmlDeviceGetGpuInstanceById, abi::Device, unsigned, abi::GpuInstance*)                \
+  FUNCTION(nvmlDeviceGetGpuInstanceProfileInfo, abi::Device, unsigned,                            \
+           abi::GpuInstanceProfileInfo*)                                                          \
+  FUNCTION(nvmlGpuInstanceGetInfo, abi::GpuInstance, abi::GpuInstanceInfo*)                       \
+  FUNCTION(nvmlGpuInstanceGetComputeInstanceById, abi::GpuInstance, unsigned,                     \
+           abi::ComputeInstance*)                                                                 \
+  FUNCTION(nvmlGpuInstanceGetComputeInstanceProfileInfo, abi::GpuInstance, unsigned, unsigned,    \
+           abi::ComputeInstanceProfileInfo*)                                                      \
+  FUNCTION(nvmlComputeInstanceGetInfo_v2, abi::ComputeInstance, abi::ComputeInstanceInfo*)        \
+  FUNCTION(nvmlDeviceGetTopologyCommonAncestor, abi::Device, abi::Device, unsigned*)              \
+  FUNCTION(nvmlDeviceGetNvLinkState, abi::Device, unsigned, unsigned*)                            \
+  FUNCTION(nvmlDeviceGetNvLinkRemotePciInfo_v2, abi::Device, unsigned, abi::PciInfo*)             \
+  FUNCTION(nvmlEventSetCreate, abi::EventSet*)                                                    \
+  FUNCTION(nvmlEventSetFree, abi::EventSet)                                                       \
+  FUNCTION(nvmlEventSetWait_v2, abi::EventSet, abi::EventData*, unsigned)                         \
+  FUNCTION(nvmlDeviceGetSupportedEventTypes, abi::Device, unsigned long long*)                    \
+  FUNCTION(nvmlDeviceRegisterEvents, abi::Device, unsigned long long, abi::EventSet)              \
+  FUNCTION(nvmlDeviceGetTemperature, abi::Device, unsigned, unsigned*)                            \
+  FUNCTION(nvmlDeviceGetFanSpeed, abi::Device, unsigned*)                                         \
+  FUNCTION(nvmlDeviceGetPowerUsage, abi::Device, unsigned*)                                       \
+  FUNCTION(nvmlDeviceGetEnforcedPowerLimit, abi::Device, unsigned*)                               \
+  FUNCTION(nvmlDeviceGetUtilizationRates, abi::Device, abi::Utilization*)                         \
+  FUNCTION(nvmlDeviceGetPerformanceState, abi::Device, unsigned*)                                 \
+  FUNCTION(nvmlDeviceGetClockInfo, abi::Device, unsigned, unsigned*)                              \
+  FUNCTION(nvmlDeviceGetPersistenceMode, abi::Device, unsigned*)                                  \
+  FUNCTION(nvmlDeviceGetDisplayActive, abi::Device, unsigned*)                                    \
+  FUNCTION(nvmlDeviceGetComputeMode, abi::Device, unsigned*)                                      \
+  FUNCTION(nvmlDeviceGetEccMode, abi::Device, unsigned*, unsigned*)                               \
+  FUNCTION(nvmlDeviceGetTotalEccErrors, abi::Device, unsigned, unsigned, unsigned long long*)     \
+  FUNCTION(nvmlDeviceGetComputeRunningProcesses_v3, abi::Device, unsigned*, abi::ProcessInfo*)    \
+  FUNCTION(nvmlDeviceGetGraphicsRunningProcesses_v3, abi::Device, unsigned*, abi::ProcessInfo*)   \
+  FUNCTION(nvmlSystemGetProcessName, unsigned, char*, unsigned)                                   \
+  FUNCTION(nvmlDeviceSetMigMode, abi::Device, unsigned, abi::Return*)                             \
+  FUNCTION(nvmlDeviceGetGpuInstancePossiblePlacements_v2, abi::Device, unsigned,                  \
+           abi::InstancePlacement*, unsigned*)                                                    \
+  FUNCTION(nvmlDeviceGetGpuInstanceRemainingCapacity, abi::Device, unsigned, unsigned*)           \
+  FUNCTION(nvmlDeviceGetGpuInstances, abi::Device, unsigned, abi::GpuInstance*, unsigned*)        \
+  FUNCTION(nvmlDeviceCreateGpuInstance, abi::Device, unsigned, abi::GpuInstance*)                 \
+  FUNCTION(nvmlDeviceCreateGpuInstanceWithPlacement, abi::Device, unsigned,                       \
+           const abi::InstancePlacement*, abi::GpuInstance*)                                      \
+  FUNCTION(nvmlGpuInstanceDestroy, abi::GpuInstance)                                              \
+  FUNCTION(nvmlGpuInstanceGetComputeInstancePossiblePlacements, abi::GpuInstance, unsigned,       \
+           abi::InstancePlacement*, unsigned*)                                                    \
+  FUNCTION(nvmlGpuInstanceGetComputeInstances, abi::GpuInstance, unsigned, abi::ComputeInstance*, \
+           unsigned*)                                                                             \
+  FUNCTION(nvmlGpuInstanceCreateComputeInstance, abi::GpuInstance, unsigned,                      \
+           abi::ComputeInstance*)                                                                 \
+  FUNCTION(nvmlGpuInstanceCreateComputeInstanceWithPlacement, abi::GpuInstance, unsigned,         \
+           const abi::InstancePlacement*, abi::ComputeInstance*)                                  \
+  FUNCTION(nvmlComputeInstanceDestroy, abi::ComputeInstance)
 
 struct Symbols {
 #define PITCREW_NVML_MEMBER(name, ...) abi::Return (*name)(__VA_ARGS__) = nullptr;
