@@ -1,7 +1,6 @@
 #include "node/device_plugin/daemon.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -20,8 +19,6 @@
 namespace pitcrew::node::device_plugin {
 namespace {
 
-constexpr std::chrono::seconds kFirstRetry{1};
-constexpr std::chrono::seconds kLongestRetry{30};
 constexpr std::string_view kControlNodes[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",
                                               "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
 
@@ -66,15 +63,6 @@ void LogSettings(const Settings& settings, const Options& options) {
 
 }  // namespace
 
-std::optional<FileIdentity> FileIdentity::Of(const std::filesystem::path& path) {
-  struct stat status = {};
-  if (path.empty() || ::stat(path.c_str(), &status) != 0) return std::nullopt;
-  return FileIdentity{.device = status.st_dev,
-                      .inode = status.st_ino,
-                      .changed_seconds = status.st_ctim.tv_sec,
-                      .changed_nanoseconds = status.st_ctim.tv_nsec};
-}
-
 Daemon::Daemon(Options options, NodePaths paths, const io::SignalReceiver& reload,
                io::StopToken stop)
     : options_(std::move(options)),
@@ -92,13 +80,15 @@ std::filesystem::path Daemon::plugin_folder() const {
 
 base::Status Daemon::Run() {
   TRY_ASSIGN(watcher_, io::FileWatcher::Create());
-  TRY(watcher_->Watch(plugin_folder()));
+  kubelet_plugin::HostOptions host;
+  host.folder = plugin_folder();
+  host.kubelet_socket = options_.kubelet_socket;
+  TRY_ASSIGN(host_, kubelet_plugin::PluginHost::Start(std::move(host)));
   TRY(Load(Occasion::kStart));
-  RegisterAll();
+  OfferAll();
   while (true) {
     const int health = monitor_ ? monitor_->fd() : -1;
-    const auto ready =
-        io::WaitReadable({reload_.fd(), watcher_->fd(), health}, stop_, next_registration_);
+    const auto ready = io::WaitReadable({reload_.fd(), watcher_->fd(), health}, stop_);
     if (!ready && ready.error().code == base::Code::kCancelled) return {};
     if (ready && *ready == 0 && reload_.Take()) {
       base::LogInfo("reloading on SIGHUP");
@@ -111,10 +101,10 @@ base::Status Daemon::Run() {
         plugin->PublishHealth([this](const auto& device) { return monitor_->IsHealthy(device); });
       }
       continue;
-    } else if (!ready && ready.error().code != base::Code::kTimeout) {
+    } else if (!ready) {
       return base::Fail(ready.error());
     }
-    RegisterAll();
+    OfferAll();
   }
 }
 
@@ -191,14 +181,10 @@ base::Status Daemon::WatchHealth(const gpu::Inventory& inventory, Occasion occas
 }
 
 void Daemon::UpdatePlugins(ResourceMap devices, const std::shared_ptr<const Snapshot>& snapshot) {
-  std::erase_if(plugins_, [&](const auto& entry) {
-    const bool gone = !devices.contains(entry.first);
-    if (gone) base::LogInfo("no longer offered", {{"resource", entry.first}});
-    return gone;
-  });
+  std::erase_if(plugins_, [&](const auto& entry) { return !devices.contains(entry.first); });
   for (auto& [resource, offered] : devices) {
     auto& plugin = plugins_[resource];
-    if (!plugin) plugin = std::make_unique<ResourcePlugin>(resource, plugin_folder());
+    if (!plugin) plugin = std::make_unique<ResourcePlugin>(resource, *host_);
     plugin->Update(std::move(offered), snapshot,
                    [this](const auto& device) { return monitor_->IsHealthy(device); });
   }
@@ -227,8 +213,6 @@ base::Status Daemon::HandleFileChanges() {
   TRY_ASSIGN(const auto changes, watcher_->Take());
   bool devices_changed = false;
   for (const auto& change : changes) {
-    // Sockets are looked at by RegisterAll, whatever happened to them.
-    if (change.folder == plugin_folder() && !change.name.empty()) continue;
     // Without a driver every change may be its arrival.
     devices_changed =
         devices_changed || !library_ || change.name.empty() || TellsOfGpus(change.name);
@@ -248,31 +232,14 @@ bool Daemon::IsMpsReady(const std::string& resource) {
   return host::Exists(folder / ".started").value_or(false);
 }
 
-void Daemon::RegisterAll() {
-  const auto now = base::SteadyClock::now();
-  const bool kubelet_is_there =
-      !options_.kubelet_socket.empty() && host::Exists(options_.kubelet_socket).value_or(false);
-  if (!next_registration_.never() && !next_registration_.passed(now)) return;
-  next_registration_ = {};
-  bool failed = false;
+void Daemon::OfferAll() {
   for (const auto& [resource, plugin] : plugins_) {
     if (mps_ && !IsMpsReady(resource)) {
       base::LogInfo("waiting for the MPS control daemon", {{"resource", resource}});
       continue;
     }
-    // Without a kubelet its socket's appearance is waited for.
-    const auto status =
-        kubelet_is_there ? plugin->Register(options_.kubelet_socket, stop_) : plugin->Serve();
-    if (status || status.error().code == base::Code::kCancelled) continue;
-    base::LogWarning("not offered yet", status.error(), {{"resource", resource}});
-    failed = true;
+    plugin->Offer();
   }
-  if (!failed) {
-    failed_registrations_ = 0;
-    return;
-  }
-  const auto delay = kFirstRetry * (1 << std::min(failed_registrations_++, 5));
-  next_registration_ = now + std::min<base::SteadyClock::duration>(delay, kLongestRetry);
 }
 
 }  // namespace pitcrew::node::device_plugin

@@ -1,14 +1,12 @@
 // The device plugin's life: load, offer, and react to what changes (device-plugin.md section 6).
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "base/clock.h"
 #include "base/result.h"
 #include "host/mig_minors.h"
 #include "io/file_watcher.h"
@@ -28,17 +26,6 @@ struct NodePaths {
   // Device folders of sysfs, best first: the host's own where a pod mounts it.
   std::vector<std::filesystem::path> pci_devices = {"/host/sys/bus/pci/devices",
                                                     "/sys/bus/pci/devices"};
-};
-
-// What tells a file from one that was made later under the same name.
-struct FileIdentity {
-  std::uint64_t device = 0;
-  std::uint64_t inode = 0;
-  std::int64_t changed_seconds = 0;
-  std::int64_t changed_nanoseconds = 0;
-  bool operator==(const FileIdentity&) const = default;
-  // nullopt when nothing is there.
-  static std::optional<FileIdentity> Of(const std::filesystem::path& path);
 };
 
 // One thread runs it; NVML's events and the kubelet's calls come from others.
@@ -69,10 +56,8 @@ class Daemon {
   // Folders that do not exist are left out.
   void Watch(const std::vector<std::filesystem::path>& folders);
   base::Status HandleFileChanges();
-  // Whether the kubelet listens; a new one has forgotten every registration.
-  bool FindKubelet();
-  // Registers what is not registered yet; sets the time of the next try when that fails.
-  void RegisterAll();
+  // Offers every resource that may be.
+  void OfferAll();
   // Whether the control daemon of a resource serves (section 17.1).
   bool IsMpsReady(const std::string& resource);
   [[nodiscard]] std::filesystem::path plugin_folder() const;
@@ -85,11 +70,9 @@ class Daemon {
   std::shared_ptr<nvml::Library> library_;
   std::vector<std::string> gpu_uuids_;  // that monitor_ watches
   std::unique_ptr<HealthMonitor> monitor_;
-  std::map<std::string, std::unique_ptr<ResourcePlugin>> plugins_;
+  std::unique_ptr<kubelet_plugin::PluginHost> host_;
+  std::map<std::string, std::unique_ptr<ResourcePlugin>> plugins_;  // end before host_
   bool mps_ = false;
-  std::optional<FileIdentity> kubelet_;  // its socket when we last looked
-  int failed_registrations_ = 0;
-  base::Deadline next_registration_;  // never: at once
 };
 
 }  // namespace pitcrew::node::device_plugin

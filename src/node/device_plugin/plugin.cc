@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 
 #include <array>
 #include <utility>
@@ -11,8 +10,6 @@
 
 namespace pitcrew::node::device_plugin {
 namespace {
-
-constexpr std::chrono::seconds kRegistrationTimeout{5};
 
 // A random UUID (RFC 9562, version 4).
 std::string NewUuid() {
@@ -46,9 +43,6 @@ std::string SocketName(std::string_view resource) {
   return fmt::format("nvidia-{}.sock", name);
 }
 
-ResourcePlugin::ResourcePlugin(std::string resource, const std::filesystem::path& folder)
-    : resource_(std::move(resource)), socket_(folder / SocketName(resource_)) {}
-
 void ResourcePlugin::Update(std::vector<OfferedDevice> devices,
                             std::shared_ptr<const Snapshot> snapshot, const IsHealthy& is_healthy) {
   {
@@ -60,7 +54,7 @@ void ResourcePlugin::Update(std::vector<OfferedDevice> devices,
 
 void ResourcePlugin::PublishHealth(const IsHealthy& is_healthy) {
   list_ = ToList(state()->devices, is_healthy);
-  if (server_) server_->Publish(list_);
+  if (offered_) host_.Publish(resource_, list_);
 }
 
 std::shared_ptr<const ResourcePlugin::State> ResourcePlugin::state() const {
@@ -68,31 +62,10 @@ std::shared_ptr<const ResourcePlugin::State> ResourcePlugin::state() const {
   return state_;
 }
 
-bool ResourcePlugin::SocketIsThere() const {
-  struct stat status = {};
-  return server_ != nullptr && ::lstat(socket_.c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
-}
-
-base::Status ResourcePlugin::Serve() {
-  if (SocketIsThere()) return {};
-  server_.reset();
-  registered_ = false;
-  TRY_ASSIGN(server_, rpc::DevicePluginServer::Start(socket_, *this, list_));
-  base::LogInfo("serving",
-                {{"resource", resource_}, {"socket", socket_.string()}, {"devices", list_.size()}});
-  return {};
-}
-
-base::Status ResourcePlugin::Register(const std::filesystem::path& kubelet_socket,
-                                      const io::StopToken& stop) {
-  TRY(Serve());
-  if (registered_) return {};
-  TRY(rpc::RegisterWithKubelet(
-      kubelet_socket, {.endpoint = socket_.filename().string(), .resource_name = resource_},
-      kRegistrationTimeout, stop));
-  registered_ = true;
-  base::LogInfo("registered with the kubelet", {{"resource", resource_}});
-  return {};
+void ResourcePlugin::Offer() {
+  if (offered_) return;
+  host_.Offer(resource_, SocketName(resource_), *this, list_);
+  offered_ = true;
 }
 
 base::Result<std::vector<std::string>> ResourcePlugin::PreferredAllocation(

@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <condition_variable>
+#include <map>
 #include <mutex>
 
 #include "device_plugin_v1beta1.grpc.pb.h"
@@ -34,16 +35,25 @@ class GrpcFakeKubelet final : public FakeKubelet, private v1beta1::Registration:
     const std::lock_guard lock(mutex_);
     return taken_;
   }
-  void Refuse(const std::string& text) override {
+  void Refuse(const std::string& resource, const std::string& text) override {
     const std::lock_guard lock(mutex_);
-    refusal_ = text;
+    refusals_[resource] = text;
+  }
+  void WaitForRefusals(std::size_t count) override {
+    std::unique_lock lock(mutex_);
+    arrived_.wait(lock, [&] { return refused_ >= count; });
   }
 
  private:
   grpc::Status Register(grpc::ServerContext* /*context*/, const v1beta1::RegisterRequest* request,
                         v1beta1::Empty* /*answer*/) override {
     const std::lock_guard lock(mutex_);
-    if (!refusal_.empty()) return {grpc::StatusCode::UNKNOWN, refusal_};
+    const auto& refusal = refusals_[request->resource_name()];
+    if (!refusal.empty()) {
+      ++refused_;
+      arrived_.notify_all();
+      return {grpc::StatusCode::UNKNOWN, refusal};
+    }
     taken_.push_back(
         {.version = request->version(),
          .endpoint = request->endpoint(),
@@ -57,7 +67,8 @@ class GrpcFakeKubelet final : public FakeKubelet, private v1beta1::Registration:
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::vector<TakenRegistration> taken_;
-  std::string refusal_;
+  std::map<std::string, std::string> refusals_;
+  std::size_t refused_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };
 

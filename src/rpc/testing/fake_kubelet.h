@@ -30,8 +30,10 @@ class FakeKubelet {
   // Blocks until `count` registrations came since the start, and returns all of them.
   virtual std::vector<TakenRegistration> WaitForRegistrations(std::size_t count) = 0;
   virtual std::vector<TakenRegistration> registrations() = 0;
-  // From now on registrations are refused with this text; empty takes them again.
-  virtual void Refuse(const std::string& text) = 0;
+  // From now on registrations of `resource` are refused with this text; empty takes them again.
+  virtual void Refuse(const std::string& resource, const std::string& text) = 0;
+  // Blocks until so many registrations were refused since the start.
+  virtual void WaitForRefusals(std::size_t count) = 0;
 };
 
 // A connection to one plugin's socket. Results carry the gRPC status' text as the error message.

@@ -194,7 +194,7 @@ TEST_F(DevicePluginRpc, RegistersWithTheKubelet) {  // device-plugin.md section 
 
 TEST_F(DevicePluginRpc, RegistrationTellsWhyItWasRefused) {
   const auto kubelet = testing::FakeKubelet::Start(folder_.path());
-  kubelet->Refuse("unsupported version");
+  kubelet->Refuse("r", "unsupported version");
   const auto status = RegisterWithKubelet(folder_.path() / kKubeletSocketName,
                                           {.endpoint = "e.sock", .resource_name = "r"},
                                           std::chrono::seconds(5), io::StopToken());
