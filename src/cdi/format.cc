@@ -476,6 +476,14 @@ base::Status WriteSpecFile(const std::filesystem::path& path, const Spec& spec) 
       path, path.extension() == ".json" ? ToJsonText(spec) : ToYamlText(spec), 0644);
 }
 
+base::Result<bool> UpdateSpecFile(const std::filesystem::path& path, Spec spec) {
+  if (spec.version.empty()) spec.version = MinimumVersion(spec);
+  const auto text = path.extension() == ".json" ? ToJsonText(spec) : ToYamlText(spec);
+  if (const auto present = base::ReadFile(path); present && *present == text) return false;
+  TRY(WriteSpecFile(path, spec));
+  return true;
+}
+
 std::string SpecFileStem(std::string_view kind) {
   std::string stem(kind);
   std::ranges::replace(stem, '/', '-');

@@ -28,6 +28,9 @@ base::Result<Spec> ParseSpec(std::string_view text, std::string_view source);
 
 // Validates and writes atomically with mode 0644, as JSON when the name ends in .json, else YAML.
 base::Status WriteSpecFile(const std::filesystem::path& path, const Spec& spec);
+// The same, unless the file says so already: container runtimes read a folder again when a file in
+// it changes. True when it was written. A missing version becomes the lowest that fits.
+base::Result<bool> UpdateSpecFile(const std::filesystem::path& path, Spec spec);
 // "<vendor>-<class>", the usual file name without its ending.
 std::string SpecFileStem(std::string_view kind);
 

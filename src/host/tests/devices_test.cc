@@ -105,7 +105,9 @@ TEST_F(DevicesTest, VirtualFunctionsComeInTheirOrder) {
   Link(device_ + "/virtfn2", "../0000:65:00.6");
   Link(device_ + "/virtfn0", "../0000:65:00.4");
   std::vector<std::string> names;
-  for (const auto& address : *VirtualFunctions(root_, gpu_)) names.push_back(address.SysfsName());
+  const auto functions = VirtualFunctions(root_, gpu_);
+  ASSERT_TRUE(functions);
+  for (const auto& address : *functions) names.push_back(address.SysfsName());
   EXPECT_THAT(names, ElementsAre("0000:65:00.4", "0000:65:00.6", "0000:65:01.2"));
 }
 

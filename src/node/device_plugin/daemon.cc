@@ -14,6 +14,7 @@
 #include "host/root.h"
 #include "node/device_plugin/cdi_files.h"
 #include "node/device_plugin/node_facts.h"
+#include "node/validations/status_folder.h"
 #include "rpc/device_plugin.h"
 
 namespace pitcrew::node::device_plugin {
@@ -25,7 +26,8 @@ constexpr std::string_view kControlNodes[] = {"/dev/nvidiactl", "/dev/nvidia-uvm
 // What appears in a device folder when a GPU or a MIG instance does: nvidia<N>, nvidia-caps,
 // nvidia-cap<N>; and in the folder of validations when the driver is there.
 bool TellsOfGpus(std::string_view name) {
-  if (name == "driver-ready" || name == "nvidia-caps" || name == host::kNvmlLibrary) return true;
+  if (name == validations::kDriverReady || name == "nvidia-caps" || name == host::kNvmlLibrary)
+    return true;
   const std::string_view rest = name.starts_with("nvidia-cap") ? name.substr(10)
                                 : name.starts_with("nvidia")   ? name.substr(6)
                                                                : "";
@@ -194,7 +196,7 @@ void Daemon::UpdatePlugins(ResourceMap devices, const std::shared_ptr<const Snap
 void Daemon::WatchFolders(const Settings& settings) {
   const host::Root driver(settings.driver_root_in_here);
   std::vector<std::filesystem::path> folders = {
-      "/dev",         "/dev/nvidia-caps", "/run/nvidia/validations",
+      "/dev",         "/dev/nvidia-caps", validations::kFolder,
       driver.At("/"), driver.At("/dev"),  driver.At("/dev/nvidia-caps")};
   for (const auto folder : host::LibraryFolders()) folders.push_back(driver.At(folder));
   Watch(folders);

@@ -4,8 +4,8 @@
 
 #include "api/labels.h"
 #include "base/log.h"
-#include "kube/resource.h"
 #include "node/feature_discovery/output.h"
+#include "node/node_feature/node_feature.h"
 
 namespace pitcrew::node::feature_discovery {
 namespace {
@@ -13,40 +13,25 @@ namespace {
 using base::Status;
 using codec::Json;
 
-constexpr kube::ResourceKind kNodeFeatures{"nfd.k8s-sigs.io", "v1alpha1", "nodefeatures",
-                                           "NodeFeature"};
-// Somebody else writes the object only when an old pod is on its way out.
-constexpr int kMostConflicts = 5;
-
-bool IsEmpty(const Json* value) { return value == nullptr || value->is_null() || value->empty(); }
-
-bool SameMember(const Json& a, const Json& b, std::initializer_list<std::string_view> path) {
-  const Json* in_a = codec::Find(a, path);
-  const Json* in_b = codec::Find(b, path);
-  if (IsEmpty(in_a) || IsEmpty(in_b)) return IsEmpty(in_a) && IsEmpty(in_b);
-  return *in_a == *in_b;
-}
-
 class ToNodeFeature final : public Output {
  public:
   ToNodeFeature(std::shared_ptr<kube::Client> client, const Options& options)
       : client_(std::move(client)),
         node_(options.node_name),
         pod_(options.pod_name),
-        key_{options.namespace_name, fmt::format("nvidia-features-for-{}", options.node_name)} {}
+        key_{options.namespace_name, fmt::format("nvidia-features-for-{}", options.node_name)},
+        writer_(client_, key_) {}
 
   Status Publish(const Labels& labels, const io::StopToken& stop) override {
     if (!owners_) owners_ = FindOwners(stop);
     const auto wanted = MakeNodeFeature(node_, key_.namespace_name, *owners_, labels);
-    for (int attempt = 1;; ++attempt) {
-      const auto done = PublishOnce(wanted, stop);
-      if (done) return done;
-      const auto code = done.error().code;
-      const bool raced = code == base::Code::kConflict || code == base::Code::kExists;
-      if (!raced || attempt == kMostConflicts) {
-        return base::Fail(done.error().Within(fmt::format("NodeFeature {}", key_.ToString())));
-      }
+    TRY_ASSIGN(const auto outcome, writer_.Publish(wanted, stop));
+    if (outcome != node_feature::Outcome::kUnchanged) {
+      base::LogInfo(outcome == node_feature::Outcome::kCreated ? "created the NodeFeature"
+                                                               : "updated the NodeFeature",
+                    {{"name", key_.ToString()}});
     }
+    return {};
   }
 
  private:
@@ -60,28 +45,11 @@ class ToNodeFeature final : public Output {
     return Json::array();
   }
 
-  Status PublishOnce(const Json& wanted, const io::StopToken& stop) {
-    auto live = client_->Get(kNodeFeatures, key_, stop);
-    if (!live && live.error().code != base::Code::kNotFound) return base::Fail(live.error());
-    if (!live) {
-      TRY(client_->Create(kNodeFeatures, wanted, {}, stop));
-      base::LogInfo("created the NodeFeature", {{"name", key_.ToString()}});
-      return {};
-    }
-    if (SaysTheSame(*live, wanted)) return {};
-    auto changed = *std::move(live);
-    changed["spec"] = wanted.at("spec");
-    changed["metadata"]["labels"] = wanted.at("metadata").at("labels");
-    changed["metadata"]["ownerReferences"] = wanted.at("metadata").at("ownerReferences");
-    TRY(client_->Update(kNodeFeatures, changed, {}, stop));
-    base::LogInfo("updated the NodeFeature", {{"name", key_.ToString()}});
-    return {};
-  }
-
   const std::shared_ptr<kube::Client> client_;
   const std::string node_;
   const std::string pod_;
   const kube::ObjectKey key_;
+  const node_feature::Writer writer_;
   std::optional<Json> owners_;  // found out once
 };
 
@@ -100,8 +68,8 @@ Json MakeNodeFeature(const std::string& node, const std::string& namespace_name,
                    {"namespace", namespace_name},
                    {"labels", {{std::string(api::kNfdNodeNameLabel), node}}},
                    {"ownerReferences", owner_references}};
-  return {{"apiVersion", kNodeFeatures.api_version()},
-          {"kind", kNodeFeatures.kind},
+  return {{"apiVersion", node_feature::kNodeFeatures.api_version()},
+          {"kind", node_feature::kNodeFeatures.kind},
           {"metadata", std::move(metadata)},
           {"spec", {{"features", std::move(features)}, {"labels", labels}}}};
 }
@@ -124,15 +92,6 @@ Json OwnersOf(const Json& pod) {
     break;
   }
   return owners;
-}
-
-bool SaysTheSame(const Json& live, const Json& wanted) {
-  return SameMember(live, wanted, {"metadata", "labels"}) &&
-         SameMember(live, wanted, {"metadata", "ownerReferences"}) &&
-         SameMember(live, wanted, {"spec", "labels"}) &&
-         SameMember(live, wanted, {"spec", "features", "flags"}) &&
-         SameMember(live, wanted, {"spec", "features", "attributes"}) &&
-         SameMember(live, wanted, {"spec", "features", "instances"});
 }
 
 }  // namespace pitcrew::node::feature_discovery

@@ -42,8 +42,4 @@ codec::Json MakeNodeFeature(const std::string& node, const std::string& namespac
 // The references for the owner of `pod`, and for the pod itself; empty when no DaemonSet owns it.
 codec::Json OwnersOf(const codec::Json& pod);
 
-// Whether a live object says all that `wanted` does and nothing else of it; empty and missing are
-// equal.
-bool SaysTheSame(const codec::Json& live, const codec::Json& wanted);
-
 }  // namespace pitcrew::node::feature_discovery

@@ -8,8 +8,6 @@
 namespace pitcrew::node::nfd {
 namespace {
 
-constexpr int kMostConflicts = 5;
-
 codec::Json Reference(std::string_view api_version, std::string_view kind, const std::string& name,
                       const std::string& uid) {
   return {{"apiVersion", api_version},
@@ -41,12 +39,6 @@ base::Result<codec::Json> DaemonSetOf(kube::Client& client, const WorkerIdentity
     found["blockOwnerDeletion"] = false;
   }
   return found;
-}
-
-// A collection without null and empty members at its top: what the API server may leave out.
-codec::Json Normalised(const codec::Json* value) {
-  if (value == nullptr || value->is_null() || value->empty()) return {};
-  return *value;
 }
 
 }  // namespace
@@ -94,71 +86,6 @@ codec::Json MakeNodeFeature(const WorkerIdentity& identity, const codec::Json& o
           {"kind", kNodeFeatures.kind},
           {"metadata", std::move(metadata)},
           {"spec", spec}};
-}
-
-bool IsUpToDate(const codec::Json& live, const codec::Json& desired) {
-  for (const auto* part : {"labels", "annotations", "ownerReferences"}) {
-    if (Normalised(codec::Find(live, {"metadata", part})) !=
-        Normalised(codec::Find(desired, {"metadata", part}))) {
-      return false;
-    }
-  }
-  if (Normalised(codec::Find(live, {"spec", "labels"})) !=
-      Normalised(codec::Find(desired, {"spec", "labels"}))) {
-    return false;
-  }
-  for (const auto* kind : {"flags", "attributes", "instances"}) {
-    if (Normalised(codec::Find(live, {"spec", "features", kind})) !=
-        Normalised(codec::Find(desired, {"spec", "features", kind}))) {
-      return false;
-    }
-  }
-  return true;
-}
-
-base::Result<codec::Json> NodeFeaturePublisher::CurrentSpec(const io::StopToken& stop) {
-  auto live = client_->Get(kNodeFeatures, {identity_.namespace_name, identity_.node_name}, stop);
-  if (!live) {
-    if (live.error().code == base::Code::kNotFound) return codec::Json();
-    return base::Fail(std::move(live).error());
-  }
-  const auto* spec = codec::Find(*live, {"spec"});
-  return spec == nullptr ? codec::Json() : *spec;
-}
-
-base::Result<NodeFeaturePublisher::Outcome> NodeFeaturePublisher::PublishOnce(
-    const codec::Json& desired, const io::StopToken& stop) {
-  const auto live =
-      client_->Get(kNodeFeatures, {identity_.namespace_name, identity_.node_name}, stop);
-  if (!live) {
-    if (live.error().code != base::Code::kNotFound) return base::Fail(live.error());
-    TRY_ASSIGN(const auto created, client_->Create(kNodeFeatures, desired, {}, stop));
-    return Outcome::kCreated;
-  }
-  if (IsUpToDate(*live, desired)) return Outcome::kUnchanged;
-  auto next = *live;
-  next["spec"] = desired.at("spec");
-  for (const auto* part : {"labels", "annotations", "ownerReferences"}) {
-    next["metadata"].erase(part);
-    if (desired.at("metadata").contains(part)) next["metadata"][part] = desired["metadata"][part];
-  }
-  TRY_ASSIGN(const auto updated, client_->Update(kNodeFeatures, next, {}, stop));
-  return Outcome::kUpdated;
-}
-
-base::Result<NodeFeaturePublisher::Outcome> NodeFeaturePublisher::Publish(
-    const codec::Json& owners, const codec::Json& spec, const io::StopToken& stop) {
-  const auto desired = MakeNodeFeature(identity_, owners, spec);
-  for (int tries = 1;; ++tries) {
-    auto outcome = PublishOnce(desired, stop);
-    if (outcome) return outcome;
-    const bool raced = outcome.error().code == base::Code::kConflict ||
-                       outcome.error().code == base::Code::kExists;
-    if (!raced || tries == kMostConflicts) {
-      return base::Fail(
-          outcome.error().Within(fmt::format("publish NodeFeature {}", identity_.node_name)));
-    }
-  }
 }
 
 }  // namespace pitcrew::node::nfd

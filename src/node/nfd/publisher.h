@@ -1,7 +1,6 @@
-// Writes the worker's NodeFeature, and only when it differs (node-feature-discovery.md 3.2).
+// The worker's NodeFeature (node-feature-discovery.md 3.2).
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,28 +28,5 @@ base::Result<codec::Json> ResolveOwners(kube::Client& client, const WorkerIdenti
 // The whole object as it should be.
 codec::Json MakeNodeFeature(const WorkerIdentity& identity, const codec::Json& owners,
                             const codec::Json& spec);
-
-// Whether the server's object lacks nothing and has nothing more of what the worker decides:
-// labels, annotations, owner references and spec. Missing and empty collections are equal.
-bool IsUpToDate(const codec::Json& live, const codec::Json& desired);
-
-class NodeFeaturePublisher {
- public:
-  NodeFeaturePublisher(std::shared_ptr<kube::Client> client, WorkerIdentity identity)
-      : client_(std::move(client)), identity_(std::move(identity)) {}
-
-  // The "spec" that stands on the server now; null when there is no object.
-  base::Result<codec::Json> CurrentSpec(const io::StopToken& stop);
-
-  enum class Outcome { kCreated, kUpdated, kUnchanged };
-  base::Result<Outcome> Publish(const codec::Json& owners, const codec::Json& spec,
-                                const io::StopToken& stop);
-
- private:
-  base::Result<Outcome> PublishOnce(const codec::Json& desired, const io::StopToken& stop);
-
-  std::shared_ptr<kube::Client> client_;
-  WorkerIdentity identity_;
-};
 
 }  // namespace pitcrew::node::nfd

@@ -5,11 +5,11 @@
 #include <string_view>
 
 #include "kube/resource.h"
+#include "node/node_feature/node_feature.h"
 
 namespace pitcrew::node::nfd {
 
-inline constexpr kube::ResourceKind kNodeFeatures{"nfd.k8s-sigs.io", "v1alpha1", "nodefeatures",
-                                                  "NodeFeature"};
+using node_feature::kNodeFeatures;
 
 inline constexpr std::string_view kNodeNameLabel = "nfd.node.kubernetes.io/node-name";
 inline constexpr std::string_view kWorkerVersion = "nfd.node.kubernetes.io/worker.version";

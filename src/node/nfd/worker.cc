@@ -13,6 +13,7 @@
 #include "io/http_server.h"
 #include "kube/retry.h"
 #include "node/nfd/collector.h"
+#include "node/node_feature/node_feature.h"
 
 namespace pitcrew::node::nfd {
 namespace {
@@ -96,7 +97,10 @@ class Worker {
       : options_(options),
         client_(std::move(client)),
         collector_(options.config, options.paths, options.identity.node_name) {
-    if (client_) publisher_.emplace(client_, options.identity);
+    if (client_) {
+      writer_.emplace(client_,
+                      kube::ObjectKey{options.identity.namespace_name, options.identity.node_name});
+    }
   }
 
   base::Status Run(const io::StopToken& stop) {
@@ -126,17 +130,18 @@ class Worker {
   }
 
   base::Status Prepare(const io::StopToken& stop) {
-    if (!publisher_) return {};
+    if (!writer_) return {};
     TRY_ASSIGN(owners_, ResolveOwners(*client_, options_.identity, options_.config.owners, stop));
-    TRY_ASSIGN(const auto spec, publisher_->CurrentSpec(stop));
+    TRY_ASSIGN(const auto spec, writer_->CurrentSpec(stop));
     collector_.Restore(spec);
     return {};
   }
 
   base::Status Publish(const io::StopToken& stop) {
-    if (!publisher_) return {};
-    TRY_ASSIGN(const auto outcome, publisher_->Publish(owners_, collector_.Spec(), stop));
-    if (outcome != NodeFeaturePublisher::Outcome::kUnchanged) {
+    if (!writer_) return {};
+    const auto desired = MakeNodeFeature(options_.identity, owners_, collector_.Spec());
+    TRY_ASSIGN(const auto outcome, writer_->Publish(desired, stop));
+    if (outcome != node_feature::Outcome::kUnchanged) {
       base::LogInfo("The NodeFeature is written", {{"node", options_.identity.node_name}});
     }
     return {};
@@ -198,7 +203,7 @@ class Worker {
 
   const WorkerOptions& options_;
   std::shared_ptr<kube::Client> client_;
-  std::optional<NodeFeaturePublisher> publisher_;
+  std::optional<node_feature::Writer> writer_;
   Collector collector_;
   codec::Json owners_ = codec::Json::array();
 };

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "cdi/format.h"
 #include "cdi/generate/generate.h"
@@ -43,12 +42,13 @@ cdi_generate::Options GenerateOptions(const Options& options, const std::string&
 }
 
 base::Status WriteIfChanged(const std::filesystem::path& path, cdi::Spec spec) {
-  if (spec.version.empty()) spec.version = cdi::MinimumVersion(spec);
-  const auto current = base::ReadFile(path);
-  if (current && *current == cdi::ToYamlText(spec)) return {};
-  TRY(cdi::WriteSpecFile(path, spec));
-  base::LogInfo("Wrote a CDI specification",
-                {{"file", path.string()}, {"kind", spec.kind}, {"devices", spec.devices.size()}});
+  const auto kind = spec.kind;
+  const auto devices = spec.devices.size();
+  TRY_ASSIGN(const bool written, cdi::UpdateSpecFile(path, std::move(spec)));
+  if (written) {
+    base::LogInfo("Wrote a CDI specification",
+                  {{"file", path.string()}, {"kind", kind}, {"devices", devices}});
+  }
   return {};
 }
 

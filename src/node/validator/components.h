@@ -11,10 +11,19 @@
 #include "base/result.h"
 #include "io/stop.h"
 #include "kube/client.h"
+#include "node/validations/status_folder.h"
 #include "node/validator/options.h"
-#include "node/validator/status_folder.h"
 
 namespace pitcrew::node::validator {
+
+using validations::DriverReadyContent;
+using validations::kCudaReady;
+using validations::kDriverContainerReady;
+using validations::kDriverReady;
+using validations::kPluginReady;
+using validations::kToolkitReady;
+using validations::ParseDriverContainerReady;
+using validations::StatusFolder;
 
 // Connects to the API server when first asked: a node with a host driver is proven without it.
 class Cluster {

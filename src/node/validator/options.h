@@ -9,6 +9,7 @@
 
 #include "base/command_line.h"
 #include "base/result.h"
+#include "node/validations/status_folder.h"
 
 namespace pitcrew::node::validator {
 
@@ -20,7 +21,7 @@ struct Options {
   bool with_wait = false;
   bool with_workload = true;
   bool cleanup_all = false;
-  std::filesystem::path output_folder = "/run/nvidia/validations";
+  std::filesystem::path output_folder = validations::kFolder;
   std::chrono::seconds retry_interval{5};  // the longest pause between two tries of a wait
   bool no_device_links = false;
   std::string host_root = "/";  // path on the host; seen at host_seen_at

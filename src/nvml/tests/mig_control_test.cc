@@ -45,7 +45,9 @@ class MigControlTest : public ::testing::Test {
   ~MigControlTest() override { fs::remove_all(root_); }
 
   InstanceProfile Profile(unsigned index) {
-    for (const auto& profile : mig_->GpuInstanceProfiles().value()) {
+    const auto profiles = mig_->GpuInstanceProfiles();
+    EXPECT_TRUE(profiles) << profiles.error().ToString();
+    for (const auto& profile : profiles.value_or(std::vector<InstanceProfile>())) {
       if (profile.index == index) return profile;
     }
     ADD_FAILURE() << "no profile " << index;
@@ -120,7 +122,9 @@ TEST_F(MigControlTest, ComputeInstancesHavePlacementsToo) {
   Start(kMigGpu);
   const auto parent = mig_->CreateGpuInstance(Profile(kThreeSlices).id, std::nullopt);
   ASSERT_TRUE(parent);
-  const auto one = mig_->ComputeInstanceProfiles(parent->id)->front();
+  const auto profiles = mig_->ComputeInstanceProfiles(parent->id);
+  ASSERT_TRUE(profiles);
+  const auto one = profiles->front();
   ASSERT_EQ(one.slice_count, 1U);
   const auto possible = mig_->ComputeInstancePlacements(parent->id, one.id);
   ASSERT_TRUE(possible) << possible.error().ToString();

@@ -8,6 +8,7 @@
 #include "node/feature_discovery/output.h"
 #include "node/feature_discovery/settings.h"
 #include "node/feature_discovery/vgpu.h"
+#include "node/node_feature/node_feature.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::node::feature_discovery {
@@ -171,12 +172,12 @@ TEST(NodeFeature, EmptyAndMissingAreTheSame) {  // feature-discovery.md section 
   live["metadata"].erase("ownerReferences");
   live["metadata"]["resourceVersion"] = "7";
   live["spec"]["features"] = nullptr;
-  EXPECT_TRUE(SaysTheSame(live, wanted));
+  EXPECT_TRUE(node_feature::IsUpToDate(live, wanted));
   live["metadata"]["labels"]["more"] = "x";
-  EXPECT_FALSE(SaysTheSame(live, wanted));
+  EXPECT_FALSE(node_feature::IsUpToDate(live, wanted));
   live = wanted;
   live["spec"]["labels"]["nvidia.com/gpu.count"] = "7";
-  EXPECT_FALSE(SaysTheSame(live, wanted));
+  EXPECT_FALSE(node_feature::IsUpToDate(live, wanted));
 }
 
 TEST(File, LinesAndRewrites) {  // feature-discovery.md section 7.1

@@ -10,12 +10,12 @@
 #include "kube/client.h"
 #include "kube/projection.h"
 #include "node/feature_discovery/output.h"
+#include "node/node_feature/node_feature.h"
 
 namespace pitcrew::node::feature_discovery {
 namespace {
 
-constexpr kube::ResourceKind kNodeFeatures{"nfd.k8s-sigs.io", "v1alpha1", "nodefeatures",
-                                           "NodeFeature"};
+using node_feature::kNodeFeatures;
 
 class NodeFeatureOnServer : public ::testing::Test {
  protected:

@@ -6,6 +6,7 @@
 #include "node/nfd/collector.h"
 #include "node/nfd/publisher.h"
 #include "node/nfd/worker_config.h"
+#include "node/node_feature/node_feature.h"
 #include "support_tree.h"
 #include "tests/support/temporary_folder.h"
 
@@ -159,10 +160,11 @@ TEST(Publisher, ComparesOnlyWhatTheWorkerDecides) {  // #27
   live["metadata"]["resourceVersion"] = "7";
   live["metadata"]["managedFields"] = Json::array({"x"});
   live["spec"]["features"].erase("flags");  // empty collections may be left out
-  EXPECT_TRUE(IsUpToDate(live, desired));
-  EXPECT_FALSE(IsUpToDate(live, MakeNodeFeature({"node-a", "gpu-operator", "pod", "uid-2", "v1"},
-                                                Json::array(), spec)));
-  EXPECT_FALSE(IsUpToDate(
+  EXPECT_TRUE(node_feature::IsUpToDate(live, desired));
+  EXPECT_FALSE(node_feature::IsUpToDate(
+      live,
+      MakeNodeFeature({"node-a", "gpu-operator", "pod", "uid-2", "v1"}, Json::array(), spec)));
+  EXPECT_FALSE(node_feature::IsUpToDate(
       live, MakeNodeFeature(identity, Json::array({{{"kind", "Pod"}, {"uid", "u"}}}), spec)));
 }
 

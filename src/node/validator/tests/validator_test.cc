@@ -13,7 +13,6 @@
 #include "node/validator/device_links.h"
 #include "node/validator/driver_check.h"
 #include "node/validator/options.h"
-#include "node/validator/status_folder.h"
 #include "node/validator/workload.h"
 #include "tests/support/temporary_folder.h"
 
@@ -68,6 +67,7 @@ TEST(Options, DefaultsAndFlags) {  // validator.md section 1.1
   EXPECT_THAT(given.image_pull_secrets, ElementsAre("a", "b"));
 }
 
+<<<<<<< HEAD
 TEST(StatusFolder, DriverReadyOfAHostDriver) {
   RecordProperty("holds", "validator.md #23");
   EXPECT_EQ(DriverReadyContent(host::HostDriver("/")),
@@ -113,6 +113,8 @@ TEST(StatusFolder, FlagsOfTheDriverContainer) {
   EXPECT_FALSE(ParseDriverContainerReady("- a\n"));
 }
 
+=======
+>>>>>>> efe9343 (Rooms validations and node_feature, device classes of CDI as a table, one way to update a CDI file)
 // A node whose host has no driver and whose driver container is in `driver`.
 class DriverTest : public ::testing::Test {
  protected:

@@ -1,4 +1,4 @@
-#include "node/validator/status_folder.h"
+#include "node/validations/status_folder.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,9 @@
 #include "base/strings.h"
 #include "codec/yaml.h"
 #include "host/root.h"
+#include "io/file_watcher.h"
 
-namespace pitcrew::node::validator {
+namespace pitcrew::node::validations {
 
 base::Status StatusFolder::Prepare(bool empty) const {
   std::error_code error;
@@ -49,6 +50,17 @@ base::Result<bool> StatusFolder::Has(std::string_view name) const {
   return host::Exists(path_ / name);
 }
 
+base::Status StatusFolder::Await(
+    std::string_view name, const io::StopToken& stop,
+    std::optional<std::chrono::steady_clock::time_point> deadline) const {
+  const auto there = io::WaitForFiles({path_}, [&] { return Has(name); }, stop, deadline);
+  if (there || there.error().code != base::Code::kTimeout) return there;
+  return base::Fail(
+      base::Error{base::Code::kTimeout, "NotValidated",
+                  fmt::format("{} did not come in time: the step before this one is not done",
+                              (path_ / name).string())});
+}
+
 std::string DriverReadyContent(const host::DriverRoot& driver) {
   return fmt::format(
       "IS_HOST_DRIVER={}\nNVIDIA_DRIVER_ROOT={}\nDRIVER_ROOT_CTR_PATH={}\nNVIDIA_DEV_ROOT={}\n"
@@ -75,4 +87,4 @@ base::Result<std::map<std::string, bool>> ParseDriverContainerReady(std::string_
   return flags;
 }
 
-}  // namespace pitcrew::node::validator
+}  // namespace pitcrew::node::validations

@@ -2,15 +2,22 @@
 // 2).
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "api/labels.h"
 #include "base/result.h"
 #include "host/driver_root.h"
+#include "io/stop.h"
 
-namespace pitcrew::node::validator {
+namespace pitcrew::node::validations {
+
+// Where it lies on a node, and in the pods that use it.
+inline constexpr std::string_view kFolder = api::kValidationsDir;
 
 inline constexpr const char* kDriverReady = "driver-ready";
 inline constexpr const char* kToolkitReady = "toolkit-ready";
@@ -32,6 +39,11 @@ class StatusFolder {
   // A file that is not there is removed already.
   [[nodiscard]] base::Status Remove(std::string_view name) const;
   [[nodiscard]] base::Result<bool> Has(std::string_view name) const;
+  // Waits until the file is there, by events of the folder, which need not exist yet. kTimeout
+  // "NotValidated" at the deadline, kCancelled on stop.
+  [[nodiscard]] base::Status Await(
+      std::string_view name, const io::StopToken& stop,
+      std::optional<std::chrono::steady_clock::time_point> deadline = std::nullopt) const;
 
  private:
   std::filesystem::path path_;
@@ -43,4 +55,4 @@ std::string DriverReadyContent(const host::DriverRoot& driver);
 // The flags of .driver-ctr-ready: a YAML mapping to booleans; nothing in it is an empty map.
 base::Result<std::map<std::string, bool>> ParseDriverContainerReady(std::string_view text);
 
-}  // namespace pitcrew::node::validator
+}  // namespace pitcrew::node::validations

@@ -1,0 +1,92 @@
+#include "cdi/generate/classes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "host/device_node.h"
+
+namespace pitcrew::cdi_generate {
+namespace {
+
+cdi::DeviceNode NodeAt(const std::string& inside, const ClassRoots& roots) {
+  cdi::DeviceNode node;
+  node.path = inside;
+  const auto on_host = host::Root(roots.dev_on_host).At(inside).string();
+  if (on_host != inside) node.host_path = on_host;
+  return node;
+}
+
+// Character devices that match, by name; none when the folder is missing.
+base::Status AddNodes(const NodePattern& pattern, const ClassRoots& roots,
+                      std::vector<cdi::DeviceNode>& nodes) {
+  const auto names = host::ListFolder(roots.dev.At(pattern.folder));
+  if (!names && names.error().code == base::Code::kNotFound) return {};
+  if (!names) return base::Fail(names.error());
+  for (const auto& name : *names) {
+    const auto inside = fmt::format("{}/{}", pattern.folder, name);
+    if (!name.starts_with(pattern.prefix)) continue;
+    if (!host::ReadCharacterDevice(roots.dev.At(inside)).is_present()) continue;
+    nodes.push_back(NodeAt(inside, roots));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::span<const DeviceClass> DeviceClasses() {
+  static const std::vector<DeviceClass> kClasses = {
+      {.name = "gdrcopy", .nodes = {{"/dev", "gdrdrv"}}, .mounts = {}},
+      {.name = "gds",
+       .nodes = {{"/dev", "nvidia-fs"}},
+       .mounts = {"/run/udev", "/etc/cufile.json"}},
+      {.name = "mofed",
+       .nodes = {{"/dev/infiniband", "uverbs"}, {"/dev/infiniband", "rdma_cm"}},
+       .mounts = {}},
+  };
+  return kClasses;
+}
+
+const DeviceClass* FindDeviceClass(std::string_view name) {
+  const auto classes = DeviceClasses();
+  const auto found = std::ranges::find(classes, name, &DeviceClass::name);
+  return found == classes.end() ? nullptr : &*found;
+}
+
+base::Result<std::optional<cdi::Spec>> GenerateClass(const DeviceClass& device_class,
+                                                     std::string_view vendor,
+                                                     const ClassRoots& roots) {
+  cdi::ContainerEdits edits;
+  for (const auto& pattern : device_class.nodes) TRY(AddNodes(pattern, roots, edits.device_nodes));
+  if (edits.device_nodes.empty()) return std::nullopt;
+  for (const auto path : device_class.mounts) {
+    if (!host::Exists(roots.driver.At(path)).value_or(false)) continue;
+    edits.mounts.push_back({.host_path = host::Root(roots.driver_on_host).At(path).string(),
+                            .container_path = std::string(path),
+                            .options = {"ro", "nosuid", "nodev", "rbind", "rprivate"},
+                            .type = ""});
+  }
+  cdi::Spec spec;
+  spec.kind = fmt::format("{}/{}", vendor, device_class.name);
+  spec.devices = {{.name = "all", .annotations = {}, .edits = std::move(edits)}};
+  return spec;
+}
+
+std::string ImexChannelPath(std::int64_t channel) {
+  return fmt::format("/dev/nvidia-caps-imex-channels/channel{}", channel);
+}
+
+cdi::Spec GenerateImexChannels(std::span<const std::int64_t> channels, std::string_view vendor,
+                               const ClassRoots& roots) {
+  cdi::Spec spec;
+  spec.kind = fmt::format("{}/imex-channel", vendor);
+  for (const auto channel : channels) {
+    cdi::ContainerEdits edits;
+    edits.device_nodes.push_back(NodeAt(ImexChannelPath(channel), roots));
+    spec.devices.push_back(
+        {.name = std::to_string(channel), .annotations = {}, .edits = std::move(edits)});
+  }
+  return spec;
+}
+
+}  // namespace pitcrew::cdi_generate
