@@ -128,7 +128,10 @@ base::Result<ObjectMeta> ReadMeta(std::string_view raw) {
 
 base::Result<std::string> ReadResourceVersion(std::string_view raw) {
   ObjectMeta meta;
-  TRY(ReadOnDemand(raw, [&](ondemand::object& object) { return ReadMetadata(object, meta); }));
+  // Of answers to patches, on as many threads as there are calls in flight: a kept reader on each
+  // would hold tens of kilobytes.
+  ondemand::parser parser;
+  TRY(ReadWith(parser, raw, [&](ondemand::object& object) { return ReadMetadata(object, meta); }));
   if (meta.resource_version.empty()) return base::Fail(Unreadable("no metadata.resourceVersion"));
   return std::move(meta.resource_version);
 }
