@@ -14,6 +14,8 @@ SECONDS ?= 60
 COUNT ?= 25
 SEED ?= 1
 AT ?=
+URL ?=
+HOMEPAGE ?=
 build := build/$(PRESET)
 python := PYTHONDONTWRITEBYTECODE=1 python3
 cluster := $(python) -m cluster
@@ -46,6 +48,16 @@ push: ## push the image to a registry and write the Helm values that use it (TO=
 	@for preset in $(pushed); do $(MAKE) --no-print-directory image PRESET=$$preset || exit 1; done
 	@$(python) deploy/image/push.py --to '$(TO)' $(if $(INSECURE),--insecure) $(if $(PULL_SECRET),--pull-secret '$(PULL_SECRET)') \
 	  $(foreach preset,$(pushed),$(IMAGES:%=build/$(preset)/images/%.tar))
+
+# No part of `make test`: the cross build takes as long as the whole release build again.
+.PHONY: release
+release: ## make the files of a release, for both architectures (URL=where they will lie, HOMEPAGE=a page)
+	@tools/setup.sh arm64 release
+	@for preset in release release-arm64; do $(MAKE) --no-print-directory image PRESET=$$preset || exit 1; done
+	@$(cluster) programs helm
+	@$(python) tests/arm64/smoke_test.py
+	@$(python) deploy/release/release.py --build build/release --build build/release-arm64 --into build/release-artifacts \
+	  $(if $(URL),--url '$(URL)') $(if $(HOMEPAGE),--homepage '$(HOMEPAGE)')
 
 programs: setup ## find or build the Kubernetes programs (once; into $PITCREW_CACHE)
 	@tools/setup.sh test

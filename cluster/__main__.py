@@ -8,7 +8,7 @@ import sys
 
 from cluster import description, down, enter, images, main_job, processes, progress, showcase, status, up
 from cluster.errors import ClusterError
-from cluster.programs import Programs
+from cluster.programs import COMPONENTS, Programs
 from cluster.state import State
 
 
@@ -51,9 +51,9 @@ def _up(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _programs(_: argparse.Namespace) -> int:
+def _programs(arguments: argparse.Namespace) -> int:
     with progress.step("programs") as step:
-        Programs().locate(step, for_tests=True)
+        Programs().locate(step, for_tests=True, names=arguments.names)
     return 0
 
 
@@ -71,6 +71,13 @@ def _exec(arguments: argparse.Namespace) -> int:
     return enter.run(State(arguments.name), arguments.node, arguments.command or ["/bin/bash"]).returncode
 
 
+def _component(name: str) -> str:
+    known = [component.name for component in COMPONENTS]
+    if name not in known:
+        raise argparse.ArgumentTypeError(f'"{name}": the programs come from {", ".join(known)}')
+    return name
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python3 -m cluster", description="A real Kubernetes cluster on this "
                                      "machine, with simulated GPUs.")
@@ -85,6 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--bare", action="store_true", help="only the cluster: without the operator and the samples")
     one.set_defaults(run=_up)
     one = commands.add_parser("programs", help="find the programs of the cluster and of the tests, or build them")
+    one.add_argument("names", nargs="*", metavar="NAME", type=_component,
+                     help=f"only these: {', '.join(component.name for component in COMPONENTS)}")
     one.set_defaults(run=_programs)
     one = commands.add_parser("down", help="take a cluster down and leave nothing")
     one.add_argument("name", nargs="?", default="local", help="the cluster's name (default: %(default)s)")

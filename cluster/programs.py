@@ -133,16 +133,25 @@ class Programs:
             return True
         return False
 
-    def locate(self, step: Step, for_tests: bool = False):
-        wanted = [component for component in COMPONENTS if for_tests or not component.only_for_tests]
+    def find(self, program: str):
+        """Finds one program without building anything."""
+        component = next(one for one in COMPONENTS if program in one.packages)
+        if not self._find(component):
+            raise ClusterError(f"there is no {program}; `make programs` builds it")
+
+    def locate(self, step: Step, for_tests: bool = False, names: list[str] | None = None):
+        """All components that a cluster needs, or the tests; or the named ones alone."""
+        wanted = [component for component in COMPONENTS
+                  if (component.name in names if names else for_tests or not component.only_for_tests)]
         for component in wanted:
             if not self._find(component):
                 step.note(f"building {component.name} {component.version} from its Go module: "
                           f"{component.duration}, once")
                 build(component)
                 self._adopt(component, built_folder(component), "built")
-        _check_runc()
-        self.cni_folder()
+        if not names:
+            _check_runc()
+            self.cni_folder()
         step.detail = ", ".join(f"{component.name} {component.version}" if
                                 self.origins[component.name] in ("cache", "built") else
                                 f"{component.name} from {self.origins[component.name]}" for component in wanted)

@@ -5,6 +5,7 @@
 #   tools/setup.sh test      what the tests need besides
 #   tools/setup.sh lint      what `make lint` needs besides
 #   tools/setup.sh push      what `make push` needs besides
+#   tools/setup.sh release   what `make release` needs besides
 #   tools/setup.sh arm64     what building for arm64 needs besides: a cross compiler, and Debian's arm64 packages of
 #                            what the build needs, unpacked into $PITCREW_CACHE/sysroot/arm64
 #   tools/setup.sh fuzz      what `make fuzz` needs besides
@@ -20,10 +21,10 @@ registry=
 sysroot=
 for part in "$@"; do
   case $part in
-    lint | push | fuzz) lists="$lists $here/debian-packages-$part.txt" ;;
+    lint | push | fuzz | release) lists="$lists $here/debian-packages-$part.txt" ;;
     arm64) lists="$lists $here/debian-packages-arm64.txt" sysroot="$cache/sysroot/arm64" ;;
     test) lists="$lists $here/debian-packages-push.txt" registry="$cache/programs/docker-registry" ;;
-    *) echo "setup: no such part: $part; write lint, test, push, fuzz or arm64" >&2; exit 2 ;;
+    *) echo "setup: no such part: $part; write lint, test, push, fuzz, arm64 or release" >&2; exit 2 ;;
   esac
 done
 

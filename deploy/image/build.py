@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import hashlib
 import io
 import json
@@ -31,6 +32,7 @@ from libraries import BuildError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 _EPOCH = "1970-01-01T00:00:00Z"
+_VARIABLES = {"driver_version": "580.95.05"}
 _RECIPE_KEYS = {"image", "tag", "config", "folders", "files", "texts", "links", "busybox", "commands"}
 # Debian 12's merged layout: these are links in every image.
 _MERGED = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
@@ -53,6 +55,7 @@ class Entry:
 class Layer:
     def __init__(self):
         self._entries: dict[str, Entry] = {}
+        self.sources: dict[str, pathlib.Path] = {}  # member -> the file that it was read from
         for link, target in _MERGED.items():
             self.folder(f"/{target}")
             self._entries[link] = Entry(0o777, link=target)
@@ -79,8 +82,10 @@ class Layer:
             self._entries.setdefault("/".join(parts[:count]), Entry(0o755))
         self._entries[name] = Entry(mode)
 
-    def file(self, path: str, content: bytes, mode: int):
+    def file(self, path: str, content: bytes, mode: int, source: pathlib.Path | None = None):
         self._add(path, Entry(mode, content=content))
+        if source:
+            self.sources[self._name(path)] = source
 
     def link(self, path: str, target: str):
         self._add(path, Entry(0o777, link=target))
@@ -164,7 +169,7 @@ class Recipe:
         for seen, file in sorted(found.items()):
             if seen in layer:
                 continue
-            layer.file(seen, file.read_bytes(), 0o755)
+            layer.file(seen, file.read_bytes(), 0o755, file)
 
     def _add_file(self, layer: Layer, entry: dict):
         source = pathlib.Path(self.expand(entry["from"]))
@@ -173,7 +178,7 @@ class Recipe:
             raise BuildError(f"{source} is not there (for {target} of {self.reference()}); build it first: `make build`")
         mode = int(str(entry.get("mode", "755")), 8)
         content = libraries.stripped(source, self.target.architecture) if entry.get("strip") else source.read_bytes()
-        layer.file(target, content, mode)
+        layer.file(target, content, mode, source)
         if entry.get("libraries"):
             self._add_libraries(layer, source)
         for link in entry.get("links", []):
@@ -184,7 +189,7 @@ class Recipe:
         own = pathlib.Path("/bin/busybox")  # one of another architecture tells its commands to nobody here
         if not source.is_file() or not own.is_file() or libraries.libraries_of(source, self.target.architecture):
             raise BuildError(f"static {source} and {own} are needed; install the Debian package busybox-static")
-        layer.file(target, source.read_bytes(), 0o755)
+        layer.file(target, source.read_bytes(), 0o755, source)
         listed = subprocess.run([str(own), "--list"], capture_output=True, text=True, check=True).stdout
         for applet in listed.split():
             if applet != "busybox" and f"/usr/bin/{applet}" not in layer:
@@ -197,6 +202,7 @@ class Recipe:
             for name in names.split():
                 layer.link(f"/usr/bin/{name}", program)
 
+    @functools.cached_property
     def layer(self) -> Layer:
         layer = Layer()
         for path, mode in (self.data.get("folders") or {}).items():
@@ -220,9 +226,16 @@ def compressed(data: bytes) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
+def load(path: pathlib.Path, build: pathlib.Path, architecture: str | None = None,
+         variables: dict[str, str] | None = None) -> Recipe:
+    """The recipe, for what the build folder is built for."""
+    build = build.absolute()
+    return Recipe(path, build, Target.of(build, architecture), {**_VARIABLES, **(variables or {})})
+
+
 def write_archive(recipe: Recipe, into: pathlib.Path) -> tuple[pathlib.Path, int, int]:
     """Writes the archive; returns its path and the layer's size without and with compression."""
-    layer = recipe.layer().tar()
+    layer = recipe.layer.tar()
     packed = compressed(layer)
     config = json.dumps({
         "architecture": recipe.target.architecture.name, "os": "linux", "created": _EPOCH, "config": recipe.data.get("config") or {},
@@ -261,11 +274,9 @@ def main() -> int:
     parser.add_argument("--set", type=_assignment, action="append", default=[], metavar="NAME=VALUE",
                         help="a variable of the recipes, for example driver_version=580.95.05")
     arguments = parser.parse_args()
-    variables = {"driver_version": "580.95.05", **dict(arguments.set)}
     try:
-        target = Target.of(arguments.build.absolute(), arguments.architecture)
         for path in arguments.recipes:
-            recipe = Recipe(path, arguments.build.absolute(), target, variables)
+            recipe = load(path, arguments.build, arguments.architecture, dict(arguments.set))
             archive, size, packed = write_archive(recipe, arguments.into)
             print(f"{recipe.reference():<58} {size / 1e6:7.1f} MB  compressed {packed / 1e6:6.1f} MB  {archive}")
     except RecipeError as error:
