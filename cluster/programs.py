@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 
 from cluster.errors import ClusterError
-from cluster.progress import Step
+from cluster.progress import Progress, Step
 
 _MODULES = pathlib.Path(__file__).parent / "modules"
 _GO_MINIMUM = (1, 26)  # the `go` lines of the modules
@@ -32,13 +32,13 @@ class Component:
     version_arguments: tuple[str, ...] = ("--version",)
     link_flags: str = ""
     tags: str = ""
-    duration: str = "about a minute"
+    module: str = ""  # the folder of its go.mod below modules/; by default its own name
     only_for_tests: bool = False  # a cluster runs without it
 
 
 _KUBERNETES_VERSION = "v1.35.4"
 _CONTAINERD_VERSION = "v2.2.9"
-_HELM_VERSION = "v3.22.0"
+_HELM_VERSION = "v3.20.2"  # of the Kubernetes libraries that Kubernetes itself has: compiled once for both
 _PROMETHEUS_VERSION = "v3.14.0"  # its module calls it v0.314.0
 # Clients parse the version that the server tells; unstamped builds tell none that can be parsed.
 _KUBERNETES_STAMP = " ".join([
@@ -51,17 +51,17 @@ COMPONENTS = [
     Component("kubernetes", _KUBERNETES_VERSION,
               {name: f"k8s.io/kubernetes/cmd/{name}" for name in
                ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")},
-              fits=r"v1\.35\.\d+", link_flags=_KUBERNETES_STAMP, duration="about 6 minutes on two cores"),
-    Component("etcd", "v3.6.16", {"etcd": "go.etcd.io/etcd/server/v3"}, fits=r"3\.6\.\d+"),
+              fits=r"v1\.35\.\d+", link_flags=_KUBERNETES_STAMP),
+    Component("etcd", "v3.6.5", {"etcd": "go.etcd.io/etcd/server/v3"}, fits=r"3\.6\.\d+", module="kubernetes"),
     Component("containerd", _CONTAINERD_VERSION,
               {name: f"github.com/containerd/containerd/v2/cmd/{name}" for name in
                ("containerd", "containerd-shim-runc-v2", "ctr")}, fits=r"v?2\.[2-9]\.\d+", tags="no_btrfs,no_devmapper,no_zfs",
               link_flags=f"-X github.com/containerd/containerd/v2/version.Version={_CONTAINERD_VERSION}"),
     Component("helm", _HELM_VERSION, {"helm": "helm.sh/helm/v3/cmd/helm"}, fits=r"v3\.\d+\.\d+",
-              version_arguments=("version", "--short"),
+              version_arguments=("version", "--short"), module="kubernetes",
               link_flags=f"-X helm.sh/helm/v3/internal/version.version={_HELM_VERSION}"),
     Component("prometheus", _PROMETHEUS_VERSION, {"promtool": "github.com/prometheus/prometheus/cmd/promtool"},
-              fits=r"[23]\.\d+\.\d+", tags="remove_all_sd", duration="about two minutes", only_for_tests=True,
+              fits=r"[23]\.\d+\.\d+", tags="remove_all_sd", only_for_tests=True,
               link_flags=f"-X github.com/prometheus/common/version.Version={_PROMETHEUS_VERSION.removeprefix('v')}"),
 ]
 _RUNC = ("runc", r"version 1\.[1-9]", "Debian package runc")
@@ -145,9 +145,7 @@ class Programs:
                   if (component.name in names if names else for_tests or not component.only_for_tests)]
         for component in wanted:
             if not self._find(component):
-                step.note(f"building {component.name} {component.version} from its Go module: "
-                          f"{component.duration}, once")
-                build(component)
+                build(component, step)
                 self._adopt(component, built_folder(component), "built")
         if not names:
             _check_runc()
@@ -189,7 +187,34 @@ def find_go() -> str:
                        "installs one, or put the programs into a folder and name it in PITCREW_PROGRAMS")
 
 
-def build(component: Component):
+def _environment() -> dict[str, str]:
+    # Compilers live for seconds: collecting less often costs memory that is free again at once.
+    return {"GOGC": "400", **os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
+
+
+def _stale_packages(go: str, component: Component, module: pathlib.Path) -> int:
+    """How many packages are to be compiled: what an earlier build has left in Go's cache is not."""
+    argv = [go, "list", "-deps", "-trimpath", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"]
+    argv += ["-tags", component.tags] if component.tags else []
+    result = subprocess.run([*argv, *component.packages.values()], cwd=module, env=_environment(), capture_output=True,
+                            text=True, check=False)
+    return len(result.stdout.split())  # 0 when the list fails: the build then says why
+
+
+def _compile(argv: list[str], module: pathlib.Path, log: pathlib.Path, progress: Progress) -> int:
+    """Runs `go build -v`, which names each package as it compiles it, and tells how far it is."""
+    with open(log, "w", encoding="utf-8") as stream:
+        stream.write(f"$ {' '.join(argv)}\n")
+        stream.flush()
+        with subprocess.Popen(argv, cwd=module, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, errors="replace") as process:
+            for line in process.stdout:
+                stream.write(line)
+                progress.advance(line.startswith("go: downloading"))
+        return process.returncode
+
+
+def build(component: Component, step: Step):
     """Builds into a temporary folder and renames: a half-built component is never taken for a whole one."""
     target = built_folder(component)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -197,22 +222,20 @@ def build(component: Component):
     log.parent.mkdir(parents=True, exist_ok=True)
     temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     temporary.chmod(0o755)
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
+    module = _MODULES / (component.module or component.name)
     go = find_go()
     try:
-        with open(log, "w", encoding="utf-8") as stream:
-            argv = [go, "build", "-trimpath", "-ldflags", f"-s -w {component.link_flags}".strip()]
-            if component.tags:
-                argv += ["-tags", component.tags]
-            single = len(component.packages) == 1  # the package's last word is not always the program's name
-            argv += ["-o", f"{temporary}/{next(iter(component.packages)) if single else ''}",
-                     *component.packages.values()]
-            stream.write(f"$ {' '.join(argv)}\n")
-            stream.flush()
-            result = subprocess.run(argv, cwd=_MODULES / component.name, env=environment, stdout=stream,
-                                    stderr=stream, check=False)
-        if result.returncode != 0:
+        step.note(f"building {component.name} {component.version} from its Go module, once")
+        argv = [go, "build", "-v", "-trimpath", "-ldflags", f"-s -w {component.link_flags}".strip()]
+        if component.tags:
+            argv += ["-tags", component.tags]
+        single = len(component.packages) == 1  # the package's last word is not always the program's name
+        argv += ["-o", f"{temporary}/{next(iter(component.packages)) if single else ''}",
+                 *component.packages.values()]
+        progress = Progress(step, component.name, _stale_packages(go, component, module))
+        if _compile(argv, module, log, progress) != 0:
             raise ClusterError(f"building {component.name} {component.version} failed", str(log))
+        progress.end()
         if target.exists():
             shutil.rmtree(target)
         os.rename(temporary, target)

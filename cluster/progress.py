@@ -30,6 +30,59 @@ class Step:
         return self._notes > 0
 
 
+class Progress:
+    """How far something long is, of `total` parts, with the time so far and an estimate of the rest. On a terminal one
+    line that changes, elsewhere a line now and then."""
+
+    _EVERY = {True: 0.2, False: 30.0}  # seconds, by whether it is a terminal
+    _SURE = 20.0  # seconds before which an estimate is a guess
+
+    def __init__(self, parent: Step, name: str, total: int):
+        self._step = parent
+        self._name = name
+        self._total = total
+        self._done = 0
+        self._began = self._told = time.monotonic()
+        self._terminal = sys.stdout.isatty()
+
+    def advance(self, downloading: bool = False):
+        """One more part is done; or something was fetched for it, which counts as none."""
+        self._done += 0 if downloading else 1
+        now = time.monotonic()
+        if now - self._told < self._EVERY[self._terminal]:
+            return
+        self._told = now
+        text = f"{self._name}: {self.words(now - self._began, downloading)}"
+        if self._terminal:
+            print(f"\r      {text:<70}", end="", flush=True)
+        else:
+            self._step.note(text)
+
+    def words(self, seconds: float, downloading: bool = False) -> str:
+        if downloading and not self._done:
+            return f"downloading, {clock(seconds)}"
+        if not self._total:
+            return f"{self._done} packages, {clock(seconds)}"
+        done = min(self._done, self._total)
+        if done == self._total:
+            return f"{done} of {self._total} packages, linking, {clock(seconds)}"
+        text = f"{done} of {self._total} packages, {clock(seconds)}"
+        if not done or seconds < self._SURE:
+            return text
+        return f"{text}, about {clock(seconds / done * (self._total - done))} left"
+
+    def end(self):
+        text = f"{self._name}: built in {clock(time.monotonic() - self._began)}"
+        if self._terminal:
+            print(f"\r      {text:<70}", flush=True)
+        else:
+            self._step.note(text)
+
+
+def clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
 @contextlib.contextmanager
 def step(name: str):
     """Runs the body as a step. An exception prints `failed` with the time and goes on upwards."""
