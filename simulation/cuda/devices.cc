@@ -4,6 +4,7 @@
 
 #include "gpu/mig_profile.h"
 #include "simulation/cuda/driver.h"
+#include "simulation/cuda/mps.h"
 #include "simulation/state/discovery.h"
 
 using namespace pitcrew::simulation;
@@ -21,6 +22,7 @@ CUDA_API Result cuInit(unsigned flags) {
   auto devices = ListDevices(*node);
   if (devices.empty()) return kNoDevice;
   driver.devices = std::move(devices);
+  driver.mps = MpsClient::Connect();
   driver.file = *std::move(file);
   return kSuccess;
 }
@@ -121,10 +123,10 @@ CUDA_API Result cuDeviceGetAttribute(int* value, int attribute, int device) {
       *value = 1024;
       return kSuccess;  // threads per block
     case 16:            // multiprocessors
-      *value = static_cast<int>(
-          view.compute != nullptr
-              ? ProfileOf(ProfileOf(gpu, *view.instance), *view.compute).multiprocessors
-              : gpu.multiprocessors);
+      *value = static_cast<int>(AllowedMultiprocessors(
+          driver, view.compute != nullptr
+                      ? ProfileOf(ProfileOf(gpu, *view.instance), *view.compute).multiprocessors
+                      : gpu.multiprocessors));
       return kSuccess;
     case 33:
       *value = static_cast<int>(gpu.pci_bus);
@@ -187,6 +189,9 @@ CUDA_API Result cuGetErrorName(Result code, const char** name) {
       return kSuccess;
     case kNotSupported:
       *name = "CUDA_ERROR_NOT_SUPPORTED";
+      return kSuccess;
+    case kMpsConnectionFailed:
+      *name = "CUDA_ERROR_MPS_CONNECTION_FAILED";
       return kSuccess;
     case kUnknown:
       *name = "CUDA_ERROR_UNKNOWN";

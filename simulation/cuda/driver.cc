@@ -5,12 +5,15 @@
 
 #include <cstdlib>
 
+#include "simulation/cuda/mps.h"
 #include "simulation/state/discovery.h"
 #include "simulation/state/incidents.h"
 
 namespace pitcrew::simulation::cuda {
 
 constinit thread_local ContextStack current_contexts{};
+
+Driver::Driver() = default;
 
 Driver::~Driver() {
   for (const auto& [pointer, allocation] : allocations) std::free(Host(pointer));

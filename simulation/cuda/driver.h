@@ -32,6 +32,7 @@ inline constexpr Result kInvalidHandle = 400;
 inline constexpr Result kNotFound = 500;
 inline constexpr Result kIllegalAddress = 700;
 inline constexpr Result kNotSupported = 801;
+inline constexpr Result kMpsConnectionFailed = 805;
 inline constexpr Result kUnknown = 999;
 
 using DevicePointer = unsigned long long;
@@ -55,12 +56,16 @@ struct Function {
   std::string name;
 };
 
+class MpsClient;
+
 struct Driver {
+  Driver();
   ~Driver();  // frees what programs left allocated
 
   std::mutex mutex;
   std::shared_ptr<StateFile> file;
   std::vector<CudaDevice> devices;
+  std::unique_ptr<MpsClient> mps;  // null: without MPS
   std::map<const void*, std::unique_ptr<Context>> contexts;
   std::map<const void*, std::unique_ptr<Module>> modules;
   std::map<const void*, std::unique_ptr<Function>> functions;

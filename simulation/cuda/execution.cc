@@ -3,6 +3,7 @@
 #include <string>
 
 #include "simulation/cuda/driver.h"
+#include "simulation/cuda/mps.h"
 
 using namespace pitcrew::simulation;
 using namespace pitcrew::simulation::cuda;
@@ -40,6 +41,7 @@ CUDA_API Result cuCtxCreate_v2(void** context, unsigned, int device) {
   if (context == nullptr) return kInvalidValue;
   if (const Result result = Look(driver, device, view); result != kSuccess) return result;
   if (view.gpu->compute_mode == 2) return kDeviceUnavailable;  // prohibited
+  if (const Result result = MayUse(driver, view); result != kSuccess) return result;
   auto made = std::make_unique<Context>(Context{device});
   if (!current_contexts.Push(made.get())) return kOutOfMemory;
   *context = made.get();

@@ -1,8 +1,10 @@
 // Memory of the simulated GPUs, which is the host's.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 #include "simulation/cuda/driver.h"
+#include "simulation/cuda/mps.h"
 
 using namespace pitcrew::simulation;
 using namespace pitcrew::simulation::cuda;
@@ -15,9 +17,10 @@ CUDA_API Result cuMemAlloc_v2(DevicePointer* pointer, std::size_t size) {
   const int device = Current()->device;
   View view;
   if (const Result result = Look(driver, device, view); result != kSuccess) return result;
-  const std::uint64_t total = TotalMemory(view);
+  if (const Result result = MayUse(driver, view); result != kSuccess) return result;
+  const std::uint64_t allowed = AllowedMemory(driver, device, view);
   const std::uint64_t used = UsedHere(driver, device);
-  if (size > total || used > total - size) return kOutOfMemory;
+  if (size > allowed || used > allowed - size) return kOutOfMemory;
   void* memory = std::malloc(size);
   if (memory == nullptr) return kOutOfMemory;
   *pointer = reinterpret_cast<DevicePointer>(memory);
@@ -51,7 +54,9 @@ CUDA_API Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   if (const Result result = Look(driver, Current()->device, view); result != kSuccess)
     return result;
   *total = TotalMemory(view);
-  *free = *total - UsedHere(driver, Current()->device);
+  const int device = Current()->device;
+  const std::uint64_t allowed = AllowedMemory(driver, device, view);
+  *free = allowed - std::min(allowed, UsedHere(driver, device));
   return kSuccess;
 }
 

@@ -17,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kMpsControl = "nvidia-cuda-mps-control";
 constexpr unsigned kNvidiaMajor = 195;
 constexpr unsigned kControlMinor = 255;
 constexpr unsigned kModesetMinor = 254;
@@ -111,6 +112,9 @@ base::Status InstallDriverFiles(const fs::path& root, const std::string& version
     TRY(Link(libraries / (name + ".1"), full));
     TRY(Link(libraries / name, name + ".1"));
   }
+  // A folder of files made by hand may be without it.
+  const fs::path mps = files.nvidia_smi.parent_path() / kMpsControl;
+  if (fs::exists(mps, error)) TRY(Copy(mps, programs / kMpsControl));
   return Copy(files.nvidia_smi, programs / "nvidia-smi");
 }
 

@@ -19,7 +19,8 @@ struct DriverFiles {
 // Beside the running program: ../lib and ./nvidia-smi of a build tree, or where they are installed.
 base::Result<DriverFiles> FindDriverFiles();
 
-// Puts the driver's files below `root`: lib*.so.<version> with the links .so.1 and .so, nvidia-smi.
+// Puts the driver's files below `root`: lib*.so.<version> with the links .so.1 and .so, nvidia-smi,
+// and nvidia-cuda-mps-control when it is beside nvidia-smi.
 base::Status InstallDriverFiles(const std::filesystem::path& root, const std::string& version,
                                 const DriverFiles& files);
 
