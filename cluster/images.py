@@ -92,7 +92,7 @@ class Simulation:
 
     def install(self, target: pathlib.Path):
         """A copy of the cluster's own, so that a new build does not change what runs."""
-        for folder, names in (("bin", ["pitcrew-simulate", "nvidia-smi"]), ("lib", sorted(
+        for folder, names in (("bin", ["pitcrew-simulate", "nvidia-smi", "nvidia-cuda-mps-control"]), ("lib", sorted(
                 path.name for path in (self.source / "lib").glob("lib*.so*")) if (self.source / "lib").is_dir() else [])):
             (target / folder).mkdir(parents=True, exist_ok=True)
             for name in names:
