@@ -1,5 +1,5 @@
 // The write side of sysfs, over a tree of plain files: what is written where, and what an errno
-// means. What the kernel then does is tried on a kernel, not here.
+// means (vfio-manager.md section 5). What the kernel then does is tried on a kernel, not here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -54,22 +54,22 @@ class DevicesTest : public ::testing::Test {
   std::string device_ = "bus/pci/devices/0000:65:00.0";
 };
 
-TEST_F(DevicesTest, OverridesAreNamesAndANewlineClearsThem) {  // vfio-manager.md #15
+TEST_F(DevicesTest, OverridesAreNamesAndANewlineClearsThem) {
   ASSERT_TRUE(SetDriverOverride(root_, gpu_, "vfio-pci"));
   EXPECT_EQ(Read(device_ + "/driver_override"), "vfio-pci");
   ASSERT_TRUE(ClearDriverOverride(root_, gpu_));
   EXPECT_EQ(Read(device_ + "/driver_override"), "\n");
 }
 
-TEST_F(DevicesTest, UnbindingTellsTheDriverThatHasTheDevice) {  // vfio-manager.md #15
-  ASSERT_TRUE(UnbindDevice(root_, gpu_)) << "it has none: vfio-manager.md #18";
+TEST_F(DevicesTest, UnbindingTellsTheDriverThatHasTheDevice) {
+  ASSERT_TRUE(UnbindDevice(root_, gpu_)) << "it has none (vfio-manager.md 5.1)";
   BindTo("nvidia");
   ASSERT_TRUE(UnbindDevice(root_, gpu_));
   EXPECT_EQ(Read("bus/pci/drivers/nvidia/unbind"), "0000:65:00.0");
   EXPECT_EQ(UnbindDevice(root_, *PciAddress::Parse("0000:66:00.0")).error().reason, "NoSuchDevice");
 }
 
-TEST_F(DevicesTest, BindingNeedsTheDriverAndAFreeDevice) {  // vfio-manager.md #15
+TEST_F(DevicesTest, BindingNeedsTheDriverAndAFreeDevice) {
   EXPECT_EQ(BindDevice(root_, gpu_, "vfio-pci").error().reason, "DriverNotLoaded");
   Write("bus/pci/drivers/vfio-pci/bind", "");
   ASSERT_TRUE(BindDevice(root_, gpu_, "vfio-pci"));

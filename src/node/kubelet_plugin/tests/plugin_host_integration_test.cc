@@ -106,8 +106,8 @@ TEST_F(PluginHostTest, AKubeletThatStartsLaterIsFound) {
   EXPECT_THAT(kubelet->WaitForRegistrations(1), SizeIs(1));
 }
 
-// device-plugin.md #50
 TEST_F(PluginHostTest, AKubeletThatClearsTheFolderGetsEverythingAgain) {
+  RecordProperty("holds", "device-plugin.md #50");
   auto kubelet = FakeKubelet::Start(folder_.path());
   Start();
   Offer("a");

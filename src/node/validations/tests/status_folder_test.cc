@@ -15,13 +15,15 @@ namespace {
 using namespace std::chrono_literals;
 using test_support::TemporaryFolder;
 
-TEST(StatusFolder, DriverReadyOfAHostDriver) {  // validator.md #23
+TEST(StatusFolder, DriverReadyOfAHostDriver) {
+  RecordProperty("holds", "validator.md #23");
   EXPECT_EQ(DriverReadyContent(host::HostDriver("/")),
             "IS_HOST_DRIVER=true\nNVIDIA_DRIVER_ROOT=/\nDRIVER_ROOT_CTR_PATH=/host\n"
             "NVIDIA_DEV_ROOT=/\nDEV_ROOT_CTR_PATH=/host\n");
 }
 
-TEST(StatusFolder, DriverReadyOfAContainer) {  // validator.md #24
+TEST(StatusFolder, DriverReadyOfAContainer) {
+  RecordProperty("holds", "validator.md #24");
   const TemporaryFolder root;
   std::filesystem::create_directories(root.path() / "dev");
   EXPECT_EQ(DriverReadyContent(*host::ContainerDriver("/", "/run/nvidia/driver", root.path())),
@@ -30,7 +32,8 @@ TEST(StatusFolder, DriverReadyOfAContainer) {  // validator.md #24
             "DEV_ROOT_CTR_PATH=/driver-root\n");
 }
 
-TEST(StatusFolder, WritesWholeFilesWithUpstreamsModes) {  // validator.md #25, section 2
+TEST(StatusFolder, WritesWholeFilesWithUpstreamsModes) {
+  RecordProperty("holds", "validator.md #25, section 2");
   const TemporaryFolder root;
   const StatusFolder status(root.path() / "validations");
   ASSERT_TRUE(status.Prepare(false));
@@ -46,7 +49,8 @@ TEST(StatusFolder, WritesWholeFilesWithUpstreamsModes) {  // validator.md #25, s
   EXPECT_TRUE(status.Remove(kToolkitReady)) << "removing what is not there";
 }
 
-TEST(StatusFolder, FlagsOfTheDriverContainer) {  // validator.md #6
+TEST(StatusFolder, FlagsOfTheDriverContainer) {
+  RecordProperty("holds", "validator.md #6");
   EXPECT_EQ(ParseDriverContainerReady("")->size(), 0U);
   const auto flags = ParseDriverContainerReady("GDRCOPY_ENABLED: false\nGDS_ENABLED: true\n");
   ASSERT_TRUE(flags);
