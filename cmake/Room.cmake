@@ -57,7 +57,7 @@ function(pitcrew_room_tests name target kind pattern)
   if(kind STREQUAL "integration")
     # One CTest test per program, so that its tests share one server; GTEST_FILTER picks one of them.
     add_test(NAME ${kind}/${name} COMMAND ${program})
-    set_tests_properties(${kind}/${name} PROPERTIES LABELS ${kind} TIMEOUT 300)
+    set_tests_properties(${kind}/${name} PROPERTIES LABELS ${kind} TIMEOUT 900)
     return()
   endif()
   gtest_discover_tests(${program} TEST_PREFIX "${kind}/${name}/" DISCOVERY_TIMEOUT 60

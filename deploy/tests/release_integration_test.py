@@ -145,7 +145,7 @@ class Release(ReleaseTest):
         release = ("gpu-operator", support.CHART)
         notes = self.helm("install", *release, "--set", "psp.enabled=true,cdi.default=true")
         self.assertIn("kubectl get clusterpolicy cluster-policy", notes)
-        self.assertIn("may be removed: cdi.default, psp", notes)
+        self.assertIn("have no effect in this version: cdi.default, psp", notes)
         self.assertEqual(self.policy()["spec"]["mig"]["strategy"], "single")
         self.assertEqual(self.hooks.ran, [])
         # Helm would leave an old schema as it is, and the server drop what it does not know.
