@@ -23,7 +23,7 @@
 #include "node/nfd/sources.h"
 #include "node/nfd/worker_config.h"
 #include "node/toolkit/engine.h"
-#include "node/validator/status_folder.h"
+#include "node/validations/status_folder.h"
 
 namespace pitcrew::fuzz {
 namespace {
@@ -79,7 +79,7 @@ void ReadSmallTexts(std::string_view input) {
   (void)base::ParseGoDuration(input);
   (void)base::ParseRfc3339(input);
   (void)api::ParseSleepInterval(input);
-  (void)node::validator::ParseDriverContainerReady(input);
+  (void)node::validations::ParseDriverContainerReady(input);
 }
 
 // What is planned for any configuration can be planned again without a change.
