@@ -92,6 +92,10 @@ class NoDescriptors {
 };
 
 TEST(Stop, WithoutADescriptorEveryWaitEndsWithThatError) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP()
+      << "the sanitizer's check of virtual calls opens a pipe itself, and reports without one";
+#endif
   const StopSource parent;
   StopSource source;
   std::optional<StopSource> broken;
