@@ -109,10 +109,10 @@ std::optional<Json> NumberFrom(std::string_view text) {
 bool IsTimestamp(const std::string& text) {
   if (text.size() < 5 || !std::all_of(text.begin(), text.begin() + 4, IsDigit)) return false;
   std::tm time{};
-  const auto rest_of = [&](const std::string& from, const char* format) {
-    return ::strptime(from.c_str(), format, &time);
+  const auto rest_of = [&](const char* from, const char* format) {
+    return ::strptime(from, format, &time);
   };
-  const char* rest = rest_of(text, "%Y-%m-%d");
+  const char* rest = rest_of(text.c_str(), "%Y-%m-%d");
   if (rest == nullptr) return false;
   const std::array<int, 12> days{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
   const int year = time.tm_year + 1900;
