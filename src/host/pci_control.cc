@@ -139,4 +139,10 @@ base::Status SetVirtualFunctions(const Root& root, const PciAddress& physical, u
   return write(count);
 }
 
+base::Status ResetDevice(const Root& root, const PciAddress& address) {
+  TRY(RequireDevice(root, address));
+  return WriteAttribute(DeviceFolder(root, address) / "reset", "1",
+                        fmt::format("reset {}", address.SysfsName()));
+}
+
 }  // namespace pitcrew::host

@@ -36,4 +36,8 @@ base::Result<std::vector<gpu::PciAddress>> VirtualFunctions(const Root& root,
 // "TooManyFunctions" with the device's limit.
 base::Status SetVirtualFunctions(const Root& root, const gpu::PciAddress& physical, unsigned count);
 
+// Resets one device. kNotFound "NoSuchAttribute" when the kernel knows no way to; kConflict while
+// the driver has it.
+base::Status ResetDevice(const Root& root, const gpu::PciAddress& address);
+
 }  // namespace pitcrew::host

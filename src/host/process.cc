@@ -97,7 +97,8 @@ base::Result<Streams> MakeStreams(const ProgramRun& run) {
   const bool prepared =
       ::setpgid(0, 0) == 0 && ::dup2(streams.input.get(), STDIN_FILENO) >= 0 &&
       (output < 0 || (::dup2(output, STDOUT_FILENO) >= 0 && ::dup2(errors, STDERR_FILENO) >= 0)) &&
-      (!run.root || (::chroot(run.root->c_str()) == 0 && ::chdir("/") == 0));
+      (!run.root || (::chroot(run.root->c_str()) == 0 && ::chdir("/") == 0)) &&
+      (run.working_folder.empty() || ::chdir(run.working_folder.c_str()) == 0);
   if (prepared && run.executable >= 0) {
     ::syscall(SYS_execveat, run.executable, "", arguments, environment, AT_EMPTY_PATH);
   } else if (prepared) {

@@ -24,6 +24,8 @@ struct ProgramRun {
   // False: the program gets `environment` and a PATH of the standard folders, nothing of ours.
   bool inherit_environment = true;
   std::optional<std::filesystem::path> root;  // chroot into it; needs CAP_SYS_CHROOT
+  // Where it starts; empty: in our own working folder, or in the root.
+  std::string working_folder;
   // An open file to execute in place of `program`, which then only is its argv[0]. Borrowed.
   int executable = -1;
   bool capture_output = false;  // else it goes where the own output goes

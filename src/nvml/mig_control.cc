@@ -50,7 +50,12 @@ class NvmlMigControl final : public MigControl {
       if (!read && IsNoSuchProfile(read.error())) continue;
       TRY(read);
       profiles.push_back(
-          {index, info.id, info.slice_count, info.instance_count, info.memory_size_mb});
+          {.index = index,
+           .id = info.id,
+           .slice_count = info.slice_count,
+           .instance_count = info.instance_count,
+           .memory_mib = info.memory_size_mb,
+           .engines = {info.decoder_count, info.encoder_count, info.jpeg_count, info.ofa_count}});
     }
     return profiles;
   }
@@ -119,7 +124,10 @@ class NvmlMigControl final : public MigControl {
                                   abi::kComputeEngineProfileShared, &info);
       if (!read && IsNoSuchProfile(read.error())) continue;
       TRY(read);
-      profiles.push_back({index, info.id, info.slice_count, info.instance_count, 0});
+      profiles.push_back({.index = index,
+                          .id = info.id,
+                          .slice_count = info.slice_count,
+                          .instance_count = info.instance_count});
     }
     return profiles;
   }

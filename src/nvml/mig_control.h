@@ -7,6 +7,7 @@
 // does it by `nvidia-smi --gpu-reset`, or the node is started anew.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -31,6 +32,9 @@ struct InstanceProfile {
   unsigned slice_count = 0;
   unsigned instance_count = 0;   // that fit into an empty GPU (or GPU instance)
   std::uint64_t memory_mib = 0;  // 0 for compute instances
+  // Decoders, encoders, JPEG engines and optical flow accelerators of one instance; compute
+  // instances share those of their GPU instance.
+  std::array<unsigned, 4> engines = {};
   bool operator==(const InstanceProfile&) const = default;
 };
 
