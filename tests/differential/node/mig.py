@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""Compares Pitcrew's nvidia-mig-parted with another one: every layout of the operator's default configuration on every
+simulated model that has MIG.
+
+Each layout is applied by both, each on a node of its own, from the layout before; then both assert and export on both
+nodes. generate-config, checkpoint and restore are compared in the same way, and so is the verdict about the files of
+mig_configurations.yaml. A difference that accepted.yaml does not list is a failure.
+
+The other side is the program named by $PITCREW_PEER_MIG_PARTED. Without it, or without root, the exit status is 77.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import yaml
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import cases  # noqa: E402
+import compare  # noqa: E402
+
+SKIPPED = 77
+DEFAULTS = ROOT / "src/desired/manifests/state-mig-manager/0400_config_map.yaml"
+SIDES = ("ours", "theirs")
+# Layouts that the model does not have are refused by both; so many of them are tried.
+FOREIGN = 3
+
+
+def defaults():
+    return yaml.safe_load(DEFAULTS.read_text())["data"]["config.yaml"]
+
+
+def profiles_of(layout):
+    return {name for spec in layout for name in spec.get("mig-devices", {})}
+
+
+def layouts(model):
+    """Names of the default configuration's layouts in the order in which they are applied."""
+    known = {name for name, _, _ in cases.mig_names(model)}
+    configurations = yaml.safe_load(defaults())["mig-configs"]
+    mine = [name for name, layout in configurations.items() if not profiles_of(layout) or profiles_of(layout) & known]
+    foreign = [name for name, layout in configurations.items() if name not in mine][:FOREIGN]
+    return mine + foreign
+
+
+def node(models):
+    return {"gpus": [{"profile": model, "count": count} for model, count in models]}
+
+
+class Walk:
+    """The steps on one node, of which `applier` does those that change it, and what each step is about."""
+
+    def __init__(self, applier):
+        self.applier, self.steps, self.names = applier, [], []
+
+    def add(self, name, side, *arguments, **more):
+        self.names.append(f"{name} by {'applier' if side == self.applier else 'other'}")
+        self.steps.append({"side": side, "arguments": list(arguments)} | more)
+
+    def look(self, name, layout):
+        for side in SIDES:
+            self.add(f"{name}: assert", side, "assert", "-f", "{config.yaml}", "-c", layout)
+            self.add(f"{name}: assert mode", side, "assert", "--mode-only", "-f", "{config.yaml}", "-c", layout)
+            self.add(f"{name}: export", side, "export")
+            self.add(f"{name}: export json", side, "export", "-o", "json", "-l", "mine")
+
+    def apply(self, layout):
+        self.add(f"{layout}: apply", self.applier, "apply", "-f", "{config.yaml}", "-c", layout)
+        self.look(layout, layout)
+
+    def checkpoint(self, layout, name):
+        """The other side's checkpoint of this side's layout, restored over another one."""
+        other = SIDES[1 - SIDES.index(self.applier)]
+        for side in SIDES:
+            self.add(f"{layout}: checkpoint", side, "checkpoint", "-f", "{" + name + "}", file=name)
+            self.add(f"{layout}: all-disabled", self.applier, "apply", "-f", "{config.yaml}", "-c", "all-disabled")
+            reader = other if side == self.applier else self.applier
+            self.add(f"{layout}: restore of a checkpoint", reader, "restore", "-f", "{" + name + "}")
+            self.look(f"{layout} restored", layout)
+
+
+def walk_of(model, applier):
+    walk = Walk(applier)
+    for side in SIDES:
+        walk.add("generate-config", side, "generate-config")
+        walk.add("generate-config json", side, "generate-config", "-o", "json")
+    walk.look("at first", "all-disabled")
+    chosen = layouts(model)
+    for layout in chosen:
+        walk.apply(layout)
+    walk.checkpoint(next(name for name in chosen if name not in ("all-disabled", "all-enabled")), "state.json")
+    return walk
+
+
+def run_walk(arguments, peer, description, walk, files):
+    request = {"description": description, "programs": arguments.programs, "steps": walk.steps, "files": files,
+               "parted": {"ours": str(pathlib.Path(arguments.programs) / "pitcrew"), "theirs": peer}}
+    done = subprocess.run([sys.executable, HERE / "mig_side.py"], input=json.dumps(request), capture_output=True,
+                          text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr[-2000:])
+    return json.loads(done.stdout)
+
+
+def meant(name, result):
+    """Status and what was written, as values; each side has its own words for failures."""
+    value = {"status": "done" if result["status"] == 0 else "still running" if result["status"] == "still running" else "failed"}
+    if "export" in name or "generate-config" in name:
+        value["output"] = yaml.safe_load(result["stdout"]) if result["status"] == 0 else None
+    elif result["status"] == 0:
+        value["output"] = result["stdout"].strip()
+    if "file" in result:
+        value["file"] = json.loads(result["file"]) if result["file"] else None
+    return value
+
+
+def values(walk, results):
+    return {name: meant(name, result) for name, result in zip(walk.names, results)}
+
+
+def compare_node(arguments, peer, title, description, make_walk, accepted, used):
+    """What differs: on one node what both say of it, and between the nodes what both made of them."""
+    walks = [make_walk(side) for side in SIDES]
+    results = [run_walk(arguments, peer, description, walk, {"config.yaml": defaults(), "state.json": None})
+               for walk in walks]
+    # On the other side's node the names by applier and by other are exchanged.
+    told = [values(walk, result) for walk, result in zip(walks, results)]
+    found = list(compare.differences({f"{title}: {name}": value for name, value in told[0].items()},
+                                     {f"{title}: {name}": value for name, value in told[1].items()}, accepted, used=used))
+    for walk, made in zip(walks, told):
+        for name, value in made.items():
+            if not name.endswith(" by other") or "restore of" in name:
+                continue
+            applier = made.get(name.removesuffix(" by other") + " by applier")
+            ours, theirs = (applier, value) if walk.applier == "ours" else (value, applier)
+            where = f"{title}: {name.removesuffix(' by other')} on the node of {walk.applier}"
+            found += compare.differences({where: ours}, {where: theirs}, accepted, used=used)
+    logs = {name: (results[0][index]["stderr"], results[1][index]["stderr"])
+            for index, name in enumerate(walks[0].names)}
+    return found, len(walks[0].steps) * 2, logs
+
+
+def verdicts(arguments, peer, accepted, used):
+    """Each file of mig_configurations.yaml: taken or refused, as both sides say of a node without MIG."""
+    entries = yaml.safe_load((HERE / "mig_configurations.yaml").read_text())
+    files = {f"file{index}.yaml": entry["config"] for index, entry in enumerate(entries)}
+    told = []
+    for side in SIDES:
+        walk = Walk(side)
+        for index, entry in enumerate(entries):
+            words = ["-f", "{file%d.yaml}" % index] + (["-c", entry["select"]] if "select" in entry else [])
+            walk.add(f"file {entry['name']}: assert --valid-config", side, "assert", "--valid-config", *words)
+            walk.add(f"file {entry['name']}: apply", side, "apply", *words)
+            walk.add(f"file {entry['name']}: export", side, "export")
+        results = run_walk(arguments, peer, node([("A100-40", 2)]), walk, files)
+        told.append(values(walk, results))
+    return list(compare.differences(*told, accepted, used=used)), 6 * len(entries)
+
+
+def nodes(chosen):
+    """Nodes of one model, and two of several."""
+    for model in sorted(cases.PROFILES):
+        if "mig" in cases.PROFILES[model] and (not chosen or model in chosen):
+            yield model, model, node([(model, 2)])
+    if not chosen:
+        yield "A100-40 and T4", "A100-40", node([("A100-40", 1), ("T4", 1)])
+        yield "A100-80 and H100", "A100-80", node([("A100-80", 1), ("H100-80", 2)])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--programs", default=str(ROOT / "build/release/bin"), help="the folder of Pitcrew's programs")
+    parser.add_argument("--models", nargs="*", help="only these models")
+    parser.add_argument("--jobs", type=int, default=1, help="how many nodes at once")
+    parser.add_argument("--verbose", action="store_true", help="with each difference what was written to standard error")
+    arguments = parser.parse_args()
+    peer = os.environ.get("PITCREW_PEER_MIG_PARTED")
+    if not peer or os.geteuid() != 0:
+        print("skipped: " + ("mount namespaces need root" if peer else
+                             "PITCREW_PEER_MIG_PARTED names no program to compare with"))
+        return SKIPPED
+    accepted = yaml.safe_load((HERE / "mig_accepted.yaml").read_text())
+    used, places = set(), collections.Counter()
+
+    def one(item):
+        title, model, description = item
+        return title, *compare_node(arguments, peer, title, description, lambda side: walk_of(model, side), accepted, used)
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as workers:
+        for title, found, steps, logs in workers.map(one, nodes(arguments.models)):
+            print(f"{title}: {steps} steps, {len(found)} differences", flush=True)
+            for line in compare.lines(found):
+                print("    " + line)
+            for name, (ours, theirs) in logs.items() if arguments.verbose else ():
+                if any(name in where for where, _, _ in found):
+                    print(f"    {name}\n      on our node:   {ours}\n      on their node: {theirs}")
+            places.update(where for where, _, _ in found)
+    if not arguments.models:
+        found, steps = verdicts(arguments, peer, accepted, used)
+        print(f"configuration files: {steps} steps, {len(found)} differences")
+        for line in compare.lines(found):
+            print("    " + line)
+        places.update(where for where, _, _ in found)
+        for rule in accepted:
+            if rule["where"] not in used:
+                print(f"not needed: {rule['where']}")
+    print(f"{sum(places.values())} differences")
+    return 1 if places else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""The comparison of node components sees what it is there to see, and its cases are the same every time."""
+
+import copy
+import json
+import pathlib
+import sys
+import unittest
+
+import yaml
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import cases  # noqa: E402
+import configurations  # noqa: E402
+import meaning  # noqa: E402
+import run  # noqa: E402
+from simulated_node import mig_minors  # noqa: E402
+
+GPU = "GPU-5c3a9e32-7f0e-5d6d-8b57-5a4f0e3c2f11"
+OTHER = "GPU-6d4bae43-8a1f-5e7e-9c68-6b5a1f4d3a22"
+
+
+def allocation(**members):
+    return {"envs": {}, "annotations": {}, "cdi_devices": [], "mounts": [], "devices": []} | members
+
+
+def answered():
+    """One side's answers with something of everything."""
+    container = allocation(
+        envs={"NVIDIA_VISIBLE_DEVICES": f"{GPU},{OTHER}"}, cdi_devices=["a/b=c"],
+        annotations={"cdi.k8s.io/nvidia-device-plugin_5c3a9e32-7f0e-5d6d-8b57-5a4f0e3c2f11": "a/b=c"},
+        mounts=[{"container": "/a", "host": "/b", "read_only": False}],
+        devices=[{"container": "/dev/nvidia0", "host": "/dev/nvidia0", "permissions": "rw"}])
+    return {"plugin": {
+        "ended": None, "registered": {"nvidia.com/gpu": {"endpoint": "nvidia-gpu.sock", "version": "v1beta1"}},
+        "lists": {"nvidia.com/gpu": [{"id": GPU, "healthy": True, "numa": 0}, {"id": OTHER, "healthy": True}]},
+        "incidents": [{"nvidia.com/gpu": {GPU: False, OTHER: True}}],
+        "cdi": {"gpu.json": {"kind": "a/b", "devices": {GPU: ["/dev/nvidia0"]}}},
+        "answers": {"nvidia.com/gpu": [
+            {"question": {"allocate": [[GPU, OTHER]]}, "answer": [container]},
+            {"question": {"prefer": {"available": [GPU, OTHER], "must_include": [], "size": 1}}, "answer": [GPU]},
+            {"question": {"allocate": [["x"]]}, "error": "no such device"}]}},
+        "labels": [{"ended": 0, "labels": {"nvidia.com/gpu.count": "2"}}]}
+
+
+def changes(value):
+    """Copies of a value with one leaf of what was answered changed."""
+    def leaves(part, path):
+        if isinstance(part, (dict, list)):
+            for key in part if isinstance(part, dict) else range(len(part)):
+                if key != "question":
+                    yield from leaves(part[key], [*path, key])
+        else:
+            yield path
+    for path in list(leaves(value, [])):
+        changed = copy.deepcopy(value)
+        place = changed
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = not place[path[-1]] if isinstance(place[path[-1]], bool) else "changed"
+        yield path, changed
+
+
+CASE = {"name": "0", "tags": [], "plugin": {"flags": [], "env": {}, "config": None}, "discovery": {}}
+
+
+class Compare(unittest.TestCase):
+    def found(self, ours, theirs, accepted=(), case=None):
+        return [where for where, _, _ in run.differences(CASE | (case or {}), ours, theirs, list(accepted), set())]
+
+    def test_every_changed_answer_is_seen(self):
+        self.assertEqual(self.found(answered(), answered()), [])
+        for path, changed in changes(answered()):
+            if path[-1] == "error":  # each side has its own words
+                continue
+            with self.subTest(path):
+                self.assertNotEqual(self.found(answered(), changed), [])
+
+    def test_what_is_missing_is_seen(self):
+        less = answered()
+        less["plugin"]["answers"]["nvidia.com/gpu"].pop()
+        self.assertNotEqual(self.found(answered(), less), [])
+        less = answered()
+        less["plugin"]["registered"] = {}
+        self.assertNotEqual(self.found(answered(), less), [])
+
+    def test_an_answer_and_a_refusal_differ(self):
+        refused = answered()
+        answer = refused["plugin"]["answers"]["nvidia.com/gpu"][0]
+        del answer["answer"]
+        answer["error"] = "no"
+        self.assertNotEqual(self.found(answered(), refused), [])
+
+    def test_a_rule_is_for_cases_with_its_tags(self):
+        theirs = answered()
+        theirs["labels"][0]["labels"]["nvidia.com/gpu.count"] = "3"
+        rule = {"where": "labels labels.nvidia.com/gpu.count", "tags": ["lost"]}
+        self.assertNotEqual(self.found(answered(), theirs, [rule]), [])
+        self.assertEqual(self.found(answered(), theirs, [rule], {"tags": ["lost", "mig"]}), [])
+
+    def test_one_of_several_draws_has_to_agree(self):
+        theirs = answered()
+        theirs["labels"].insert(0, {"ended": 0, "labels": {"nvidia.com/gpu.count": "3"}})
+        self.assertEqual(self.found(answered(), theirs), [])
+        theirs["labels"].pop()
+        self.assertNotEqual(self.found(answered(), theirs), [])
+
+
+class Meaning(unittest.TestCase):
+    def test_order_matters_where_upstream_keeps_it(self):
+        def meant(ids, by_index):
+            return meaning.container(allocation(envs={"NVIDIA_VISIBLE_DEVICES": ids}), by_index)
+        self.assertNotEqual(meant("a,b", False), meant("b,a", False))
+        self.assertEqual(meant("0,1", True), meant("1,0", True))
+
+    def test_greedy_choices_are_equal_when_they_load_gpus_equally(self):
+        ids = [f"{gpu}::{replica}" for gpu in "abc" for replica in range(2)]
+        question = {"available": ids, "must_include": [], "size": 2}
+
+        def meant(*chosen):
+            return meaning.reply({"question": {"prefer": question}, "answer": list(chosen)}, ids, False)
+        self.assertEqual(meant("a::0", "b::1"), meant("c::1", "a::1"))
+        self.assertNotEqual(meant("a::0", "b::1"), meant("a::0", "a::1"))
+
+    def test_whole_gpus_are_themselves(self):
+        question = {"available": [GPU, OTHER], "must_include": [], "size": 1}
+
+        def meant(chosen):
+            return meaning.reply({"question": {"prefer": question}, "answer": [chosen]}, [GPU, OTHER], False)
+        self.assertNotEqual(meant(GPU), meant(OTHER))
+
+
+class Cases(unittest.TestCase):
+    def test_the_same_seed_gives_the_same_cases(self):
+        self.assertEqual(cases.cases(1, 20), cases.cases(1, 20))
+        self.assertNotEqual(cases.cases(1, 20), cases.cases(2, 20))
+
+    def test_more_cases_begin_with_the_same(self):
+        self.assertEqual(cases.cases(1, 5), cases.cases(1, 20)[:5])
+
+    def test_they_reach_every_model_option_and_kind_of_node(self):
+        made = cases.cases("coverage", 400)
+        text = json.dumps(made)
+        for model in cases.PROFILES:
+            self.assertIn(f'"{model}"', text)
+        for name, (flag, variable) in cases.OPTIONS.items():
+            self.assertIn(f"--{flag}=", text)
+            self.assertIn(f'"{variable}":', text)
+            self.assertTrue(any(f" {name}:" in (case["plugin"]["config"] or "") for case in made), name)
+        tags = {tag for case in made for tag in case["tags"]}
+        self.assertLessEqual({"compute-instances", "empty-mig", "incident", "lost", "mig", "name", "no-driver",
+                              "several-models", "sharing"}, tags)
+
+    def test_mig_names(self):
+        names = {name for name, _, whole in cases.mig_names("A100-40") if whole}
+        self.assertEqual(names, {"1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"})
+        self.assertIn("1c.3g.20gb", {name for name, _, whole in cases.mig_names("A100-40") if not whole})
+
+    def test_what_fits_on_a_gpu(self):
+        self.assertTrue(cases.fits("A100-40", ["4g.20gb", "3g.20gb"]))
+        self.assertFalse(cases.fits("A100-40", ["4g.20gb", "4g.20gb"]))
+        self.assertFalse(cases.fits("A100-40", ["1g.5gb"] * 8))
+        self.assertTrue(cases.fits("A100-40", ["1g.5gb"] * 7))
+
+    def test_minors_are_those_of_the_kernel_driver(self):
+        lines = list(mig_minors([0, 1]))
+        self.assertEqual(lines[:4], ["config 1", "monitor 2", "gpu0/gi0/access 3", "gpu0/gi0/ci0/access 4"])
+        self.assertIn("gpu1/gi0/access 138", lines)
+
+
+class Files(unittest.TestCase):
+    def test_every_accepted_difference_has_a_reason(self):
+        for rule in yaml.safe_load((HERE / "accepted.yaml").read_text()):
+            self.assertTrue({"where", "reason"} <= set(rule) <= {"where", "reason", "ours", "theirs", "tags"}, rule)
+
+    def test_configurations_have_names_of_their_own(self):
+        names = [case["name"] for case in configurations.cases()]
+        self.assertEqual(len(names), len(set(names)))
+
+
+if __name__ == "__main__":
+    unittest.main()
