@@ -112,14 +112,15 @@ Status CheckResources(const ConfigReader& resources, PluginConfig& config) {
 }
 
 Status CheckDevices(const ConfigReader& resource, bool& chosen) {
+  if (!resource.Has("devices")) return {};
   const Json* value = resource.Find("devices");
-  if (value == nullptr) return {};
   const auto wrong = [&] {
     return resource.Wrong("devices",
                           "must be \"all\", a positive number, or a list of GPU or MIG indices and "
                           "UUIDs");
   };
   chosen = true;
+  if (value == nullptr) return wrong();
   if (value->is_string()) {
     if (*value != "all") return wrong();
     chosen = false;
@@ -198,8 +199,10 @@ Status ReadImex(const ConfigReader& imex, PluginFlags& flags) {
   TRY(imex.Read("required", flags.imex_required));
   const Json* ids = imex.Find("channelIDs");
   if (ids == nullptr) return {};
-  if (*ids != Json::array() && *ids != Json::array({0})) {
-    return imex.Wrong("channelIDs", "must be [] or [0]");
+  // Which numbers there may be is the device plugin's question; feature discovery reads the same
+  // file.
+  if (!ids->is_array() || !std::ranges::all_of(*ids, &Json::is_number_integer)) {
+    return imex.Wrong("channelIDs", "must be a list of whole numbers, [] or [0]");
   }
   flags.imex_channel_ids = ids->get<std::vector<std::int64_t>>();
   return {};

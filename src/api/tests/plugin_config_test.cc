@@ -92,7 +92,10 @@ TEST(PluginConfig, ImexChannels) {
     EXPECT_TRUE(Parse(text).has_value()) << text;
   }
   EXPECT_THAT(*Parse("imex: {channelIDs: [0]}")->flags.imex_channel_ids, ElementsAre(0));
-  EXPECT_FALSE(Parse("imex: {channelIDs: [2]}").has_value());
+  // Only the device plugin refuses the number (settings_test.cc); feature discovery reads on.
+  EXPECT_THAT(*Parse("imex: {channelIDs: [2]}")->flags.imex_channel_ids, ElementsAre(2));
+  EXPECT_FALSE(Parse("imex: {channelIDs: ['0']}").has_value());
+  EXPECT_FALSE(Parse("imex: {channelIDs: 0}").has_value());
 }
 
 TEST(PluginConfig, DeviceReferences) {
@@ -118,7 +121,7 @@ TEST(PluginConfig, DevicesOfASharedResource) {
   };
   for (const std::string& devices :
        {std::string("\"not-all\""), std::string("-2"), std::string("[-1]"), std::string("[\"-1\"]"),
-        std::string("[\"invalid-UUID\"]"), std::string("[\"GPU-UUID\"]"),
+        std::string("null"), std::string("[\"invalid-UUID\"]"), std::string("[\"GPU-UUID\"]"),
         std::string("[\"MIG-UUID\"]"), "[\"MIG-GPU-" + uuid + "\"]"}) {
     EXPECT_FALSE(parse(devices).has_value()) << devices;
   }

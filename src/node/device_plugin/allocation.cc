@@ -111,7 +111,9 @@ class Allocator {
       paths.push_back(fmt::format("{}/channel{}", kImexFolder, channel));
     }
     for (const auto& path : paths) {
-      const auto on_host = std::filesystem::path(settings_.dev_root) / path.substr(1);
+      // An empty root is the host's own (section 13.3).
+      const std::filesystem::path root = settings_.dev_root.empty() ? "/" : settings_.dev_root;
+      const auto on_host = root / path.substr(1);
       answer_.devices.push_back({.container_path = path,
                                  .host_path = on_host.lexically_normal().string(),
                                  .permissions = "rw"});

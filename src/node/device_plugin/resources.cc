@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+#include <string>
 #include <utility>
 
 #include "api/labels.h"
@@ -114,7 +116,10 @@ void Replicate(const api::ReplicatedResources& shared, ResourceMap& devices) {
     const auto found = devices.find(resource.name);
     if (found == devices.end()) continue;
     std::vector<OfferedDevice> replicas;
+    std::set<std::string> divided;
     for (const auto& device : found->second) {
+      // Named by an entry before, it has replicas: those of the last entry count.
+      if (!divided.insert(device.uuid).second) continue;
       for (int n = 0; n < resource.replicas; ++n) {
         auto replica = device;
         replica.id = fmt::format("{}::{}", device.uuid, n);

@@ -69,7 +69,7 @@ Status ReadStrategies(const api::PluginFlags& flags, Settings& settings) {
   settings.device_id_strategy =
       *flags.device_id_strategy == "uuid" ? DeviceIdStrategy::kUuid : DeviceIdStrategy::kIndex;
   const auto& policy = *flags.shared_devices_allocation_policy;
-  if (!policy.empty() && policy != "distributed" && policy != "packed") {
+  if (policy != "distributed" && policy != "packed") {
     return base::Fail(Bad("shared-devices-allocation-policy", policy, "distributed or packed"));
   }
   settings.shared_allocation =

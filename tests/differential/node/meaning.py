@@ -17,7 +17,8 @@ def base(device_id):
 
 
 def listed(devices):
-    return {device["id"]: {"healthy": device["healthy"], "numa": device.get("numa")} for device in devices}
+    found = {device["id"]: {"healthy": device["healthy"], "numa": device.get("numa")} for device in devices}
+    return found | {"entries": len(devices)}
 
 
 def in_any_order(text, separator=","):
@@ -50,7 +51,8 @@ def spread(question, answer, ids):
     total = collections.Counter(base(one) for one in ids)
     taken = collections.Counter(base(one) for one in answer)
     must = collections.Counter(base(one) for one in question["must_include"])
-    return sorted(f"{taken[gpu]} of {left[gpu]} left of {total[gpu]} with {must[gpu]} needed" for gpu in taken)
+    chosen = sorted(f"{taken[gpu] - must[gpu]} of {left[gpu]} left of {total[gpu]}" for gpu in taken if taken[gpu] > must[gpu])
+    return {"chosen": chosen, "with what is needed": set(question["must_include"]) <= set(answer)}
 
 
 def reply(answer, ids, by_index):

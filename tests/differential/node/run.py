@@ -15,6 +15,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 
@@ -68,7 +69,10 @@ def differences(case, ours, theirs, accepted, used):
 def check(case, sides, accepted, used):
     """Both sides' answers, and what differs."""
     # Upstream draws by lot where a node has several models; ours does not.
-    both = [sides[0].run({**case, "attempts": 1}), sides[1].run(case)]
+    try:
+        both = [sides[0].run({**case, "attempts": 1}), sides[1].run(case)]
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        return [{"log": str(error)}, {"log": ""}], [("the comparison", None, str(error).splitlines()[-1])]
     return both, differences(case, *both, accepted, used)
 
 
@@ -95,6 +99,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", default=str(ROOT / "build/release/bin"), help="the folder of Pitcrew's programs")
     parser.add_argument("--cases", type=int, default=300, help="how many random nodes with configurations")
+    parser.add_argument("--configurations", type=int, help="how many of configurations.yaml (default: all)")
     parser.add_argument("--only", nargs="*", help="only the cases of these names")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="how many cases at once")
@@ -108,7 +113,10 @@ def main():
     programs = pathlib.Path(arguments.programs)
     sides = [Side(programs, programs / "pitcrew", programs / "pitcrew"),
              Side(programs, os.environ["PITCREW_PEER_DEVICE_PLUGIN"], os.environ["PITCREW_PEER_FEATURE_DISCOVERY"])]
-    chosen = [case for case in configurations.cases() + cases.cases(arguments.seed, arguments.cases)
+    files = configurations.cases()
+    if arguments.configurations is not None:
+        files = random.Random(arguments.seed).sample(files, arguments.configurations)
+    chosen = [case for case in files + cases.cases(arguments.seed, arguments.cases)
               if not arguments.only or case["name"] in arguments.only]
     used, places, failures = set(), collections.Counter(), 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as workers:
@@ -119,7 +127,7 @@ def main():
             places.update({where for where, _, _ in found})
     for where, count in places.most_common():
         print(f"{count:4} x {where}")
-    if not arguments.only:
+    if not arguments.only and arguments.configurations is None:
         for rule in accepted:
             if rule["where"] not in used:
                 print(f"not needed: {rule['where']}")

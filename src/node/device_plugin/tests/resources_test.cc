@@ -184,6 +184,15 @@ TEST(Resources, Replicas) {
   EXPECT_EQ(SocketName("nvidia.com/gpu.shared"), "nvidia-gpu.shared.sock");
 }
 
+TEST(Resources, AResourceThatIsSharedTwiceHasTheLastEntrysReplicas) {
+  auto sharing = TimeSlicing(false);
+  sharing.time_slicing->resources[1] = {.name = "nvidia.com/gpu", .rename = "", .replicas = 2};
+  const auto resources =
+      ListResources(Inventory(kTwoGpus), gpu::MigStrategy::kNone, sharing, Facts());
+  EXPECT_THAT(Ids(resources->devices.at("nvidia.com/gpu")),
+              ElementsAre("GPU-a::0", "GPU-a::1", "GPU-b::0", "GPU-b::1"));
+}
+
 // Offered, and unhealthy from the start: the health monitor knows its fault.
 TEST(Resources, AGpuThatCannotBeReadIsOfferedWhenItsNameIsKnown) {
   const auto resources = ListResources(Inventory(R"(

@@ -107,6 +107,7 @@ TEST(Settings, WrongValuesNameTheFlag) {  // device-plugin.md section 3.2
            {"DEVICE_LIST_STRATEGY", "envvar,magic", "device-list-strategy"},
            {"DEVICE_ID_STRATEGY", "name", "device-id-strategy"},
            {"SHARED_DEVICES_ALLOCATION_POLICY", "random", "shared-devices-allocation-policy"},
+           {"SHARED_DEVICES_ALLOCATION_POLICY", "", "shared-devices-allocation-policy"},
            {"DEVICE_DISCOVERY_STRATEGY", "magic", "device-discovery-strategy"},
            {"MIG_STRATEGY", "double", "mig-strategy"},
            {"IMEX_CHANNEL_IDS", "1", "imex-channel-ids"}}) {
@@ -114,6 +115,13 @@ TEST(Settings, WrongValuesNameTheFlag) {  // device-plugin.md section 3.2
     ASSERT_FALSE(settings.has_value()) << name;
     EXPECT_THAT(settings.error().message, HasSubstr(flag));
   }
+}
+
+TEST(Settings, ImexChannelsOfTheFile) {
+  RecordProperty("holds", "device-plugin.md #6");
+  EXPECT_TRUE(Read({}, "imex: {channelIDs: [0]}").has_value());
+  EXPECT_FALSE(Read({}, "imex: {channelIDs: [2]}").has_value());
+  EXPECT_FALSE(Read({}, "imex: {channelIDs: [0, 0]}").has_value());
 }
 
 TEST(Settings, MpsNeedsARootAndNoMixedStrategy) {

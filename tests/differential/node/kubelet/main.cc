@@ -1,12 +1,14 @@
-// The kubelet's side of the device plugin API for programs in other languages: it takes registrations, follows what
-// each plugin lists, and asks what it is told to ask.
+// The kubelet's side of the device plugin API for programs in other languages: it takes
+// registrations, follows what each plugin lists, and asks what it is told to ask.
 //
 //   test_kubelet FOLDER        serves FOLDER/kubelet.sock until the end of its standard input
 //
-// Lines of JSON. In: {"resource": R, "options": true}, {"resource": R, "allocate": [[ID, ...], ...]} or
-// {"resource": R, "prefer": {"available": [...], "must_include": [...], "size": N}}; the answers come in that order as
-// {"answer": ...} or {"error": TEXT}. In between, as they happen: {"registered": {...}}, {"resource": R, "list": [...]}
-// and {"resource": R, "closed": TEXT}, the end of a list's stream.
+// Lines of JSON. In: {"resource": R, "options": true}, {"resource": R, "allocate": [[ID, ...],
+// ...]} or
+// {"resource": R, "prefer": {"available": [...], "must_include": [...], "size": N}}; the answers
+// come in that order as
+// {"answer": ...} or {"error": TEXT}. In between, as they happen: {"registered": {...}},
+// {"resource": R, "list": [...]} and {"resource": R, "closed": TEXT}, the end of a list's stream.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
