@@ -20,11 +20,16 @@ int WaitFor(pid_t pid) {
   return status;
 }
 
+void SendKill(pid_t pid, KillScope scope) {
+  if (scope == KillScope::kGroup && ::kill(-pid, SIGKILL) == 0) return;
+  ::kill(pid, SIGKILL);
+}
+
 }  // namespace
 
-Result<ChildProcess> ChildProcess::Watch(pid_t pid) {
+Result<ChildProcess> ChildProcess::Watch(pid_t pid, KillScope scope) {
   const auto give_up = [&](int problem) {
-    ::kill(pid, SIGKILL);
+    SendKill(pid, scope);
     WaitFor(pid);
     return Fail(FromErrno(problem, "watch a program"));
   };
@@ -40,7 +45,7 @@ Result<ChildProcess> ChildProcess::Watch(pid_t pid) {
              errno == EINTR) {
       }
     });
-    return ChildProcess(pid, std::move(ended), std::move(waiter));
+    return ChildProcess(pid, scope, std::move(ended), std::move(waiter));
   } catch (const std::exception&) {  // no thread left
     return give_up(EAGAIN);
   }
@@ -48,6 +53,7 @@ Result<ChildProcess> ChildProcess::Watch(pid_t pid) {
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, 0)),
+      scope_(other.scope_),
       ended_(std::move(other.ended_)),
       waiter_(std::move(other.waiter_)) {}
 
@@ -58,13 +64,17 @@ ChildProcess::~ChildProcess() {
 }
 
 void ChildProcess::Kill() const {
-  if (pid_ > 0) ::kill(pid_, SIGKILL);
+  if (pid_ > 0) SendKill(pid_, scope_);
 }
 
 int ChildProcess::Reap() {
   // Only then may the number be given to another process.
   waiter_.join();
   return WaitFor(std::exchange(pid_, 0));
+}
+
+int ShellStatus(int wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
 }  // namespace pitcrew::base

@@ -63,6 +63,7 @@ Error FromErrno(int error_number, std::string_view what) {
     case ENOTDIR:
     case ENODEV:
     case ENXIO:
+    case ESRCH:
       error = {Code::kNotFound, "NotFound", {}};
       break;
     case EACCES:

@@ -81,4 +81,11 @@ base::Status DetachMounts(const std::filesystem::path& folder) {
   return {};
 }
 
+base::Status MountTmpfs(const std::filesystem::path& folder, const std::string& source,
+                        const std::string& options) {
+  constexpr unsigned long kFlags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RELATIME;
+  if (::mount(source.c_str(), folder.c_str(), "tmpfs", kFlags, options.c_str()) == 0) return {};
+  return base::Fail(base::FromErrno(errno, fmt::format("mount tmpfs at {}", folder.string())));
+}
+
 }  // namespace pitcrew::host

@@ -1,4 +1,4 @@
-// The mount table of this process as a source of events, and detaching of mounts.
+// The mount table of this process as a source of events, mounting and detaching.
 #pragma once
 
 #include <filesystem>
@@ -35,5 +35,10 @@ std::vector<std::filesystem::path> MountPointsBelow(std::string_view mountinfo,
 // Detaches everything that is mounted at `folder` and below it (MNT_DETACH). Nothing mounted there
 // is success.
 base::Status DetachMounts(const std::filesystem::path& folder);
+
+// Mounts a tmpfs at a folder that exists, writable, without set-user-ID bits, devices and programs.
+// `source` is the name that mount tables show, `options` are tmpfs' own ("size=64m").
+base::Status MountTmpfs(const std::filesystem::path& folder, const std::string& source,
+                        const std::string& options);
 
 }  // namespace pitcrew::host

@@ -11,19 +11,22 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <cstdlib>
 
+#include "base/child_process.h"
 #include "base/file_descriptor.h"
 #include "base/strings.h"
-#include "host/child_process.h"
 #include "host/driver_root.h"
 
 namespace pitcrew::host {
 namespace {
 
+using base::ChildProcess;
 using base::FileDescriptor;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostErrorOutput = 4096;
+constexpr std::size_t kMostInput = PIPE_BUF;
 
 struct Pipe {
   FileDescriptor read;  // never blocks
@@ -74,10 +77,28 @@ struct Streams {
   Pipe report;  // errno of what failed before or in exec; closed by a successful exec
 };
 
+// What the program reads: nothing, or a pipe that holds the whole input already.
+base::Result<FileDescriptor> MakeInput(const ProgramRun& run) {
+  if (run.input.empty()) {
+    FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!null.valid()) return base::Fail(base::FromErrno(errno, "open /dev/null"));
+    return null;
+  }
+  if (run.input.size() > kMostInput) {
+    return base::Fail(base::Invalid(
+        "ProgramInputTooLong", fmt::format("the input of {} has {} bytes; at most {} are possible",
+                                           run.program, run.input.size(), kMostInput)));
+  }
+  TRY_ASSIGN(auto pipe, MakePipe(true));
+  if (::write(pipe.write.get(), run.input.data(), run.input.size()) < 0) {
+    return base::Fail(base::FromErrno(errno, "write a program's input"));
+  }
+  return std::move(pipe.read);
+}
+
 base::Result<Streams> MakeStreams(const ProgramRun& run) {
   Streams streams;
-  streams.input = FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!streams.input.valid()) return base::Fail(base::FromErrno(errno, "open /dev/null"));
+  TRY_ASSIGN(streams.input, MakeInput(run));
   TRY_ASSIGN(streams.report, MakePipe(true));
   if (!run.capture_output) return streams;
   TRY_ASSIGN(streams.output, MakePipe(false));
@@ -119,7 +140,7 @@ base::Result<ChildProcess> Start(const ProgramRun& run, Streams& streams) {
   const pid_t pid = ::fork();
   if (pid < 0) return base::Fail(base::FromErrno(errno, fmt::format("start {}", run.program)));
   if (pid == 0) Become(run, argument_pointers.data(), environment_pointers.data(), streams);
-  TRY_ASSIGN(auto child, ChildProcess::Watch(pid));
+  TRY_ASSIGN(auto child, ChildProcess::Watch(pid, base::KillScope::kGroup));
   streams.report.write.Close();
   streams.output.write.Close();
   streams.errors.write.Close();
@@ -177,7 +198,7 @@ class Wait {
       const bool ended = ready > 0 && entries[2].revents != 0;
       if (ready > 0) TRY(Take(ended));
       if (ended) {
-        end_.exit_status = child_.Reap();
+        end_.exit_status = base::ShellStatus(child_.Reap());
         return std::move(end_);
       }
       // Looked at in every round: output that never pauses is no reason to wait on.
@@ -239,6 +260,18 @@ base::Result<std::string> ReadProgramOutput(ProgramRun run) {
       "ProgramFailed",
       fmt::format("{} {} ended with status {}: {}", run.program, fmt::join(run.arguments, " "),
                   end.exit_status, Tail(end.error_output))));
+}
+
+base::Result<std::filesystem::path> FindProgramInPath(std::string_view name) {
+  const char* variable = std::getenv("PATH");
+  const std::string folders = variable != nullptr ? variable : "";
+  for (const auto& folder : base::Split(folders, ':')) {
+    auto path = std::filesystem::path(folder) / name;
+    // An empty entry means the current folder to a shell; nothing is started from there.
+    if (path.is_absolute() && ::access(path.c_str(), X_OK) == 0) return path;
+  }
+  return base::Fail(base::NotFound(
+      "ProgramNotFound", fmt::format("there is no program {} in PATH ({})", name, folders)));
 }
 
 base::Result<std::filesystem::path> FindStandardProgram(const Root& root, std::string_view name) {

@@ -28,6 +28,9 @@ struct ProgramRun {
   std::string working_folder;
   // An open file to execute in place of `program`, which then only is its argv[0]. Borrowed.
   int executable = -1;
+  // What it finds on standard input, at most 4096 bytes (kInvalid "ProgramInputTooLong"); empty:
+  // nothing.
+  std::string input;
   bool capture_output = false;  // else it goes where the own output goes
   // Bytes of standard output; of standard error the last kilobytes are kept.
   std::size_t most_output = 1U << 20;
@@ -43,7 +46,7 @@ struct ProgramEnd {
   std::string error_output;  // the end of standard error, when captured
 };
 
-// Standard input is empty. An exit status other than 0 is not an error here; a program that cannot
+// An exit status other than 0 is not an error here; a program that cannot
 // be started is (kNotFound, kDenied), and one that writes more than `most_output` (kInternal
 // "ProgramOutputTooLong"). What a process that the program left behind still writes is not waited
 // for.
@@ -52,6 +55,9 @@ base::Result<ProgramEnd> RunProgram(const ProgramRun& run);
 // Standard output of a program that has to end with status 0: kInternal "ProgramFailed" tells the
 // status and the end of standard error.
 base::Result<std::string> ReadProgramOutput(ProgramRun run);
+
+// The first executable of that name in a folder of the own PATH. kNotFound names the folders.
+base::Result<std::filesystem::path> FindProgramInPath(std::string_view name);
 
 // The first of the standard folders below `root` that has an executable of that name, as a path
 // inside the root. kNotFound names the places.

@@ -78,4 +78,11 @@ base::Status LoadedLibrary::Probe(std::string_view device_uuid) {
                    device, &pci);
 }
 
+base::Status LoadedLibrary::SetComputeMode(std::string_view device_uuid, ComputeMode mode) {
+  TRY_ASSIGN(const abi::Device device, FindDevice(device_uuid));
+  return NVML_CALL(symbols_, nvmlDeviceSetComputeMode,
+                   "set the compute mode of GPU " + std::string(device_uuid), device,
+                   static_cast<unsigned>(mode));
+}
+
 }  // namespace pitcrew::nvml

@@ -25,6 +25,7 @@ class LoadedLibrary final : public Library, public std::enable_shared_from_this<
   base::Result<int> CudaVersion() override;
   base::Result<std::unique_ptr<EventSet>> CreateEventSet() override;
   base::Status Probe(std::string_view device_uuid) override;
+  base::Status SetComputeMode(std::string_view device_uuid, ComputeMode mode) override;
   base::Result<std::unique_ptr<MigControl>> OpenMig(std::string_view device_uuid) override;
 
   [[nodiscard]] const Symbols& symbols() const { return symbols_; }

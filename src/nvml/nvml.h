@@ -62,6 +62,13 @@ class EventSet {
                                    std::optional<std::chrono::milliseconds> timeout) = 0;
 };
 
+// Which processes may use a GPU (nvmlComputeMode_t).
+enum class ComputeMode : unsigned {
+  kDefault = 0,
+  kProhibited = 2,
+  kExclusiveProcess = 3,  // one process, or the clients of one MPS server
+};
+
 // A process that has a context on a GPU.
 struct Process {
   unsigned pid = 0;
@@ -118,6 +125,9 @@ class Library {
 
   // NVML's answer to one cheap call on the GPU: is it still there? kUnavailable "GpuIsLost" etc.
   virtual base::Status Probe(std::string_view device_uuid) = 0;
+
+  // Until the GPU is reset or its driver goes. Needs root.
+  virtual base::Status SetComputeMode(std::string_view device_uuid, ComputeMode mode) = 0;
 
   // The GPU's MIG layout, to be changed.
   virtual base::Result<std::unique_ptr<MigControl>> OpenMig(std::string_view device_uuid) = 0;

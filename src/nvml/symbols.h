@@ -66,6 +66,7 @@ namespace pitcrew::nvml {
   FUNCTION(nvmlDeviceGetPersistenceMode, abi::Device, unsigned*)                                  \
   FUNCTION(nvmlDeviceGetDisplayActive, abi::Device, unsigned*)                                    \
   FUNCTION(nvmlDeviceGetComputeMode, abi::Device, unsigned*)                                      \
+  FUNCTION(nvmlDeviceSetComputeMode, abi::Device, unsigned)                                       \
   FUNCTION(nvmlDeviceGetEccMode, abi::Device, unsigned*, unsigned*)                               \
   FUNCTION(nvmlDeviceGetTotalEccErrors, abi::Device, unsigned, unsigned, unsigned long long*)     \
   FUNCTION(nvmlDeviceGetComputeRunningProcesses_v3, abi::Device, unsigned*, abi::ProcessInfo*)    \

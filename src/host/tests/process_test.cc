@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,9 +10,9 @@
 #include <filesystem>
 #include <string>
 
+#include "base/child_process.h"
 #include "base/file.h"
 #include "base/file_descriptor.h"
-#include "host/child_process.h"
 
 namespace pitcrew::host {
 namespace {
@@ -134,31 +133,37 @@ TEST(Process, AnOpenFileIsExecuted) {
   EXPECT_EQ(*ReadProgramOutput(run), "named\n");
 }
 
-// Kernels before 5.3 have no pidfd.
-TEST(ChildProcess, TheEndIsAnEventWithAndWithoutPidfd) {
-  for (const auto how : {EndWatch::kPidfd, EndWatch::kThread}) {
-    const pid_t pid = ::fork();
-    if (pid == 0) ::_exit(7);
-    auto child = ChildProcess::Watch(pid, how);
-    ASSERT_TRUE(child);
-    pollfd entry{child->fd(), POLLIN, 0};
-    EXPECT_EQ(::poll(&entry, 1, 20'000), 1);
-    EXPECT_EQ(child->Reap(), 7);
-  }
+TEST(Process, ReadsTheInputThatItIsGiven) {
+  auto run = Shell("cat; echo '|'");
+  run.input = "no newline at the end";
+  EXPECT_EQ(*ReadProgramOutput(run), "no newline at the end|\n");
+  run.input = std::string(4096, 'x');
+  EXPECT_EQ(ReadProgramOutput(run)->size(), 4096U + 2U);
+  run.input += 'x';
+  EXPECT_EQ(ReadProgramOutput(run).error().reason, "ProgramInputTooLong");
 }
 
-TEST(ChildProcess, DroppedBeforeItsEndItIsKilledAndReaped) {
-  for (const auto how : {EndWatch::kPidfd, EndWatch::kThread}) {
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      ::pause();
-      ::_exit(0);
-    }
-    {
-      const auto child = ChildProcess::Watch(pid, how);
-    }
-    EXPECT_EQ(::waitpid(pid, nullptr, WNOHANG), -1) << "reaped already";
+TEST(Process, OfAGroupTheWholeGroupIsKilled) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  int told[2];
+  ASSERT_EQ(::pipe(told), 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::setpgid(0, 0);
+    if (::fork() != 0) (void)!::write(told[1], "1", 1);
+    ::pause();
+    ::_exit(0);
   }
+  char byte = 0;
+  ASSERT_EQ(::read(told[0], &byte, 1), 1);
+  {
+    const auto child = base::ChildProcess::Watch(pid, base::KillScope::kGroup);
+    ASSERT_TRUE(child);
+  }
+  ::close(ends[1]);
+  EXPECT_EQ(::read(ends[0], &byte, 1), 0) << "child and grandchild have gone";
+  for (const int end : {ends[0], told[0], told[1]}) ::close(end);
 }
 
 TEST(FindStandardProgram, IsAPathInsideTheRoot) {
@@ -169,6 +174,22 @@ TEST(FindStandardProgram, IsAPathInsideTheRoot) {
   ASSERT_TRUE(base::WriteFileAtomically(root.At("/usr/bin/systemctl"), "#!/bin/sh\n", 0755));
   EXPECT_EQ(*FindStandardProgram(root, "systemctl"), "/usr/bin/systemctl");
   std::filesystem::remove_all(folder);
+}
+
+TEST(FindProgramInPath, TakesTheFirstFolderThatHasIt) {
+  char folder[] = "/tmp/pitcrew-process-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  const std::filesystem::path base(folder);
+  ASSERT_TRUE(base::WriteFileAtomically(base / "a/tool", "not executable", 0644));
+  ASSERT_TRUE(base::WriteFileAtomically(base / "b/tool", "#!/bin/sh\n", 0755));
+  const std::string before = ::getenv("PATH");
+  ::setenv("PATH", (":" + (base / "a").string() + ":" + (base / "b").string()).c_str(), 1);
+  EXPECT_EQ(*FindProgramInPath("tool"), base / "b/tool");
+  const auto missing = FindProgramInPath("other");
+  EXPECT_EQ(missing.error().code, base::Code::kNotFound);
+  EXPECT_NE(missing.error().message.find((base / "a").string()), std::string::npos);
+  ::setenv("PATH", before.c_str(), 1);
+  std::filesystem::remove_all(base);
 }
 
 }  // namespace

@@ -147,6 +147,17 @@ TEST_F(Nvml, ProbesAGpu) {
   EXPECT_EQ(library_->Probe("GPU-none").error().reason, "NotFound");
 }
 
+TEST_F(Nvml, SetsTheComputeMode) {
+  Start("gpus: [{profile: H100-80, count: 2}]");
+  const auto uuid = Read().devices[1].uuid;
+  ASSERT_TRUE(library_->SetComputeMode(uuid, ComputeMode::kExclusiveProcess));
+  EXPECT_EQ(library_->ReadReadings(uuid)->compute_mode, 3);
+  EXPECT_EQ(library_->ReadReadings(Read().devices[0].uuid)->compute_mode, 0);
+  ASSERT_TRUE(library_->SetComputeMode(uuid, ComputeMode::kDefault));
+  EXPECT_EQ(library_->ReadReadings(uuid)->compute_mode, 0);
+  EXPECT_EQ(library_->SetComputeMode("GPU-none", ComputeMode::kDefault).error().reason, "NotFound");
+}
+
 TEST_F(Nvml, ReadsTheTopology) {
   Start("gpus: [{profile: A100-40, count: 4, nvlink: {peers: direct, links: 12}}]");
   const auto topology = library_->ReadTopology(Read());
