@@ -190,7 +190,16 @@ Result<ReplicatedResources> ReadSharing(const ConfigReader& object, bool fail_by
   }
   for (const auto& entry : entries) {
     TRY_ASSIGN(auto resource, ReadReplicated(entry, shared.rename_by_default, config));
-    shared.resources.push_back(std::move(resource));
+    const auto same = std::ranges::find(shared.resources, resource.name, &ReplicatedResource::name);
+    if (same == shared.resources.end()) {
+      shared.resources.push_back(std::move(resource));
+      continue;
+    }
+    // A device has one set of replicas: upstream's, too, are then those of the larger number.
+    same->replicas = std::max(same->replicas, resource.replicas);
+    config.warnings.push_back(
+        fmt::format("{} is shared twice: the larger number of replicas, {}, counts", resource.name,
+                    same->replicas));
   }
   return shared;
 }

@@ -127,8 +127,9 @@ TEST(PluginConfig, DevicesOfASharedResource) {
   }
   // 2.0 is 2 in the JSON that sigs.k8s.io/yaml makes of it.
   for (const std::string& devices :
-       {std::string("\"all\""), std::string("2"), std::string("2.0"), std::string("[0]"), std::string("[\"0\"]"),
-        std::string("[\"0:0\"]"), "[\"GPU-" + uuid + "\", 1, \"MIG-" + uuid + "\"]"}) {
+       {std::string("\"all\""), std::string("2"), std::string("2.0"), std::string("[0]"),
+        std::string("[\"0\"]"), std::string("[\"0:0\"]"),
+        "[\"GPU-" + uuid + "\", 1, \"MIG-" + uuid + "\"]"}) {
     EXPECT_TRUE(parse(devices).has_value()) << devices;
   }
 }
@@ -172,6 +173,17 @@ TEST(PluginConfig, CustomNamesAndDevicesAreIgnoredWithWarnings) {
       "    resources: [{name: nvidia.com/gpu, replicas: 4, rename: small}]\n");
   EXPECT_EQ(renamed->sharing.time_slicing->resources.front().rename, "nvidia.com/gpu.shared");
   EXPECT_FALSE(Parse("resources: {gpus: [{pattern: \"*\"}]}").has_value());
+}
+
+TEST(PluginConfig, AResourceThatIsSharedTwiceHasOneSetOfReplicas) {
+  const auto config = ParsePluginConfig(
+      "sharing: {mps: {resources: [{name: gpu, replicas: 2}, {name: nvidia.com/gpu, replicas: 6}, "
+      "{name: gpu, replicas: 4}]}}",
+      "test");
+  ASSERT_TRUE(config) << config.error().ToString();
+  ASSERT_EQ(config->sharing.mps->resources.size(), 1U);
+  EXPECT_EQ(config->sharing.mps->resources[0].replicas, 6);
+  EXPECT_EQ(config->warnings.size(), 2U);
 }
 
 TEST(PluginConfig, MpsIsTheListThatCounts) {  // device-plugin.md section 4.2

@@ -36,7 +36,11 @@ class Allocator {
   // The order of section 13.2.
   Result<rpc::ContainerAllocation> Run(std::string_view request_id) {
     if (settings_.list_strategies.UsesCdi()) TRY(AddCdi(request_id));
-    if (settings_.sharing.strategy() == api::SharingStrategy::kMps) AddMps();
+    // Only replicas have a server; upstream sends the containers of all resources to one.
+    if (settings_.sharing.strategy() == api::SharingStrategy::kMps &&
+        std::ranges::any_of(devices_, &OfferedDevice::IsReplica)) {
+      AddMps();
+    }
     if (settings_.gdrcopy) answer_.envs["NVIDIA_GDRCOPY"] = "enabled";
     if (settings_.gds) answer_.envs["NVIDIA_GDS"] = "enabled";
     if (settings_.mofed) answer_.envs["NVIDIA_MOFED"] = "enabled";
@@ -155,10 +159,10 @@ Result<rpc::ContainerAllocation> Allocate(const std::string& resource,
   const auto* replicated = settings.sharing.replicated();
   if (shared && ids.size() > 1 && replicated != nullptr &&
       replicated->fail_requests_greater_than_one) {
-    return base::Fail(
-        Refuse(resource, fmt::format("a container may ask for one shared device, not {}: more do "
-                                     "not give it more of a GPU",
-                                     ids.size())));
+    return base::Fail(Refuse(
+        resource, fmt::format("maximum request size for shared resources is 1; found {} (more "
+                              "would not give the container more of a GPU)",
+                              ids.size())));
   }
   return Allocator(resource, settings, facts, std::move(wanted)).Run(request_id);
 }

@@ -13,6 +13,7 @@
 #include "host/driver_root.h"
 #include "host/root.h"
 #include "node/device_plugin/cdi_files.h"
+#include "node/device_plugin/mps.h"
 #include "node/device_plugin/node_facts.h"
 #include "node/validations/status_folder.h"
 #include "rpc/device_plugin.h"
@@ -82,6 +83,8 @@ std::filesystem::path Daemon::plugin_folder() const {
 
 base::Status Daemon::Run() {
   TRY_ASSIGN(watcher_, io::FileWatcher::Create());
+  TRY_ASSIGN(mps_services_,
+             mps_folder::ServiceWatch::Create(mps_folder::MpsFolder(paths_.mps_folder)));
   kubelet_plugin::HostOptions host;
   host.folder = plugin_folder();
   host.kubelet_socket = options_.kubelet_socket;
@@ -90,7 +93,8 @@ base::Status Daemon::Run() {
   OfferAll();
   while (true) {
     const int health = monitor_ ? monitor_->fd() : -1;
-    const auto ready = io::WaitReadable({reload_.fd(), watcher_->fd(), health}, stop_);
+    const auto ready =
+        io::WaitReadable({reload_.fd(), watcher_->fd(), health, mps_services_->fd()}, stop_);
     if (!ready && ready.error().code == base::Code::kCancelled) return {};
     if (ready && *ready == 0 && reload_.Take()) {
       base::LogInfo("reloading on SIGHUP");
@@ -99,10 +103,10 @@ base::Status Daemon::Run() {
       TRY(HandleFileChanges());
     } else if (ready && *ready == 2) {
       monitor_->Clear();
-      for (const auto& [resource, plugin] : plugins_) {
-        plugin->PublishHealth([this](const auto& device) { return monitor_->IsHealthy(device); });
-      }
+      PublishHealth();
       continue;
+    } else if (ready && *ready == 3) {
+      if (mps_services_->Take()) PublishHealth();
     } else if (!ready) {
       return base::Fail(ready.error());
     }
@@ -163,7 +167,8 @@ base::Status Daemon::Offer(const gpu::Inventory& inventory, Settings settings, O
   }
   snapshot->facts.control_nodes = FindControlNodes();
   snapshot->scores = ReadLinkScores(*library_, inventory);
-  mps_ = settings.sharing.strategy() == api::SharingStrategy::kMps;
+  TRY_ASSIGN(mps_resources_, MpsResources(resources.devices, settings.sharing));
+  mps_services_->Follow(mps_resources_);
   snapshot->settings = std::move(settings);
   TRY(WatchHealth(inventory, occasion));
   UpdatePlugins(std::move(resources.devices), snapshot);
@@ -188,7 +193,7 @@ void Daemon::UpdatePlugins(ResourceMap devices, const std::shared_ptr<const Snap
     auto& plugin = plugins_[resource];
     if (!plugin) plugin = std::make_unique<ResourcePlugin>(resource, *host_);
     plugin->Update(std::move(offered), snapshot,
-                   [this](const auto& device) { return monitor_->IsHealthy(device); });
+                   [this, &name = resource](const auto& device) { return IsUsable(name, device); });
   }
   if (plugins_.empty()) base::LogWarning("there is no device to offer");
 }
@@ -227,16 +232,22 @@ base::Status Daemon::HandleFileChanges() {
   return {};
 }
 
-bool Daemon::IsMpsReady(const std::string& resource) {
-  const auto folder = paths_.mps_folder / resource;
-  // Watched before it is looked for: nothing that happens in between is missed.
-  Watch({paths_.mps_folder, folder.parent_path(), folder});
-  return host::Exists(folder / ".started").value_or(false);
+bool Daemon::IsUsable(const std::string& resource, const OfferedDevice& device) const {
+  return monitor_->IsHealthy(device) &&
+         (!mps_resources_.contains(resource) || mps_services_->Serves(resource));
+}
+
+void Daemon::PublishHealth() {
+  for (const auto& [resource, plugin] : plugins_) {
+    plugin->PublishHealth(
+        [this, &name = resource](const auto& device) { return IsUsable(name, device); });
+  }
 }
 
 void Daemon::OfferAll() {
   for (const auto& [resource, plugin] : plugins_) {
-    if (mps_ && !IsMpsReady(resource)) {
+    // Not before its server has its limits: the first containers would run without any.
+    if (mps_resources_.contains(resource) && !mps_services_->Serves(resource)) {
       base::LogInfo("waiting for the MPS control daemon", {{"resource", resource}});
       continue;
     }

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/result.h"
@@ -14,6 +15,7 @@
 #include "node/device_plugin/health_monitor.h"
 #include "node/device_plugin/plugin.h"
 #include "node/device_plugin/settings.h"
+#include "node/mps_folder/service_watch.h"
 #include "nvml/nvml.h"
 
 namespace pitcrew::node::device_plugin {
@@ -58,8 +60,10 @@ class Daemon {
   base::Status HandleFileChanges();
   // Offers every resource that may be.
   void OfferAll();
-  // Whether the control daemon of a resource serves (section 17.1).
-  bool IsMpsReady(const std::string& resource);
+  // Whether containers may be given the device: its GPU is fit, and where it is shared through an
+  // MPS server, that runs.
+  [[nodiscard]] bool IsUsable(const std::string& resource, const OfferedDevice& device) const;
+  void PublishHealth();
   [[nodiscard]] std::filesystem::path plugin_folder() const;
 
   const Options options_;
@@ -72,7 +76,8 @@ class Daemon {
   std::unique_ptr<HealthMonitor> monitor_;
   std::unique_ptr<kubelet_plugin::PluginHost> host_;
   std::map<std::string, std::unique_ptr<ResourcePlugin>> plugins_;  // end before host_
-  bool mps_ = false;
+  std::set<std::string> mps_resources_;
+  std::optional<mps_folder::ServiceWatch> mps_services_;
 };
 
 }  // namespace pitcrew::node::device_plugin
