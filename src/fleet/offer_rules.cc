@@ -83,6 +83,26 @@ Look NotOffered(const NodeContext& context) {
               .since = std::nullopt};
 }
 
+// The device plugin offers shared GPUs only while they have a server. The pod of the MPS control
+// daemon is ready all the same: it tries again.
+Look MpsNotServing(const NodeContext& context) {
+  if (context.node.Label(api::kMpsCapable) != "true" || Offers(context.node)) return std::nullopt;
+  const Pod* pod = context.PodOf(context.Named("MPS control daemon"));
+  if (pod == nullptr) return std::nullopt;
+  const std::string_view log = context.Log({pod->key, "mps-control-daemon-ctr", false});
+  std::string last;
+  for (const std::string& line : base::Split(log, '\n')) {
+    if (Contains(line, "clients are served")) last.clear();
+    if (Contains(line, "clients are not served")) last = ReadableLine(line);
+  }
+  if (last.empty()) return std::nullopt;
+  return Seen{.summary = "the GPUs are shared by MPS, and their MPS server does not run",
+              .evidence = {{"Pod " + pod->key.ToString(), "container mps-control-daemon-ctr", last,
+                            std::nullopt}},
+              .words = {{"mps-pod", pod->key.name}},
+              .since = std::nullopt};
+}
+
 Look SomeUnhealthy(const NodeContext& context) {
   for (const auto& [resource, capacity] : context.node.capacity) {
     const auto found = context.node.allocatable.find(resource);
@@ -145,6 +165,10 @@ constexpr NodeRule kRules[] = {
      "The GPUs must not be in use. If it lasts, see who uses them, and what the MIG manager says:\n"
      "$ kubectl get pods -A --field-selector spec.nodeName={node}\n"
      "$ kubectl logs -n {namespace} {mig-pod}"},
+    {"mps-not-serving", Stage::kAllocatable, MpsNotServing,
+     "The reason is in the line; it is tried again at most every 30 s. A GPU that a process of "
+     "another pod holds cannot be shared until that ends.\n"
+     "$ kubectl logs -n {namespace} {mps-pod} -c mps-control-daemon-ctr"},
     {"gpus-not-offered", Stage::kAllocatable, NotOffered,
      "See what the plugin says about its registration and the devices. On {node}, ls "
      "/var/lib/kubelet/device-plugins shows its socket and the kubelet's; a kubelet that is "

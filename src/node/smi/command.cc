@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <ctime>
 #include <exception>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "node/smi/snapshot.h"
 #include "node/smi/views.h"
@@ -23,6 +25,7 @@ struct Options {
   std::string select;
   std::string query;
   std::string format = "csv";
+  std::string compute_mode;
 };
 
 int ExitCodeFor(const base::Error& error) {
@@ -61,6 +64,34 @@ std::vector<std::filesystem::path> DriverRoots() {
   return roots;
 }
 
+// The numbers are nvidia-smi's, too; 1 is what EXCLUSIVE_THREAD was.
+std::optional<nvml::ComputeMode> ParseComputeMode(std::string_view text) {
+  using nvml::ComputeMode;
+  if (text == "0" || text == "DEFAULT") return ComputeMode::kDefault;
+  if (text == "2" || text == "PROHIBITED") return ComputeMode::kProhibited;
+  if (text == "1" || text == "EXCLUSIVE_THREAD" || text == "3" || text == "EXCLUSIVE_PROCESS") {
+    return ComputeMode::kExclusiveProcess;
+  }
+  return std::nullopt;
+}
+
+base::Status SetComputeMode(nvml::Library& library, const Snapshot& snapshot,
+                            const std::string& text) {
+  const auto mode = ParseComputeMode(text);
+  if (!mode) {
+    return base::Fail(base::Invalid(
+        "UnknownComputeMode",
+        fmt::format("\"{}\" is no compute mode: use DEFAULT, PROHIBITED or EXCLUSIVE_PROCESS",
+                    text)));
+  }
+  for (const auto& view : snapshot.gpus) {
+    TRY(library.SetComputeMode(view.device.uuid, *mode));
+    fmt::print("Set compute mode to {} for GPU {}.\n", text, view.device.pci.BusId());
+  }
+  fmt::print("All done.\n");
+  return {};
+}
+
 base::Status Print(const Options& options, const Snapshot& snapshot) {
   if (!options.query.empty()) {
     TRY_ASSIGN(const auto format, ParseFormat(options.format));
@@ -94,6 +125,10 @@ int Run(const Options& options) {
   if (const auto selected = Select(*snapshot, options.select); !selected) {
     return Report(selected.error());
   }
+  if (!options.compute_mode.empty()) {
+    const auto set = SetComputeMode(**library, *snapshot, options.compute_mode);
+    return set ? 0 : Report(set.error());
+  }
   if (const auto printed = Print(options, *snapshot); !printed) return Report(printed.error());
   // Shown as far as they could be; scripts learn of a GPU that could not.
   for (const auto& view : snapshot->gpus) {
@@ -110,6 +145,8 @@ int Parse(int argc, char** argv) {
   app.add_option("-i,--id", options.select, "only these: index, UUID, serial or PCI bus id");
   app.add_option("--query-gpu", options.query, "these fields, as a table");
   app.add_option("--format", options.format, "csv[,noheader][,nounits]");
+  app.add_option("-c,--compute-mode", options.compute_mode,
+                 "who may use them: DEFAULT, PROHIBITED or EXCLUSIVE_PROCESS (0, 2, 3)");
   app.add_flag("--help-query-gpu", options.help_fields, "the fields of --query-gpu");
   app.add_flag("--version", options.version, "versions of driver and CUDA");
   try {

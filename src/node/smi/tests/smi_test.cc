@@ -108,6 +108,23 @@ TEST_F(Smi, DetailsOfEveryGpu) {
   EXPECT_THAT(outcome.output, HasSubstr("Turing"));
 }
 
+// What upstream's MPS control daemon calls (device-plugin.md section 17.1).
+TEST_F(Smi, SetsTheComputeMode) {
+  Start("gpus: [{profile: H100-80, count: 2}]");
+  const auto modes = [&] {
+    return Run_({"--query-gpu=compute_mode", "--format=csv,noheader"}).output;
+  };
+  const auto list = Run_({"-i", "1", "--query-gpu=uuid", "--format=csv,noheader"}).output;
+  const auto uuid = list.substr(0, list.find('\n'));
+  const auto set = Run_({"-i", uuid, "-c", "EXCLUSIVE_PROCESS"});
+  EXPECT_EQ(set.status, 0) << set.output;
+  EXPECT_THAT(set.output, HasSubstr("Set compute mode to EXCLUSIVE_PROCESS"));
+  EXPECT_EQ(modes(), "Default\nExclusive_Process\n");
+  EXPECT_EQ(Run_({"-c", "0"}).status, 0);
+  EXPECT_EQ(modes(), "Default\nDefault\n");
+  EXPECT_EQ(Run_({"-c", "SHARED"}).status, 2);
+}
+
 TEST_F(Smi, VersionNeedsTheDriver) {
   Start("gpus: [{profile: T4}]");
   EXPECT_THAT(Run_({"--version"}).output, HasSubstr("580.95.05"));
