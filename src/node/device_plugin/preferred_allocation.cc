@@ -50,10 +50,15 @@ Result<std::vector<const OfferedDevice*>> Known(const ById& by_id,
   return known;
 }
 
-std::vector<std::string> Ids(const std::vector<const OfferedDevice*>& devices) {
-  std::vector<std::string> ids;
-  for (const auto* device : devices) ids.push_back(device->id);
-  return ids;
+// The devices of those IDs that there are.
+std::vector<const OfferedDevice*> OnlyKnown(const ById& by_id,
+                                            const std::vector<std::string>& ids) {
+  std::vector<const OfferedDevice*> known;
+  for (const auto& id : ids) {
+    const auto found = by_id.find(id);
+    if (found != by_id.end()) known.push_back(found->second);
+  }
+  return known;
 }
 
 // Section 15.3.
@@ -91,10 +96,12 @@ struct Share {
   [[nodiscard]] int allocated() const { return total - available; }
 };
 
-// Section 15.2.
+// Section 15.2: unlike whole GPUs, unknown IDs are passed over, and required ones are given back as
+// they came.
 Result<std::vector<std::string>> Spread(const std::vector<OfferedDevice>& devices,
                                         std::vector<const OfferedDevice*> candidates,
-                                        const std::vector<const OfferedDevice*>& required, int size,
+                                        const std::vector<const OfferedDevice*>& required,
+                                        const rpc::PreferredRequest& request,
                                         SharedAllocation policy) {
   std::map<std::string, Share> shares;
   for (const auto& device : devices) ++shares[device.gpu_uuid + device.uuid].total;
@@ -106,12 +113,12 @@ Result<std::vector<std::string>> Spread(const std::vector<OfferedDevice>& device
   };
   for (const auto* candidate : candidates) ++share_of(candidate).available;
 
-  std::vector<std::string> chosen = Ids(required);
-  const int needed = size - static_cast<int>(required.size());
+  std::vector<std::string> chosen = request.must_include;
+  const int needed = request.size - static_cast<int>(chosen.size());
   if (needed > static_cast<int>(candidates.size())) {
-    return base::Fail(base::Invalid(
-        "TooFewDevices", fmt::format("{} devices are wanted and only {} are available", size,
-                                     candidates.size() + required.size())));
+    return base::Fail(base::Invalid("TooFewDevices",
+                                    fmt::format("{} devices are wanted and only {} are available",
+                                                request.size, candidates.size() + chosen.size())));
   }
   for (int i = 0; i < needed; ++i) {
     const auto best =
@@ -154,14 +161,18 @@ Result<std::vector<std::string>> Prefer(const std::vector<OfferedDevice>& device
                                         const LinkScores& scores, SharedAllocation policy) {
   ById by_id;
   for (const auto& device : devices) by_id[device.id] = &device;
-  TRY_ASSIGN(auto available, Known(by_id, request.available));
-  TRY_ASSIGN(const auto required, Known(by_id, request.must_include));
   const bool whole = std::ranges::none_of(
       devices, [](const OfferedDevice& device) { return device.IsMig() || device.IsReplica(); });
-  if (whole) return Align(available, required, request.size, scores);
+  if (whole) {
+    TRY_ASSIGN(const auto available, Known(by_id, request.available));
+    TRY_ASSIGN(const auto required, Known(by_id, request.must_include));
+    return Align(available, required, request.size, scores);
+  }
+  auto available = OnlyKnown(by_id, request.available);
   // In the order of the devices, whatever order the kubelet's set came in.
   std::ranges::sort(available);
-  return Spread(devices, std::move(available), required, request.size, policy);
+  return Spread(devices, std::move(available), OnlyKnown(by_id, request.must_include), request,
+                policy);
 }
 
 }  // namespace pitcrew::node::device_plugin

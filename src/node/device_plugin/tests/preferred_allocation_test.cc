@@ -116,6 +116,20 @@ TEST(AlignedAllocation, TheSmallerRestIsNeverTheAnswer) {
               ElementsAre("3", "4", "5", "6"));
 }
 
+TEST(SpreadAllocation, UnknownDevicesArePassedOver) {  // device-plugin.md section 15.2
+  const auto devices = Replicas(2, 2);
+  const auto chosen =
+      Prefer(devices, {.available = {"0::0", "gone", "1::0"}, .must_include = {}, .size = 2},
+             LinkScores(), SharedAllocation::kDistributed);
+  ASSERT_TRUE(chosen.has_value()) << chosen.error().ToString();
+  EXPECT_THAT(*chosen, UnorderedElementsAre("0::0", "1::0"));
+  const auto too_few =
+      Prefer(devices, {.available = {"0::0", "gone"}, .must_include = {}, .size = 2}, LinkScores(),
+             SharedAllocation::kDistributed);
+  ASSERT_FALSE(too_few.has_value());
+  EXPECT_EQ(too_few.error().reason, "TooFewDevices");
+}
+
 TEST(AlignedAllocation, UnknownDevicesAreAnError) {  // device-plugin.md section 15.3
   const auto chosen = Prefer(Gpus(2), {.available = {"0", "x"}, .must_include = {}, .size = 1},
                              LinkScores(), SharedAllocation::kPacked);
