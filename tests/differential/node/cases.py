@@ -110,7 +110,7 @@ class Case:
             entries = [self.entries(models[0], 1)[0] | {"count": 16}]
         if len({(entry["profile"], entry.get("name")) for entry in entries}) > 1:
             self.tags.add("several-models")
-            self.value["attempts"] = 8
+            self.value["attempts"] = 24
         description = {"gpus": entries}
         if rng.random() < 0.3:
             version = rng.choice(["535.104.05", "550.54.15", "590.48.01", "470.256", "580.95.05", "525.60.13"])
@@ -330,6 +330,10 @@ class Case:
             self.tags.add("compute-instances")
         if self.strategy == "none" and "mig" in self.tags and self.cdi:
             self.tags.add("whole-mig-gpu-by-cdi")
+        if self.cdi and all(is_skipped(entry) for entry, _ in self.gpus_with_mig()):
+            self.tags.add("nothing-to-offer-by-cdi")
+        if {"mig", "sharing"} <= self.tags and any(entry["profile"] == "RTX-PRO-6000" for entry, _ in self.gpus_with_mig()):
+            self.tags.add("long-product")
 
 
 def is_skipped(entry):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One case on one side: reads {"case", "programs", "plugin", "discovery", "attempts"} from standard input and writes what
+"""One case on one side: reads {"case", "programs", "plugin", "discovery", "until"} from standard input and writes what
 the kubelet and node feature discovery were told to standard output, as JSON.
 
 Needs root: the programs run in a mount namespace with a simulated node of their own.
@@ -197,8 +197,11 @@ def inside(request, folder, node):
     if "plugin" in case:
         result["plugin"] = run_plugin(request["plugin"], programs, node, case, folder / "test_kubelet")
     if "discovery" in case:
-        result["labels"] = [run_discovery(request["discovery"], programs, node, case)
-                            for _ in range(case.get("attempts", 1))]
+        result["labels"] = []
+        for _ in range(case.get("attempts", 1)):
+            result["labels"].append(run_discovery(request["discovery"], programs, node, case))
+            if result["labels"][-1] == request.get("until"):
+                break
     result["log"] = programs.text()
     return result
 
