@@ -22,8 +22,6 @@ inline constexpr std::string_view kKernelVersionFull =
 inline constexpr std::string_view kOsReleaseId = "feature.node.kubernetes.io/system-os_release.ID";
 inline constexpr std::string_view kOsReleaseVersionId =
     "feature.node.kubernetes.io/system-os_release.VERSION_ID";
-inline constexpr std::string_view kOsReleaseVersionIdMajor =
-    "feature.node.kubernetes.io/system-os_release.VERSION_ID.major";
 // RHCOS version, read on OpenShift for the driver toolkit image.
 inline constexpr std::string_view kOsTreeVersion =
     "feature.node.kubernetes.io/system-os_release.OSTREE_VERSION";
@@ -71,6 +69,10 @@ inline constexpr std::string_view kDeployNvsm = "nvidia.com/gpu.deploy.nvsm";
 inline constexpr std::string_view kPreInstalled = "pre-installed";
 // What the driver manager writes in place of "true" while it unloads a driver.
 inline constexpr std::string_view kPausedForDriverUpgrade = "paused-for-driver-upgrade";
+// The same of the MIG manager and of the vGPU device manager (mig-manager.md section 9.3,
+// vgpu-device-manager.md section 6.2).
+inline constexpr std::string_view kPausedForMigChange = "paused-for-mig-change";
+inline constexpr std::string_view kPausedForVgpuChange = "paused-for-vgpu-change";
 // container, vm-passthrough or vm-vgpu; set by a person.
 inline constexpr std::string_view kWorkloadConfig = "nvidia.com/gpu.workload.config";
 inline constexpr std::string_view kDriverOwner = "nvidia.com/gpu-operator.driver.owner";
@@ -78,7 +80,6 @@ inline constexpr std::string_view kDriverOwner = "nvidia.com/gpu-operator.driver
 // --- Driver upgrade --------------------------------------------------------------------------
 inline constexpr std::string_view kUpgradeState = "nvidia.com/gpu-driver-upgrade-state";
 inline constexpr std::string_view kUpgradeSkip = "nvidia.com/gpu-driver-upgrade.skip";
-inline constexpr std::string_view kUpgradeDrainSkip = "nvidia.com/gpu-driver-upgrade-drain.skip";
 // Node annotation, "true" where the driver may be upgraded without a person.
 inline constexpr std::string_view kUpgradeEnabledAnnotation =
     "nvidia.com/gpu-driver-upgrade-enabled";
@@ -114,7 +115,6 @@ inline constexpr std::string_view kDevicePluginConfig = "nvidia.com/device-plugi
 inline constexpr std::string_view kLastAppliedHash = "nvidia.com/last-applied-hash";
 inline constexpr std::string_view kStateLabel = "nvidia.com/gpu-operator.state";
 inline constexpr std::string_view kPrecompiled = "nvidia.com/precompiled";
-inline constexpr std::string_view kKataRuntimeClass = "nvidia.com/kata-runtime-class";
 inline constexpr std::string_view kAppLabel = "app";
 inline constexpr std::string_view kPartOfLabel = "app.kubernetes.io/part-of";
 inline constexpr std::string_view kComponentLabel = "app.kubernetes.io/component";
@@ -135,13 +135,10 @@ inline constexpr std::string_view kNriCdiContainerAnnotationPrefix = "nvidia.cdi
 inline constexpr std::string_view kManagementCdiDevice = "management.nvidia.com/gpu=all";
 
 // --- Groups, kinds, names ----------------------------------------------------------------------
-inline constexpr std::string_view kNvidiaGroup = "nvidia.com";
 inline constexpr std::string_view kNvidiaV1 = "nvidia.com/v1";
 inline constexpr std::string_view kClusterPolicyKind = "ClusterPolicy";
-inline constexpr std::string_view kNfdGroupVersion = "nfd.k8s-sigs.io/v1alpha1";
 inline constexpr std::string_view kNfdNodeNameLabel = "nfd.node.kubernetes.io/node-name";
 inline constexpr std::string_view kOperatorLease = "53822513.nvidia.com";
-inline constexpr std::string_view kGpuClusterFinalizer = "gpucluster.nvidia.com/dra-resourceclaim";
 
 // Status files in a node's /run/nvidia/validations.
 inline constexpr std::string_view kValidationsDir = "/run/nvidia/validations";

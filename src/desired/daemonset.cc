@@ -134,6 +134,18 @@ base::Status ApplyComponent(Object& daemonset, std::string_view container,
   return {};
 }
 
+base::Result<Object*> ApplyValidator(std::vector<Object>& objects, std::string_view container,
+                                     const Context& context) {
+  const api::Validator& validator = context.policy.validator;
+  TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
+  TRY(ApplyComponent(*daemonset, container, validator, kValidatorImage, context));
+  TRY_ASSIGN(Object * main, RequireContainer(*daemonset, container));
+  SetEnv(*main, validator.env);
+  RunAsRoot(*main);
+  if (validator.host_network) UseHostNetwork(*daemonset);
+  return daemonset;
+}
+
 base::Status ApplyValidationInitContainers(Object& daemonset, const Context& context) {
   const api::Validator& validator = context.policy.validator;
   for (Object* container : InitContainers(daemonset)) {

@@ -22,6 +22,11 @@ base::Status ApplyComponent(Object& daemonset, std::string_view container,
                             const api::Component& component, std::string_view image_variable,
                             const Context& context);
 
+// The DaemonSet of a validator, with its main container customized: what ApplyComponent sets, the
+// policy's variables, root, and the network of the host where the policy says so.
+base::Result<Object*> ApplyValidator(std::vector<Object>& objects, std::string_view container,
+                                     const Context& context);
+
 // Image, pull policy, resources and user of every init container whose name contains "validation".
 base::Status ApplyValidationInitContainers(Object& daemonset, const Context& context);
 

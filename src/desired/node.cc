@@ -174,7 +174,7 @@ bool IsAlwaysKept(std::string_view key) {
 bool IsDiscoveryLabel(std::string_view key) { return key.starts_with(api::kNfdPrefix); }
 
 bool Node::has_gpu_pci_label() const {
-  return HasGpuPciLabel([&](std::string_view key) { return labels.Get(key); });
+  return !GpuPciLabel([&](std::string_view key) { return labels.Get(key); }).empty();
 }
 
 const UpgradeAnnotations& Node::UpgradeNotes() const {

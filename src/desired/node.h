@@ -112,12 +112,13 @@ struct Node {
 // Of node feature discovery: the evidence that it has looked at a node.
 bool IsDiscoveryLabel(std::string_view key);
 
-// One of the three PCI labels is exactly "true" (operator-behaviour.md section 7.3); `label` gives
-// the value of a key.
+// The first of the three PCI labels that is exactly "true" (operator-behaviour.md section 7.3); ""
+// when none is: the node has no GPU as far as discovery knows. `label` gives the value of a key.
 template <class LabelOf>
-bool HasGpuPciLabel(LabelOf&& label) {
-  return std::ranges::any_of(api::kGpuPciLabels,
-                             [&](std::string_view key) { return label(key) == "true"; });
+std::string_view GpuPciLabel(LabelOf&& label) {
+  const auto* const found = std::ranges::find_if(
+      api::kGpuPciLabels, [&](std::string_view key) { return label(key) == "true"; });
+  return found == std::end(api::kGpuPciLabels) ? std::string_view() : *found;
 }
 
 // The runtime of a node with a GPU, labelled or not; none for other nodes and unknown runtimes.

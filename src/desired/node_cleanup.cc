@@ -23,10 +23,9 @@ constexpr std::string_view kAnnotations[] = {api::kUpgradeEnabledAnnotation,
                                              api::kUpgradeInitiallyUnschedulableAnnotation};
 
 // What the driver manager, the MIG manager and the vGPU device manager append to a deploy label
-// while they work (driver-lifecycle.md section 4.5, mig-manager.md section 9.3,
-// vgpu-device-manager.md section 6.2).
-constexpr std::string_view kPauses[] = {api::kPausedForDriverUpgrade, "paused-for-mig-change",
-                                        "paused-for-vgpu-change"};
+// while they work.
+constexpr std::string_view kPauses[] = {api::kPausedForDriverUpgrade, api::kPausedForMigChange,
+                                        api::kPausedForVgpuChange};
 
 // States of an upgrade in which the upgrade controller holds the node cordoned
 // (driver-lifecycle.md section 2.3). In requestor mode another operator cordons.

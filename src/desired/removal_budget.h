@@ -12,11 +12,8 @@
 
 namespace pitcrew::desired {
 
-// Too many nodes lose their GPU together for it to be true: `losing` of `gpu_nodes` are more than
-// two, and more than a tenth. A person can say that it is true (kAllowMassRemoval).
-bool IsMassRemoval(std::size_t gpu_nodes, std::size_t losing);
-
-// For one thread at a time. Times are given, so that a test need not wait.
+// For one thread at a time. Times are given, so that a test need not wait. A budget from which
+// nothing was spent decides about one moment alone.
 class RemovalBudget {
  public:
   using Time = base::SteadyClock::time_point;
@@ -33,9 +30,13 @@ class RemovalBudget {
 
   // Nodes whose labels went within the window before `now`.
   [[nodiscard]] std::size_t Spent(Time now) const;
-  // `losing` of the `gpu_nodes` that still carry their labels would lose them: too many, together
-  // with those before?
+  // `losing` of the `gpu_nodes` that still carry their labels would lose them: too many for it to
+  // be true, together with those before? Too many are more than two, and more than a tenth.
   [[nodiscard]] bool Holds(std::size_t gpu_nodes, std::size_t losing, Time now) const;
+  // What a person is told of removals that are held; "" when none are. `allowed`: a person has said
+  // that they are true (kAllowMassRemoval).
+  [[nodiscard]] std::string WhyHeld(std::size_t gpu_nodes, std::size_t losing, bool allowed,
+                                    Time now) const;
   // When the next node leaves the window; none when none is in it.
   [[nodiscard]] std::optional<Time> NextRelease(Time now) const;
 

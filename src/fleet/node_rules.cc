@@ -11,6 +11,7 @@
 namespace pitcrew::fleet {
 namespace {
 
+// By whichever component changes something; in place of "true", or appended to another value.
 bool IsPaused(std::string_view value) { return Contains(value, "paused-for-"); }
 
 Look NodeNotReady(const NodeContext& context) {
@@ -134,7 +135,7 @@ Look LabelOverridden(const NodeContext& context) {
       continue;
     }
     if (operand.deploy.key == api::kDeployDriver &&
-        (value == "pre-installed" || value == "false")) {
+        (value == api::kPreInstalled || value == "false")) {
       continue;
     }
     return Seen{
@@ -221,7 +222,8 @@ Look UpgradeRuns(const NodeContext& context) {
 Look OperandsPaused(const NodeContext& context) {
   for (const Operand& operand : context.cluster.operands()) {
     const std::string_view value = context.node.Label(operand.deploy.key);
-    if (!context.Wants(operand) || !IsPaused(value) || Contains(value, "paused-for-mig")) continue;
+    if (!context.Wants(operand) || !IsPaused(value) || value.ends_with(api::kPausedForMigChange))
+      continue;
     return Seen{
         .summary = fmt::format("the {} is paused while the driver is changed", operand.name),
         .evidence = {SawLabel(context.node, operand.deploy.key)},

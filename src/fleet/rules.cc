@@ -171,7 +171,7 @@ const Pod* NodeContext::DiscoveryWorker() const {
 
 bool NodeContext::has_host_driver() const {
   return policy != nullptr &&
-         (!policy->driver_enabled() || node.Label(api::kDeployDriver) == "pre-installed");
+         (!policy->driver_enabled() || node.Label(api::kDeployDriver) == api::kPreInstalled);
 }
 
 std::string_view NodeContext::Log(const LogKey& key) const {

@@ -187,7 +187,7 @@ bool Node::is_discovered() const {
 }
 
 bool Node::has_gpu_pci_label() const {
-  return desired::HasGpuPciLabel([&](std::string_view key) { return Label(key); });
+  return !desired::GpuPciLabel([&](std::string_view key) { return Label(key); }).empty();
 }
 
 Workload WorkloadOf(const Node& node, const api::ClusterPolicy* policy) {

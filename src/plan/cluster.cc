@@ -152,12 +152,10 @@ void DecideNodes(const std::vector<Node>& nodes, const NodeTotals& totals,
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     cluster.nodes[i].decision = desired::DecideNode(nodes[i], node_policy);
   }
-  if (desired::IsMassRemoval(totals.gpu_nodes(), totals.losing()) && !policy.allow_mass_removal) {
-    cluster.removals_held = fmt::format(
-        "{} of {} GPU nodes have lost the PCI labels of node feature discovery: they keep their "
-        "labels until the annotation {}=true stands on the ClusterPolicy",
-        totals.losing(), totals.gpu_nodes(), desired::kAllowMassRemoval);
-  }
+  // A snapshot does not tell which labels went before it.
+  const desired::RemovalBudget budget;
+  cluster.removals_held = budget.WhyHeld(totals.gpu_nodes(), totals.losing(),
+                                         policy.allow_mass_removal, base::SteadyClock::now());
   for (PlannedNode& node : cluster.nodes) {
     node.held = node.decision.removes_gpu && !cluster.removals_held.empty();
     if (node.held) node.decision = {};

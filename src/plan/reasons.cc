@@ -131,10 +131,9 @@ std::string ReasonOfNode(const PlannedNode& node, const desired::PolicyView& pol
   const auto read = desired::ReadNode(*node.live);
   const std::string_view workload =
       read ? ToString(desired::WorkloadOf(*read, desired::NodePolicyOf(policy.policy))) : "";
-  for (const std::string_view key : api::kGpuPciLabels) {
-    if (label(key) == "true" && label(api::kGpuPresent) != "true") {
-      return fmt::format("has a GPU ({}), workload {}", key, workload);
-    }
+  const std::string_view evidence = desired::GpuPciLabel(label);
+  if (!evidence.empty() && label(api::kGpuPresent) != "true") {
+    return fmt::format("has a GPU ({}), workload {}", evidence, workload);
   }
   return label(api::kGpuPresent) == "true" || !node.decision.labels.empty()
              ? fmt::format("workload {}", workload)

@@ -27,11 +27,7 @@ void DescribeWorkload(Object& container, const std::string& image, const Object&
 base::Status Customize(std::vector<Object>& objects, const Context& context) {
   const api::ClusterPolicy& policy = context.policy;
   const api::Validator& validator = policy.validator;
-  TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
-  TRY(ApplyComponent(*daemonset, kContainer, validator, kValidatorImage, context));
-  TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
-  SetEnv(*main, validator.env);
-  RunAsRoot(*main);
+  TRY_ASSIGN(Object * daemonset, ApplyValidator(objects, kContainer, context));
   ApplyRuntimeClass(*daemonset, context, "toolkit-validation");
 
   if (!policy.device_plugin_enabled()) RemoveContainer(*daemonset, "plugin-validation");
@@ -48,7 +44,6 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
     SetEnv(*plugin, "MIG_STRATEGY", policy.mig_strategy);
     SetEnv(*plugin, validator.plugin_env);
   }
-  if (validator.host_network) UseHostNetwork(*daemonset);
   return {};
 }
 

@@ -17,11 +17,7 @@ Mode ModeOf(const api::ClusterPolicy& policy) {
 base::Status Customize(std::vector<Object>& objects, const Context& context) {
   const api::ClusterPolicy& policy = context.policy;
   const api::Validator& validator = policy.validator;
-  TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
-  TRY(ApplyComponent(*daemonset, kContainer, validator, kValidatorImage, context));
-  TRY_ASSIGN(Object * main, RequireContainer(*daemonset, kContainer));
-  SetEnv(*main, validator.env);
-  RunAsRoot(*main);
+  TRY_ASSIGN(Object * daemonset, ApplyValidator(objects, kContainer, context));
   if (!policy.cc_manager.enabled.value_or(false)) {
     RemoveContainer(*daemonset, "cc-manager-validation");
   }
@@ -37,7 +33,6 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
     SetEnv(*container, "DEFAULT_GPU_WORKLOAD_CONFIG", workload);
     SetEnv(*container, env);
   }
-  if (validator.host_network) UseHostNetwork(*daemonset);
   return {};
 }
 

@@ -83,6 +83,23 @@ TEST(RemovalBudget, ANodeCountsOnce) {
   EXPECT_TRUE(budget.Holds(4, 2, kStart));
 }
 
+TEST(RemovalBudget, TellsWhyRemovalsAreHeld) {
+  RemovalBudget budget;
+  EXPECT_EQ(budget.WhyHeld(100, 10, false, kStart), "");
+  EXPECT_EQ(budget.WhyHeld(100, 11, true, kStart), "");
+  const std::string at_once = budget.WhyHeld(100, 11, false, kStart);
+  EXPECT_TRUE(at_once.starts_with("11 of 100 GPU nodes have lost the PCI labels")) << at_once;
+  EXPECT_NE(at_once.find("nvidia.com/gpu-operator.allow-mass-removal=true"), std::string::npos);
+  EXPECT_EQ(at_once.find("within an hour"), std::string::npos);
+  for (const char* node : {"a", "b"}) {
+    budget.Spend(node, kStart);
+    budget.Confirm(node);
+  }
+  const std::string after_others = budget.WhyHeld(18, 1, false, kStart);
+  EXPECT_TRUE(after_others.starts_with("1 of 18 GPU nodes")) << after_others;
+  EXPECT_NE(after_others.find("after 2 others within an hour"), std::string::npos);
+}
+
 TEST(RemovalBudget, AGpuThatIsBackWasNoLoss) {
   Fleet fleet{.budget = RemovalBudget(), .gpu_nodes = 10};
   ASSERT_TRUE(fleet.Lose(2, kStart));

@@ -1,7 +1,5 @@
 #include "operator/nodes/node_controller.h"
 
-#include <fmt/format.h>
-
 #include "base/log.h"
 #include "base/strings.h"
 #include "desired/node_cleanup.h"
@@ -99,8 +97,6 @@ bool NodeController::cleaning_up() const {
   return policy_deleted_ && policies.synced() && policies.size() == 0;
 }
 
-void NodeController::EnqueueAll() { controller_.Enqueue(kEveryNode); }
-
 void NodeController::NoteLoss(const kube::Change<desired::Node>& change) {
   const std::lock_guard lock(mutex_);
   if (change.now == nullptr || change.now->has_gpu_pci_label()) {
@@ -118,19 +114,10 @@ bool NodeController::HoldsRemovals() const {
 
 std::string NodeController::removals_held() const {
   const auto policy = world_.ActivePolicy();
-  if (!HoldsRemovals() || (policy != nullptr && policy->allow_mass_removal)) return "";
   const auto [gpu_nodes, losing] = world_.fleet.sizes();
-  std::size_t before = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    before = budget_.Spent(base::SteadyClock::now());
-  }
-  return fmt::format(
-      "{} of {} GPU nodes have lost the PCI labels of node feature discovery{}; their labels are "
-      "kept because so many {} points to discovery rather than to GPUs. If the GPUs are really "
-      "gone, set the annotation {}=true on the ClusterPolicy",
-      losing, gpu_nodes, before == 0 ? "" : fmt::format(", after {} others within an hour", before),
-      before == 0 ? "at once" : "in so short a time", desired::kAllowMassRemoval);
+  const std::lock_guard lock(mutex_);
+  return budget_.WhyHeld(gpu_nodes, losing, policy != nullptr && policy->allow_mass_removal,
+                         base::SteadyClock::now());
 }
 
 std::optional<kube::Action> NodeController::WaitBeforeRemoval(const std::string& node,

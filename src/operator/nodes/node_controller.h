@@ -32,8 +32,6 @@ class NodeController {
 
   base::Status Run(const io::StopToken& stop) { return controller_.Run(stop); }
   [[nodiscard]] kube::ControllerStatistics statistics() const { return controller_.statistics(); }
-  // Looks at every node again.
-  void EnqueueAll();
   // Why removals are held back now; "" when none is.
   [[nodiscard]] std::string removals_held() const;
 
