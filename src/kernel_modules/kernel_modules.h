@@ -1,0 +1,81 @@
+// Loading and unloading kernel modules as modprobe and rmmod do it, by libkmod: with the
+// dependencies of modules.dep, and the aliases, options and blacklists of modprobe.d.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/observed.h"
+#include "base/result.h"
+#include "host/root.h"
+
+struct kmod_ctx;
+
+namespace pitcrew::kernel_modules {
+
+// Names of parameters with their values. A value with blanks reaches the module in quotes.
+using Parameters = std::map<std::string, std::string>;
+
+// One module on the way to another.
+struct Step {
+  std::string module;          // as the kernel calls it: '_' for '-'
+  std::filesystem::path file;  // as this process sees it
+  std::string parameters;      // those of modprobe.d, then those asked for: "a=1 b=2"
+
+  bool operator==(const Step&) const = default;
+};
+
+// The modules of one kernel. For one thread at a time.
+class Modules {
+ public:
+  // `host` is the node's root as this process sees it, "/host" in a pod: modules come from
+  // lib/modules/<release> below it, configuration from its modprobe.d folders. kNotFound
+  // "NoKernelModules" when that kernel has no folder there, or depmod has not been run over it.
+  static base::Result<Modules> Open(const host::Root& host, std::string_view release);
+
+  // What Load would do now, in its order; empty when the module is loaded or built in. Errors are
+  // those of Load up to the first call of the kernel.
+  [[nodiscard]] base::Result<std::vector<Step>> PlanLoad(const std::string& name,
+                                                         const Parameters& parameters = {}) const;
+
+  // Loads a module, or the modules of an alias, with what they depend on. Success too when they are
+  // loaded already (with whatever parameters) or built in. Needs CAP_SYS_MODULE.
+  //
+  // kNotFound "NoSuchModule"; kUnsupported "ModuleBlacklisted" for an alias, and
+  // "ModuleHasInstallCommand" where modprobe.d says that a shell command loads it: none is run;
+  // kInvalid "InvalidModuleParameter"; else "ModuleNotLoaded" names the module that the kernel
+  // refused, its file, and what to do.
+  base::Status Load(const std::string& name, const Parameters& parameters = {}) const;
+
+ private:
+  struct Close {
+    void operator()(kmod_ctx* context) const;
+  };
+  Modules(std::unique_ptr<kmod_ctx, Close> context, std::filesystem::path folder)
+      : context_(std::move(context)), folder_(std::move(folder)) {}
+  [[nodiscard]] base::Result<std::vector<Step>> Probe(const std::string& name,
+                                                      const Parameters& parameters,
+                                                      unsigned flags) const;
+
+  std::unique_ptr<kmod_ctx, Close> context_;
+  std::filesystem::path folder_;
+};
+
+// Takes a module out of the kernel. Success too when it is not loaded. kUnavailable "ModuleInUse"
+// names the modules that hold it, or tells how many uses there are. Needs CAP_SYS_MODULE.
+base::Status Unload(const std::string& name, const std::filesystem::path& sys = "/sys");
+
+// The loaded modules that use this one, sorted; empty when it is not loaded.
+base::Result<std::vector<std::string>> ReadHolders(std::string_view name,
+                                                   const std::filesystem::path& sys = "/sys");
+
+// The value of a parameter of a loaded module, trimmed; absent when there is no such module or
+// parameter, or the module does not show it.
+base::Observed<std::string> ReadParameter(std::string_view module, std::string_view parameter,
+                                          const std::filesystem::path& sys = "/sys");
+
+}  // namespace pitcrew::kernel_modules
