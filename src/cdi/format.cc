@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "cdi/name.h"
 #include "cdi/yaml_writer.h"
+#include "codec/go_json.h"
 #include "codec/json.h"
 #include "codec/yaml.h"
 
@@ -426,25 +427,8 @@ base::Status Validate(const Spec& spec) {
 std::string ToYamlText(const Spec& spec) { return "---\n" + WriteGoYaml(ToOrdered(spec, false)); }
 
 std::string ToJsonText(const Spec& spec) {
-  const std::string plain =
-      ToOrdered(spec, true).dump(-1, ' ', false, Ordered::error_handler_t::replace);
-  std::string text;
-  for (const char c : plain) {
-    switch (c) {
-      case '<':
-        text += "\\u003c";
-        break;
-      case '>':
-        text += "\\u003e";
-        break;
-      case '&':
-        text += "\\u0026";
-        break;
-      default:
-        text += c;
-    }
-  }
-  return text;
+  return codec::EscapeAsGo(
+      ToOrdered(spec, true).dump(-1, ' ', false, Ordered::error_handler_t::replace));
 }
 
 base::Result<Spec> ParseSpec(std::string_view text, std::string_view source) {

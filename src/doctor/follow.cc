@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/bell.h"
+#include "desired/cluster_kinds.h"
 #include "doctor/source.h"
 #include "kube/informer.h"
 #include "kube/projection.h"
@@ -109,7 +110,7 @@ std::vector<std::unique_ptr<Watch>> MakeWatches(const std::shared_ptr<kube::Clie
   };
   if (!first.definition_absent) {
     add.operator()<fleet::Policy>(
-        Kind::kPolicies, kClusterPolicies, fleet::ReadPolicy,
+        Kind::kPolicies, desired::kClusterPolicies, fleet::ReadPolicy,
         [](const fleet::Policy& policy, Cluster& cluster) { cluster.policies.push_back(policy); },
         "", "");
   }

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "api/labels.h"
+#include "desired/cluster_kinds.h"
 #include "kube/request.h"
+#include "node/node_feature/node_feature.h"
 #include "snapshot/file.h"
 #include "snapshot/snapshot.h"
 
@@ -274,7 +276,7 @@ base::Result<Cluster> FromFile(const std::string& path, std::string name_space) 
 std::string FindNamespace(kube::Client& client, const std::string& asked,
                           const io::StopToken& stop) {
   if (!asked.empty()) return asked;
-  const auto policies = client.List(kClusterPolicies, "", {}, stop);
+  const auto policies = client.List(desired::kClusterPolicies, "", {}, stop);
   if (policies) {
     for (const Json& policy : policies->items) {
       const std::string found = codec::FindString(policy, {"status", "namespace"});
@@ -292,7 +294,7 @@ base::Result<Cluster> ReadLive(kube::Client& client, const std::string& name_spa
   Reading reading(client, cluster, stop);
   TRY(ReadDefinition(client, reading, cluster, stop));
   TRY(reading.Read(
-      Kind::kPolicies, kClusterPolicies, "", "", Extent::kWhole,
+      Kind::kPolicies, desired::kClusterPolicies, "", "", Extent::kWhole,
       [&](const Json& object) { cluster.policies.push_back(fleet::ReadPolicy(object)); }));
   TRY(reading.Read(Kind::kNodes, kube::kNodes, "", "", extent, [&](const Json& object) {
     auto node = fleet::ReadNode(object);
@@ -365,7 +367,8 @@ base::Status ReadWanted(kube::Client& client, const fleet::Wanted& wanted, Clust
   for (const std::string& node : wanted.features) {
     if (cluster.features.contains(node) || left == 0) continue;
     --left;
-    const auto features = client.Get(kNodeFeatures, {cluster.name_space, node}, stop);
+    const auto features =
+        client.Get(node::node_feature::kNodeFeatures, {cluster.name_space, node}, stop);
     if (features) {
       cluster.features[node] = fleet::ReadFeatures(*features);
     } else {

@@ -13,10 +13,6 @@
 
 namespace pitcrew::doctor {
 
-inline constexpr kube::ResourceKind kClusterPolicies{"nvidia.com", "v1", "clusterpolicies",
-                                                     "ClusterPolicy", false};
-inline constexpr kube::ResourceKind kNodeFeatures{"nfd.k8s-sigs.io", "v1alpha1", "nodefeatures",
-                                                  "NodeFeature"};
 inline constexpr std::string_view kPolicyDefinition = "clusterpolicies.nvidia.com";
 
 // The field selector of pods of one phase outside the operator's namespace, where all are read.

@@ -56,7 +56,6 @@ base::Result<std::filesystem::path> RegularFile(const Root& root, std::string_vi
 }  // namespace
 
 std::span<const std::string_view> LibraryFolders() { return kLibraryFolders; }
-std::span<const std::string_view> ProgramFolders() { return kProgramFolders; }
 std::span<const std::string_view> StandardProgramFolders() { return kStandardProgramFolders; }
 std::span<const std::string_view> HostSmiPaths() { return kHostSmiPaths; }
 

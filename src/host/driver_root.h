@@ -23,7 +23,6 @@ inline constexpr std::string_view kSmiProgram = "nvidia-smi";
 
 // Folders below a driver root in the order of search. "/" is the root itself.
 std::span<const std::string_view> LibraryFolders();
-std::span<const std::string_view> ProgramFolders();
 // The PATH of a system: where programs are that no driver brings.
 std::span<const std::string_view> StandardProgramFolders();
 // Order of the search for nvidia-smi on a host (validator.md 3.1), as whole paths.
@@ -36,7 +35,8 @@ base::Result<std::filesystem::path> FindLibrary(const Root& root, std::string_vi
 // root, each once, in order of folders, then names.
 base::Result<std::vector<std::filesystem::path>> FindLibraries(const Root& root,
                                                                std::string_view pattern);
-// The first executable, non-empty regular file of that name in ProgramFolders(). Returns the path
+// The first executable, non-empty regular file of that name in the root itself, usr/bin, usr/sbin,
+// bin and sbin. Returns the path
 // under which it was found (not the resolved one), with the root in front.
 base::Result<std::filesystem::path> FindProgram(const Root& root, std::string_view file_name);
 // The same over `inside_paths`, which are whole paths inside the root.

@@ -1,11 +1,6 @@
 #include "host/kernel.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <cerrno>
 
 #include "base/file.h"
 #include "base/strings.h"
@@ -39,15 +34,6 @@ base::Observed<std::uint32_t> ReadModuleReferences(std::string_view name,
         fmt::format("{} holds \"{}\", which is not a number", file.string(), base::Trim(*text))));
   }
   return base::Observed<std::uint32_t>::Present(static_cast<std::uint32_t>(*count));
-}
-
-base::Status UnloadModule(const std::string& name) {
-  if (::syscall(SYS_delete_module, name.c_str(), O_NONBLOCK) == 0 || errno == ENOENT) return {};
-  if (errno == EWOULDBLOCK || errno == EBUSY) {
-    return base::Fail(
-        base::Unavailable("ModuleInUse", fmt::format("kernel module {} is still in use", name)));
-  }
-  return base::Fail(base::FromErrno(errno, fmt::format("unload kernel module {}", name)));
 }
 
 std::map<std::string, std::uint32_t> ParseCharacterMajors(std::string_view text) {

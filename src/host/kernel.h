@@ -27,10 +27,6 @@ base::Result<std::vector<std::string>> ReadLoadedModules(
 base::Observed<std::uint32_t> ReadModuleReferences(std::string_view name,
                                                    const std::filesystem::path& sys = "/sys");
 
-// Takes a module out of the kernel. Success also when it is not loaded; kUnavailable "ModuleInUse"
-// when something still uses it. Needs CAP_SYS_MODULE.
-base::Status UnloadModule(const std::string& name);
-
 // Majors of character devices from /proc/devices: {"nvidia": 195, "nvidia-uvm": 510, ...}.
 base::Result<std::map<std::string, std::uint32_t>> ReadCharacterMajors(
     const std::filesystem::path& proc = "/proc");

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "codec/go_json.h"
+
 namespace pitcrew::oci {
 namespace {
 
@@ -152,27 +154,7 @@ base::Result<Spec> Spec::Parse(std::string_view text, std::string_view source) {
   return Spec(std::move(json));
 }
 
-std::string Spec::ToText() const {
-  const std::string plain = codec::ToJsonText(json_);
-  std::string text;
-  text.reserve(plain.size() + 64);
-  for (const char c : plain) {
-    switch (c) {
-      case '<':
-        text += "\\u003c";
-        break;
-      case '>':
-        text += "\\u003e";
-        break;
-      case '&':
-        text += "\\u0026";
-        break;
-      default:
-        text += c;
-    }
-  }
-  return text + "\n";
-}
+std::string Spec::ToText() const { return codec::EscapeAsGo(codec::ToJsonText(json_)) + "\n"; }
 
 std::vector<std::string> Spec::env() const {
   return TextList(codec::Find(json_, {"process", "env"}));

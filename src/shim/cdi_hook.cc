@@ -1,11 +1,8 @@
 #include "shim/cdi_hook.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 
 #include "base/file.h"
 #include "base/strings.h"
@@ -72,16 +69,7 @@ const std::vector<HookEntry>& Hooks() {
 }
 
 base::Result<std::string> ReadState(const std::string& file) {
-  if (!file.empty() && file != "-") return base::ReadFile(file);
-  std::string content;
-  std::array<char, 8192> buffer;
-  for (;;) {
-    const ssize_t count = ::read(STDIN_FILENO, buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return base::Fail(base::FromErrno(errno, "read the container's state"));
-    if (count == 0) return content;
-    content.append(buffer.data(), static_cast<std::size_t>(count));
-  }
+  return file.empty() || file == "-" ? ReadContainerState() : base::ReadFile(file);
 }
 
 base::Status RunHook(const HookEntry& hook, const Arguments& arguments) {

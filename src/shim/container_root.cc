@@ -76,6 +76,18 @@ std::string FdPath(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
 }  // namespace
 
+base::Result<std::string> ReadContainerState() {
+  std::string content;
+  std::array<char, 8192> buffer;
+  for (;;) {
+    const ssize_t count = ::read(STDIN_FILENO, buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return base::Fail(base::FromErrno(errno, "read the container's state"));
+    if (count == 0) return content;
+    content.append(buffer.data(), static_cast<std::size_t>(count));
+  }
+}
+
 std::string RandomName() {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof(number), 0) != sizeof(number)) {

@@ -52,6 +52,9 @@ class ContainerRoot {
   base::FileDescriptor root_;
 };
 
+// What a runtime tells a hook of its container, from standard input.
+base::Result<std::string> ReadContainerState();
+
 // 16 hexadecimal digits for names that must not collide.
 std::string RandomName();
 

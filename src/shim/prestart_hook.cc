@@ -1,10 +1,7 @@
 #include "shim/prestart_hook.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -15,26 +12,15 @@
 #include "codec/json.h"
 #include "oci/spec.h"
 #include "shim/config.h"
+#include "shim/container_root.h"
 #include "shim/requests.h"
 
 namespace pitcrew::shim {
 namespace {
 
-base::Result<std::string> ReadStandardInput() {
-  std::string content;
-  std::array<char, 8192> buffer;
-  for (;;) {
-    const ssize_t count = ::read(STDIN_FILENO, buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return base::Fail(base::FromErrno(errno, "read the container's state"));
-    if (count == 0) return content;
-    content.append(buffer.data(), static_cast<std::size_t>(count));
-  }
-}
-
 base::Status CheckPrestart(const std::filesystem::path& config_path) {
   TRY_ASSIGN(const Config config, LoadConfig(config_path));
-  TRY_ASSIGN(const std::string state, ReadStandardInput());
+  TRY_ASSIGN(const std::string state, ReadContainerState());
   TRY_ASSIGN(const auto json, codec::ParseJson(state, "the container's state"));
   std::filesystem::path bundle = codec::FindString(json, {"bundle"});
   if (bundle.empty()) bundle = codec::FindString(json, {"bundlePath"});

@@ -87,9 +87,8 @@ bool HoldsGpu(const Json& claim) {
   });
 }
 
-bool UsesGpu(kube::Client& client, const Json& pod, const io::StopToken& stop) {
+bool HoldsGpuClaim(kube::Client& client, const Json& pod, const io::StopToken& stop) {
   if (HasEnded(pod)) return false;
-  if (AsksForGpu(pod)) return true;
   const auto key = kube::KeyOf(pod);
   return std::ranges::any_of(ClaimNames(pod), [&](const std::string& name) {
     const auto claim = ReadClaim(client, {key.namespace_name, name}, stop);
@@ -99,6 +98,11 @@ bool UsesGpu(kube::Client& client, const Json& pod, const io::StopToken& stop) {
                      {{"pod", key.ToString()}, {"claim", name}});
     return true;
   });
+}
+
+bool UsesGpu(kube::Client& client, const Json& pod, const io::StopToken& stop) {
+  if (HasEnded(pod)) return false;
+  return AsksForGpu(pod) || HoldsGpuClaim(client, pod, stop);
 }
 
 }  // namespace pitcrew::workload

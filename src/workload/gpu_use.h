@@ -26,8 +26,11 @@ std::vector<std::string> ClaimNames(const codec::Json& pod);
 // with admin access watch a device and do not use it.
 bool HoldsGpu(const codec::Json& claim);
 
-// Whether a pod that has not ended uses a GPU in either way. A claim that does not exist holds
+// Whether a pod that has not ended holds a GPU by a claim. A claim that does not exist holds
 // nothing; one that cannot be read counts as holding a GPU, and is logged.
+bool HoldsGpuClaim(kube::Client& client, const codec::Json& pod, const io::StopToken& stop);
+
+// Whether a pod that has not ended uses a GPU in either way.
 bool UsesGpu(kube::Client& client, const codec::Json& pod, const io::StopToken& stop);
 
 }  // namespace pitcrew::workload

@@ -9,6 +9,7 @@
 #include "apiserver/api_server.h"
 #include "base/file.h"
 #include "codec/yaml.h"
+#include "desired/cluster_kinds.h"
 #include "doctor/follow.h"
 #include "doctor/source.h"
 #include "fleet/report.h"
@@ -249,11 +250,12 @@ TEST_F(DoctorTest, FollowsChangesByWatches) {
                             "dcgmExporter", "nodeStatusExporter", "gfd"}) {
     policy["spec"][block] = Json::object();  // those that the schema requires
   }
-  const auto created = client->Create(kClusterPolicies, policy, kWriter);
+  const auto created = client->Create(desired::kClusterPolicies, policy, kWriter);
   ASSERT_TRUE(created) << created.error().ToString();
   EXPECT_TRUE(watcher.Await(
       [&](const auto& report) { return node(report, "gpu-w") == "operands-disabled"; }));
-  ASSERT_TRUE(client->Delete(kClusterPolicies, {.namespace_name = "", .name = "cluster-policy"}));
+  ASSERT_TRUE(
+      client->Delete(desired::kClusterPolicies, {.namespace_name = "", .name = "cluster-policy"}));
   ASSERT_TRUE(client->Delete(kube::kNodes, {.namespace_name = "", .name = "gpu-w"}));
   EXPECT_TRUE(watcher.Await([&](const auto& report) { return node(report, "gpu-w") == "none"; }));
 }

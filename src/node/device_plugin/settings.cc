@@ -28,7 +28,7 @@ api::PluginFlags Defaults() {
   flags.pass_device_specs = false;
   flags.device_list_strategy = {"envvar"};
   flags.device_id_strategy = "uuid";
-  flags.cdi_annotation_prefix = "cdi.k8s.io/";
+  flags.cdi_annotation_prefix = std::string(api::kCdiAnnotationPrefix);
   flags.cdi_hook_path = "/usr/bin/nvidia-ctk";
   flags.driver_root_in_here = "/driver-root";
   flags.shared_devices_allocation_policy = "distributed";

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/labels.h"
 #include "api/plugin_config.h"
 #include "base/command_line.h"
 #include "base/result.h"
@@ -44,7 +45,7 @@ struct Settings {
   bool gdrcopy = false;
   bool gds = false;
   bool mofed = false;
-  std::string cdi_annotation_prefix = "cdi.k8s.io/";
+  std::string cdi_annotation_prefix{api::kCdiAnnotationPrefix};
   std::string cdi_hook_path = "/usr/bin/nvidia-ctk";
   std::string mps_root;  // on the host
   std::vector<std::int64_t> imex_channels;

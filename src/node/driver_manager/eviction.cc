@@ -8,6 +8,40 @@
 #include "workload/gpu_use.h"
 
 namespace pitcrew::node::driver_manager {
+namespace {
+
+base::Result<std::vector<codec::Json>> PodsOfNode(const Options& options, kube::Client& client,
+                                                  const std::string& selector,
+                                                  const io::StopToken& stop) {
+  kube::ListOptions selection;
+  selection.field_selector = "spec.nodeName=" + options.node_name;
+  selection.label_selector = selector;
+  TRY_ASSIGN(auto pods, client.List(kube::kPods, "", selection, stop));
+  return std::move(pods.items);
+}
+
+// All of them, or none when one may not go.
+base::Status Evict(const Options& options, const std::shared_ptr<kube::Client>& client,
+                   const std::vector<codec::Json>& pods, const io::StopToken& stop) {
+  const auto plan = workload::PlanDrain(pods, DrainOptionsOf(options));
+  if (!plan.refused.empty()) {
+    return base::Fail(base::Unavailable(
+        "PodsNotEvictable", fmt::format("pods hold up the change of this node's driver and may not "
+                                        "be evicted: {}",
+                                        base::Join(plan.refused, "; "))));
+  }
+  workload::EvictOptions evict;
+  if (options.drain_timeout.count() > 0) {
+    evict.deadline = base::Deadline::After(options.drain_timeout);
+  }
+  evict.held_up = [](const kube::ObjectKey& pod, const base::Error& why) {
+    base::LogInfo("A disruption budget holds an eviction up",
+                  {{"pod", pod.ToString()}, {"why", why.message}});
+  };
+  return workload::EvictPods(client, options.node_name, plan.evict, evict, stop);
+}
+
+}  // namespace
 
 workload::DrainOptions DrainOptionsOf(const Options& options) {
   workload::DrainOptions drain;
@@ -20,27 +54,30 @@ workload::DrainOptions DrainOptionsOf(const Options& options) {
 
 base::Status EvictGpuPods(const Options& options, const std::shared_ptr<kube::Client>& client,
                           const io::StopToken& stop) {
-  kube::ListOptions selection;
-  selection.field_selector = "spec.nodeName=" + options.node_name;
-  TRY_ASSIGN(auto pods, client->List(kube::kPods, "", selection, stop));
-  std::erase_if(pods.items,
+  TRY_ASSIGN(auto pods, PodsOfNode(options, *client, "", stop));
+  std::erase_if(pods,
                 [&](const codec::Json& pod) { return !workload::UsesGpu(*client, pod, stop); });
-  const auto plan = workload::PlanDrain(pods.items, DrainOptionsOf(options));
-  if (!plan.refused.empty()) {
-    return base::Fail(
-        base::Unavailable("GpuPodsNotEvictable",
-                          fmt::format("pods use the GPUs of this node and may not be evicted: {}",
-                                      base::Join(plan.refused, "; "))));
+  return Evict(options, client, pods, stop);
+}
+
+base::Status DrainNode(const Options& options, const std::shared_ptr<kube::Client>& client,
+                       const io::StopToken& stop) {
+  TRY_ASSIGN(const auto pods, PodsOfNode(options, *client, options.drain_pod_selector, stop));
+  return Evict(options, client, pods, stop);
+}
+
+base::Status RefuseClaimHolders(const Options& options, kube::Client& client,
+                                const io::StopToken& stop) {
+  TRY_ASSIGN(const auto pods, PodsOfNode(options, client, "", stop));
+  std::vector<std::string> holders;
+  for (const codec::Json& pod : pods) {
+    if (workload::HoldsGpuClaim(client, pod, stop)) holders.push_back(kube::KeyOf(pod).ToString());
   }
-  workload::EvictOptions evict;
-  if (options.drain_timeout.count() > 0) {
-    evict.deadline = base::Deadline::After(options.drain_timeout);
-  }
-  evict.held_up = [](const kube::ObjectKey& pod, const base::Error& why) {
-    base::LogInfo("A disruption budget holds an eviction up",
-                  {{"pod", pod.ToString()}, {"why", why.message}});
-  };
-  return workload::EvictPods(client, options.node_name, plan.evict, evict, stop);
+  if (holders.empty()) return {};
+  return base::Fail(base::Unavailable(
+      "GpuClaimsHeld", fmt::format("pods on this node still hold GPUs by resource claims: {}; end "
+                                   "them before the driver is changed",
+                                   base::Join(holders, ", "))));
 }
 
 }  // namespace pitcrew::node::driver_manager

@@ -1,4 +1,4 @@
-// Sending the pods away that use a node's GPUs (driver-lifecycle.md 4.8).
+// Sending pods away so that nobody uses a node's driver (driver-lifecycle.md 4.8).
 #pragma once
 
 #include <memory>
@@ -16,9 +16,17 @@ namespace pitcrew::node::driver_manager {
 // How the pods of a node are drained with these options.
 workload::DrainOptions DrainOptionsOf(const Options& options);
 
-// Evicts them all and waits until they are gone. Nothing is evicted when one of them may not be:
-// kUnavailable "GpuPodsNotEvictable".
+// Evicts the pods that use GPUs and waits until they are gone. Nothing is evicted when one of them
+// may not be: kUnavailable "PodsNotEvictable".
 base::Status EvictGpuPods(const Options& options, const std::shared_ptr<kube::Client>& client,
                           const io::StopToken& stop);
+
+// The same for every pod that the options select, but those of DaemonSets.
+base::Status DrainNode(const Options& options, const std::shared_ptr<kube::Client>& client,
+                       const io::StopToken& stop);
+
+// kUnavailable "GpuClaimsHeld" names the pods on this node that still hold a GPU by a claim.
+base::Status RefuseClaimHolders(const Options& options, kube::Client& client,
+                                const io::StopToken& stop);
 
 }  // namespace pitcrew::node::driver_manager

@@ -15,10 +15,10 @@
 #include "host/mounts.h"
 #include "host/pci.h"
 #include "host/process.h"
-#include "io/file_watcher.h"
 #include "node/driver_manager/eviction.h"
 #include "node/driver_manager/operand_labels.h"
 #include "node/own_node/own_node.h"
+#include "node/validations/status_folder.h"
 #include "workload/cordon.h"
 #include "workload/pause.h"
 
@@ -65,7 +65,7 @@ class Manager {
     TRY(RefuseHostDriver());
     TRY_ASSIGN(const auto node, node_.Read(stop_));
     TRY_ASSIGN(const auto state, ObserveNode(options_, node));
-    const base::Status done = state.driver_loaded ? RemoveLoaded(state) : RemoveRemains(node);
+    const base::Status done = state.driver_loaded ? RemoveLoaded(state) : PrepareUnloaded(state);
     // Whatever happened: a node is never left with its operands paused. Told to stop, the clean-up
     // still has to reach the API server, so it does not listen to the stop.
     const base::Status resumed = Resume();
@@ -87,7 +87,8 @@ class Manager {
       base::LogInfo("The host has no driver of its own", {{"reason", version.error().message}});
       return {};
     }
-    TRY(node_.Patch(own_node::LabelPatch(api::kDeployDriver, "pre-installed"), stop_));
+    TRY(node_.Patch(own_node::LabelPatch(api::kDeployDriver, std::string(api::kPreInstalled)),
+                    stop_));
     base::LogWarning("The host has a driver of its own; the operator is told so",
                      {{"version", *version}});
     [[maybe_unused]] const bool stopped = stop_.WaitFor(options_.preinstalled_pause);
@@ -100,43 +101,63 @@ class Manager {
 
   // The driver is loaded: whoever uses it has to let go first (steps 5 to 10).
   base::Status RemoveLoaded(const NodeState& state) {
-    TRY(PauseAndAwait());
+    TRY(PauseAndAwait(OperandsToPause(options_.custom_pause_label)));
     if (state.driver_kept) {
       base::LogInfo("The loaded driver is the one that is wanted; it is kept");
-      return RemoveRootfs();
+      if (state.dra_driver) TRY(PauseAndAwait(DraPluginToPause()));
+      return RemoveRemains();
     }
-    const bool evict = options_.evict_gpu_pods && !state.upgrade_managed;
-    if (evict) {
+    const bool may_drain = options_.auto_drain && !state.upgrade_managed;
+    const bool may_evict = options_.evict_gpu_pods && !state.upgrade_managed;
+    if (may_evict || (state.dra_driver && may_drain)) TRY(FreeGpus(may_drain));
+    if (state.dra_driver) {
+      TRY(RefuseClaimHolders(options_, *client_, stop_));
+      TRY(PauseAndAwait(DraPluginToPause()));
+    }
+    base::Status unloaded = UnloadModules();
+    if (!unloaded && may_drain) {
+      base::LogWarning("The node is drained, to unload the driver then", unloaded.error());
       TRY(Cordon());
-      TRY(EvictGpuPods(options_, client_, stop_));
+      TRY(DrainNode(options_, client_, stop_));
+      unloaded = UnloadModules();
     }
-    TRY(UnloadModules());
-    TRY(RemoveRootfs());
+    TRY(unloaded);
+    TRY(RemoveRemains());
     TRY(UnloadNouveau());
     return AwaitMofed();
   }
 
   // Nothing is loaded: what an earlier driver container has left is taken away.
-  base::Status RemoveRemains(const codec::Json& node) {
-    if (!own_node::LabelOf(node, api::kDeployDraDriver).empty()) TRY(PauseAndAwait());
-    TRY(RemoveRootfs());
+  base::Status PrepareUnloaded(const NodeState& state) {
+    if (state.dra_driver) TRY(PauseAndAwait(DraPluginToPause()));
+    TRY(RemoveRemains());
     TRY(UnloadNouveau());
     return AwaitMofed();
   }
 
-  base::Status PauseAndAwait() {
+  // Sends the pods away that use GPUs; where one of them may not go, and the node may be drained,
+  // all of them that may.
+  base::Status FreeGpus(bool may_drain) {
+    TRY(Cordon());
+    const base::Status evicted = EvictGpuPods(options_, client_, stop_);
+    if (evicted || !may_drain || stop_.stopped()) return evicted;
+    base::LogWarning("The node is drained, because its GPU pods alone could not be evicted",
+                     evicted.error());
+    return DrainNode(options_, client_, stop_);
+  }
+
+  base::Status PauseAndAwait(const PausedOperands& operands) {
     bool paused = false;
     TRY(node_.Change(
         [&](const codec::Json& node) {
-          auto patch = workload::PausePatch(node, LabelsToPause(options_.custom_pause_label),
-                                            api::kPausedForDriverUpgrade);
+          auto patch = workload::PausePatch(node, operands.labels, api::kPausedForDriverUpgrade);
           paused = paused || patch.has_value();
           return patch;
         },
         stop_));
     if (paused) base::LogInfo("The operands of this node are paused");
     return workload::AwaitOperandsGone(client_, options_.node_name, options_.namespace_name,
-                                       AppsToAwait(),
+                                       operands.apps,
                                        std::chrono::steady_clock::now() + kOperandTimeout, stop_);
   }
 
@@ -152,7 +173,7 @@ class Manager {
   base::Status Resume() {
     TRY(node_.Change(
         [&](const codec::Json& node) -> std::optional<codec::Json> {
-          auto patch = workload::ResumePatch(node, LabelsToPause(options_.custom_pause_label),
+          auto patch = workload::ResumePatch(node, LabelsToResume(options_.custom_pause_label),
                                              api::kPausedForDriverUpgrade);
           if (const auto uncordon = workload::UncordonPatch(node, kCordonedAnnotation)) {
             if (!patch) return uncordon;
@@ -188,8 +209,12 @@ class Manager {
     return options_.unload_module("nouveau");
   }
 
-  base::Status RemoveRootfs() {
+  // What a driver container leaves when it ends without its own clean-up. Whoever waits for the
+  // next one must not take the old one's word.
+  base::Status RemoveRemains() {
     TRY(host::DetachMounts(options_.run_folder / "driver"));
+    TRY(validations::StatusFolder(options_.run_folder / "validations")
+            .Remove(validations::kDriverContainerReady));
     std::error_code error;
     std::filesystem::remove(options_.run_folder / "nvidia-driver.pid", error);
     if (error) {
@@ -208,9 +233,8 @@ class Manager {
     if (!has_card) return {};
     const auto deadline = std::chrono::steady_clock::now() + kMofedTimeout;
     if (!options_.host_mofed) {
-      return io::WaitForFiles(
-          {options_.mofed_ready.parent_path()}, [&] { return host::Exists(options_.mofed_ready); },
-          stop_, deadline);
+      return validations::StatusFolder(options_.mofed_ready.parent_path())
+          .Await(options_.mofed_ready.filename().string(), stop_, deadline);
     }
     constexpr std::chrono::seconds kModulePause{2};
     while (true) {
@@ -234,6 +258,7 @@ class Manager {
 base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& node) {
   NodeState state;
   state.upgrade_managed = own_node::AnnotationOf(node, api::kUpgradeEnabledAnnotation) == "true";
+  state.dra_driver = !own_node::LabelOf(node, api::kDeployDraDriver).empty();
   const auto module = host::ReadModuleReferences("nvidia", options.sys);
   if (module.is_unknown()) return base::Fail(*module.error());
   state.driver_loaded = module.is_present();

@@ -15,6 +15,7 @@ struct NodeState {
   bool driver_loaded = false;    // kernel module nvidia
   bool driver_kept = false;      // loaded, and made from the very configuration that is wanted
   bool upgrade_managed = false;  // the operator's upgrade controller evicts, not we
+  bool dra_driver = false;       // GPUs are given out by dynamic resource allocation
 };
 // kUnknown module states are errors: nothing is unloaded on a guess.
 base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& node);

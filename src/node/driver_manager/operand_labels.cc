@@ -1,22 +1,35 @@
 #include "node/driver_manager/operand_labels.h"
 
+#include "api/labels.h"
 #include "desired/operand_table.h"
 
 namespace pitcrew::node::driver_manager {
+namespace {
 
-std::vector<std::string_view> LabelsToPause(std::string_view custom_label) {
-  std::vector<std::string_view> labels;
-  for (const auto& paused : desired::Operands().paused_pods()) labels.push_back(paused.label);
-  if (!custom_label.empty()) labels.push_back(custom_label);
-  return labels;
+PausedOperands Select(bool dra_plugin) {
+  PausedOperands selected;
+  for (const auto& paused : desired::Operands().paused_pods()) {
+    if ((paused.label == api::kDeployDraDriver) != dra_plugin) continue;
+    selected.labels.push_back(paused.label);
+    if (!paused.app.empty()) selected.apps.emplace(paused.app);
+  }
+  return selected;
 }
 
-std::set<std::string, std::less<>> AppsToAwait() {
-  std::set<std::string, std::less<>> apps;
-  for (const auto& paused : desired::Operands().paused_pods()) {
-    if (!paused.app.empty()) apps.emplace(paused.app);
-  }
-  return apps;
+}  // namespace
+
+PausedOperands OperandsToPause(std::string_view custom_label) {
+  PausedOperands operands = Select(false);
+  if (!custom_label.empty()) operands.labels.push_back(custom_label);
+  return operands;
+}
+
+PausedOperands DraPluginToPause() { return Select(true); }
+
+std::vector<std::string_view> LabelsToResume(std::string_view custom_label) {
+  std::vector<std::string_view> labels = OperandsToPause(custom_label).labels;
+  for (const std::string_view label : DraPluginToPause().labels) labels.push_back(label);
+  return labels;
 }
 
 }  // namespace pitcrew::node::driver_manager

@@ -9,9 +9,16 @@
 
 namespace pitcrew::node::driver_manager {
 
-// The labels that keep them on a node, and `custom_label` ("": none). Borrowed.
-std::vector<std::string_view> LabelsToPause(std::string_view custom_label);
-// The apps whose pods are waited for.
-std::set<std::string, std::less<>> AppsToAwait();
+struct PausedOperands {
+  std::vector<std::string_view> labels;     // that keep them on a node; borrowed
+  std::set<std::string, std::less<>> apps;  // whose pods are waited for
+};
+
+// All but the kubelet plugin of dynamic resource allocation; `custom_label` ("": none) too.
+PausedOperands OperandsToPause(std::string_view custom_label);
+// That plugin: pods that hold a claim can end only while it runs, so it goes after them.
+PausedOperands DraPluginToPause();
+// What either of them may have paused.
+std::vector<std::string_view> LabelsToResume(std::string_view custom_label);
 
 }  // namespace pitcrew::node::driver_manager

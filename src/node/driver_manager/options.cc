@@ -26,7 +26,8 @@ struct Flags {
     line.Add({"kubeconfig", "KUBECONFIG", "kubeconfig file; in-cluster without it"}, &kubeconfig);
     line.Add({"drain-use-force", "DRAIN_USE_FORCE", "evict pods without a controller too"},
              &drain_force);
-    line.Add({"drain-pod-selector-label", "DRAIN_POD_SELECTOR_LABEL", "accepted, without effect"},
+    line.Add({"drain-pod-selector-label", "DRAIN_POD_SELECTOR_LABEL",
+              "label selector of the pods that a drain of the node is about"},
              &drain_selector);
     line.Add(
         {"drain-timeout-seconds", "DRAIN_TIMEOUT_SECONDS", "as a duration: 300s; 0s: no limit"},
@@ -34,7 +35,9 @@ struct Flags {
     line.Add({"drain-delete-emptydir-data", "DRAIN_DELETE_EMPTYDIR_DATA",
               "evict pods with emptyDir volumes too"},
              &drain_delete_empty_dir);
-    line.Add({"enable-auto-drain", "ENABLE_AUTO_DRAIN", "accepted, without effect"}, &auto_drain);
+    line.Add({"enable-auto-drain", "ENABLE_AUTO_DRAIN",
+              "drain the node where evicting the pods that use GPUs does not free the driver"},
+             &auto_drain);
     line.Add({"enable-gpu-pod-eviction", "ENABLE_GPU_POD_EVICTION", "evict pods that use GPUs"},
              &evict);
     line.Add({"node-label-for-gpu-pod-eviction", "NODE_LABEL_FOR_GPU_POD_EVICTION",
@@ -81,6 +84,7 @@ base::Result<std::optional<Options>> ReadOptions(
     }
     options.drain_timeout = *timeout;
   }
+  options.drain_pod_selector = flags.drain_selector.value_or("");
   options.custom_pause_label = flags.custom_label.value_or("");
   options.config_digest = flags.digest.value_or("");
   options.drain_force = flags.drain_force.value_or(options.drain_force);

@@ -9,7 +9,7 @@
 
 #include "base/command_line.h"
 #include "base/result.h"
-#include "host/kernel.h"
+#include "kernel_modules/kernel_modules.h"
 
 namespace pitcrew::node::driver_manager {
 
@@ -21,7 +21,8 @@ struct Options {
   bool drain_force = false;                   // also pods that no controller will make again
   bool drain_delete_empty_dir = false;        // also pods with emptyDir volumes
   std::chrono::nanoseconds drain_timeout{0};  // 0: no limit
-  bool auto_drain = true;
+  bool auto_drain = true;                     // the whole node, where evicting GPU pods does not do
+  std::string drain_pod_selector;             // which pods a drain is about; "": all
   bool evict_gpu_pods = true;
   std::string custom_pause_label;  // NODE_LABEL_FOR_GPU_POD_EVICTION
   bool gpu_direct_rdma = false;
@@ -34,7 +35,8 @@ struct Options {
   std::chrono::seconds preinstalled_pause{60};
 
   // Where this process sees things, and how it unloads modules; other values are for tests.
-  std::function<base::Status(const std::string& module)> unload_module = host::UnloadModule;
+  std::function<base::Status(const std::string& module)> unload_module =
+      [](const std::string& module) { return kernel_modules::Unload(module); };
   std::filesystem::path host_root = "/host";
   std::filesystem::path sys = "/sys";
   std::filesystem::path proc = "/proc";

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t kLongestName = 63;
 constexpr std::size_t kLongestPrefix = 253;
+constexpr std::string_view kProfileNamespace = "profile.node.kubernetes.io";
 
 bool IsAlphanumeric(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 

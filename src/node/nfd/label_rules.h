@@ -10,7 +10,6 @@
 namespace pitcrew::node::nfd {
 
 inline constexpr std::string_view kFeatureNamespace = "feature.node.kubernetes.io";
-inline constexpr std::string_view kProfileNamespace = "profile.node.kubernetes.io";
 
 // Errors say what is wrong with the text.
 base::Status CheckQualifiedName(std::string_view name);

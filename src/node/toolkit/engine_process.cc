@@ -108,9 +108,39 @@ bool IgnoresHangup(pid_t pid) {
   return (mask & (1ULL << (SIGHUP - 1))) != 0;
 }
 
-base::Status WaitForExit(const EngineProcess& engine, const io::StopToken& stop,
-                         base::SteadyClock::time_point deadline) {
-  const auto ended = io::WaitReadable({engine.handle.get()}, stop, deadline);
+// Waits until the process at the other end of a connection closes it; what it says is passed over.
+base::Status WaitForClose(int connection, const io::StopToken& stop,
+                          base::SteadyClock::time_point deadline) {
+  std::array<char, 4096> ignored;
+  for (;;) {
+    const ssize_t count = ::read(connection, ignored.data(), ignored.size());
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) return {};
+    if (count < 0 && errno == EAGAIN) TRY(io::WaitReadable({connection}, stop, deadline));
+  }
+}
+
+// The same without a pidfd. An engine closes connections that say nothing for minutes: whether it
+// is still the same process is asked on a new one.
+base::Status WaitForAnotherProcess(const EngineProcess& engine, const EngineOptions& options,
+                                   const io::StopToken& stop,
+                                   base::SteadyClock::time_point deadline) {
+  base::FileDescriptor next;
+  int connection = engine.connection.get();
+  for (;;) {
+    TRY(WaitForClose(connection, stop, deadline));
+    auto now = FindEngine(options.socket);
+    if (!now || now->pid != engine.pid) return {};
+    next = std::move(now->connection);
+    connection = next.get();
+  }
+}
+
+base::Status WaitForExit(const EngineProcess& engine, const EngineOptions& options,
+                         const io::StopToken& stop, base::SteadyClock::time_point deadline) {
+  const base::Status ended =
+      engine.handle.valid()
+          ? io::WaitReadable({engine.handle.get()}, stop, deadline).transform([](auto) {})
+          : WaitForAnotherProcess(engine, options, stop, deadline);
   if (ended) return {};
   if (ended.error().code != base::Code::kTimeout) return base::Fail(ended.error());
   return base::Fail(base::Error{
@@ -137,12 +167,15 @@ base::Status SignalEngine(const EngineOptions& options, const io::StopToken& sto
   }
   base::LogInfo("Restarting the container engine",
                 {{"engine", ToString(options.kind)}, {"pid", engine->pid}, {"signal", "SIGHUP"}});
-  if (::syscall(SYS_pidfd_send_signal, engine->handle.get(), SIGHUP, nullptr, 0) != 0) {
+  const long sent = engine->handle.valid()
+                        ? ::syscall(SYS_pidfd_send_signal, engine->handle.get(), SIGHUP, nullptr, 0)
+                        : ::kill(engine->pid, SIGHUP);
+  if (sent != 0) {
     return base::Fail(base::FromErrno(errno, fmt::format("send SIGHUP to pid {}", engine->pid)));
   }
   // Docker reads its file again and stays; containerd ends and its supervisor starts it anew.
   if (options.kind == EngineKind::kDocker) return {};
-  return WaitForExit(*engine, stop, deadline);
+  return WaitForExit(*engine, options, stop, deadline);
 }
 
 // A program of the host that gets nothing of this container.
@@ -230,10 +263,11 @@ base::Result<EngineProgram> FindEngineProgram(const EngineOptions& options) {
 }  // namespace
 
 base::Result<EngineProcess> FindEngine(const std::filesystem::path& socket) {
-  TRY_ASSIGN(const auto connection, Connect(socket));
+  EngineProcess engine;
+  TRY_ASSIGN(engine.connection, Connect(socket));
   ucred peer{};
   socklen_t size = sizeof(peer);
-  if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+  if (::getsockopt(engine.connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
     return base::Fail(NoEngine(errno, socket));
   }
   if (peer.pid <= 0) {
@@ -243,14 +277,11 @@ base::Result<EngineProcess> FindEngine(const std::filesystem::path& socket) {
             "the process behind {} is not in this pid namespace: the pod needs hostPID: true",
             socket.string())});
   }
-  EngineProcess engine;
   engine.pid = peer.pid;
   engine.handle = base::FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
-  if (!engine.handle.valid()) {
-    // Gone between the two calls: as if nobody listened.
-    return base::Fail(NoEngine(errno == ESRCH ? ECONNREFUSED : errno, socket));
-  }
-  return engine;
+  if (engine.handle.valid() || errno == ENOSYS || errno == EPERM) return engine;
+  // Gone between the two calls: as if nobody listened.
+  return base::Fail(NoEngine(errno == ESRCH ? ECONNREFUSED : errno, socket));
 }
 
 base::Status ProbeEngine(EngineKind kind, const std::filesystem::path& socket,

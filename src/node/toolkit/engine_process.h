@@ -17,7 +17,11 @@ namespace pitcrew::node::toolkit {
 
 struct EngineProcess {
   pid_t pid = 0;
-  base::FileDescriptor handle;  // pidfd: still means this process when the number is reused
+  // A pidfd: still means this process when the number is reused. Invalid where the kernel (before
+  // 5.3) or a seccomp profile has none; then the connection tells.
+  base::FileDescriptor handle;
+  // To the socket that it serves: closed by the kernel when the process ends, if not by it before.
+  base::FileDescriptor connection;
 };
 
 // The process that listens on `socket`, from the connection's peer credentials. kNotFound or

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "api/labels.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "codec/toml.h"
@@ -113,7 +114,7 @@ std::string RuntimeConfigText(const Options& options,
   SetIfGiven(section, "log-level", runtime.log_level);
   SetIfGiven(section, "mode", runtime.mode);
   Json& modes = section["modes"];
-  modes["cdi"] = {{"annotation-prefixes", {"cdi.k8s.io/"}},
+  modes["cdi"] = {{"annotation-prefixes", {api::kCdiAnnotationPrefix}},
                   {"default-kind", "nvidia.com/gpu"},
                   {"spec-dirs", {"/etc/cdi", "/var/run/cdi"}}};
   SetIfGiven(modes["cdi"], "default-kind", runtime.default_kind);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "api/labels.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "kube/await.h"
@@ -16,7 +17,7 @@ namespace {
 constexpr const char* kDaemonSet = "nvidia-operator-validator";
 constexpr std::chrono::minutes kPodTimeout{5};
 
-bool IsMig(std::string_view resource) { return resource.starts_with("nvidia.com/mig-"); }
+bool IsMig(std::string_view resource) { return resource.starts_with(api::kMigResourcePrefix); }
 
 // nvidia.com/gpu, nvidia.com/gpu.shared and renamed ones such as nvidia.com/gpu-h100.
 bool IsGpu(std::string_view resource) {

@@ -15,6 +15,7 @@ codec::Json Json(std::string_view text) { return *codec::ParseJson(text); }
 
 // container-toolkit.md 2.4 and #107.
 TEST(OciSpec, WritesCompactTextWithEscapesAndNewline) {
+  RecordProperty("holds", "container-toolkit.md #107");
   EXPECT_EQ(Parsed(R"({"ociVersion": ""})").ToText(), "{\"ociVersion\":\"\"}\n");
   EXPECT_EQ(Parsed(R"({"process":{"args":["a<b>&c"]}})").ToText(),
             "{\"process\":{\"args\":[\"a\\u003cb\\u003e\\u0026c\"]}}\n");

@@ -19,7 +19,6 @@
 
 namespace pitcrew::gpu_operator {
 
-inline constexpr std::string_view kClusterPolicyDefinition = "clusterpolicies.nvidia.com";
 // Set on a definition right before it is deleted on purpose, so that an operator that still runs
 // does not bring it back.
 inline constexpr std::string_view kRemovedAnnotation = "nvidia.com/gpu-operator.removed";

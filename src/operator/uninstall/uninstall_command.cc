@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 
 #include "base/clock.h"
 #include "base/command_line.h"
@@ -103,17 +104,41 @@ base::Result<std::vector<Json>> ReadDefinitions(const std::vector<std::string>& 
   return definitions;
 }
 
-base::Status ApplyAll(const std::shared_ptr<kube::Client>& client,
-                      const std::vector<Json>& definitions, bool force, const io::StopToken& stop) {
+// Does something to one definition after the other, and tells what has become of each.
+base::Status ForEach(
+    const std::vector<Json>& definitions,
+    const std::function<base::Result<std::string_view>(const Json&, const std::string&)>& work) {
   for (const Json& definition : definitions) {
     const std::string name = codec::FindString(definition, {"metadata", "name"});
-    TRY_ASSIGN(
-        const DefinitionChange change,
-        EnsureDefinition(*client, definition, {.force = force, .replace_diverged = true}, stop));
-    fmt::print("{}: {}\n", name, ToString(change));
+    TRY_ASSIGN(const std::string_view outcome, work(definition, name));
+    fmt::print("{}: {}\n", name, outcome);
+  }
+  return {};
+}
+
+base::Status ApplyAll(const std::shared_ptr<kube::Client>& client,
+                      const std::vector<Json>& definitions, bool force, const io::StopToken& stop) {
+  const DefinitionOptions options{.force = force, .replace_diverged = true};
+  TRY(ForEach(definitions,
+              [&](const Json& definition, const std::string&) -> base::Result<std::string_view> {
+                TRY_ASSIGN(const DefinitionChange change,
+                           EnsureDefinition(*client, definition, options, stop));
+                return ToString(change);
+              }));
+  for (const Json& definition : definitions) {
+    const std::string name = codec::FindString(definition, {"metadata", "name"});
     TRY(AwaitEstablished(client, name, kEstablishTimeout, stop));
   }
   return {};
+}
+
+base::Status RemoveAll(const std::shared_ptr<kube::Client>& client,
+                       const std::vector<Json>& definitions, const io::StopToken& stop) {
+  return ForEach(
+      definitions, [&](const Json&, const std::string& name) -> base::Result<std::string_view> {
+        TRY_ASSIGN(const bool gone, RemoveDefinition(client, name, kRemovalPatience, stop));
+        return gone ? "deleted" : "is being deleted; finalizers of its objects hold it";
+      });
 }
 
 base::Status ManageCrds(int argc, char** argv) {
@@ -141,14 +166,8 @@ base::Status ManageCrds(int argc, char** argv) {
              files ? ReadDefinitions(*files) : OwnDefinitions());
   TRY_ASSIGN(const auto client, common.MakeClient("manage-crds"));
   return UntilStopped([&](const io::StopToken& stop) -> base::Status {
-    if (words[0] == "apply") return ApplyAll(client, definitions, force.value_or(false), stop);
-    for (const Json& definition : definitions) {
-      const std::string name = codec::FindString(definition, {"metadata", "name"});
-      TRY_ASSIGN(const bool gone, RemoveDefinition(client, name, kRemovalPatience, stop));
-      fmt::print("{}: {}\n", name,
-                 gone ? "deleted" : "is being deleted; finalizers of its objects hold it");
-    }
-    return {};
+    return words[0] == "apply" ? ApplyAll(client, definitions, force.value_or(false), stop)
+                               : RemoveAll(client, definitions, stop);
   });
 }
 

@@ -131,6 +131,7 @@ TEST_F(InContainer, ChangeModes) {
 
 // container-toolkit.md 9.1 items 1 and 2, #136, #137, #138.
 TEST_F(InContainer, FreshContainerGetsACacheLinksAndConfiguration) {
+  RecordProperty("holds", "container-toolkit.md #136, #137, #138");
   fs::create_directories(At("/usr/lib/x86_64-linux-gnu"));
   Library("/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05", "libcuda.so.1");
   Library("/usr/lib/x86_64-linux-gnu/libc.so.6", "libc.so.6");

@@ -60,6 +60,7 @@ TEST(Arguments, BundleAndCreate) {
 
 // container-toolkit.md 3.2, #1, #4.
 TEST(RuntimeConfig, DefaultsAndOverrides) {
+  RecordProperty("holds", "container-toolkit.md #4");
   const Config defaults;
   const auto config =
       ParseConfig("[nvidia-container-runtime]\ndebug = \"/x.log\"\nmode = \"csv\"\nunknown = 3\n",
@@ -149,6 +150,7 @@ TEST(Requests, AnnotationsInOrderOfTheirKeys) {
 
 // container-toolkit.md 7.2, #98, #99, #113.
 TEST(Requests, Modes) {
+  RecordProperty("holds", "container-toolkit.md #98, #99, #113");
   const auto names = [](const std::vector<std::string>& env, std::string_view mode) -> Names {
     Config config;
     config.default_kind = "management.nvidia.com/gpu";

@@ -61,6 +61,20 @@ class ManagerTest : public ::testing::Test {
             {"containers",
              Json::array({{{"name", "c"}, {"image", "i"}, {"resources", resources}}})}}}});
   }
+  // A claim to which a GPU has been given.
+  void MakeClaim(const std::string& name) {
+    const kube::ResourceKind claims{"resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"};
+    const Json request = {{"name", "gpu"}, {"exactly", {{"deviceClassName", "gpu.nvidia.com"}}}};
+    Make(claims, {{"metadata", {{"name", name}, {"namespace", options_.namespace_name}}},
+                  {"spec", {{"devices", {{"requests", Json::array({request})}}}}}});
+    const Json given = {
+        {"request", "gpu"}, {"driver", "gpu.nvidia.com"}, {"pool", "p"}, {"device", "gpu-0"}};
+    const auto allocated = client_->Patch(
+        claims, {options_.namespace_name, name}, kube::PatchType::kMerge,
+        {{"status", {{"allocation", {{"devices", {{"results", Json::array({given})}}}}}}}},
+        {.subresource = "status"});
+    ASSERT_TRUE(allocated) << allocated.error().message;
+  }
   Json Node() { return *client_->Get(kube::kNodes, {"", node_}); }
   // What the DaemonSet controller does: a paused operand's pod goes.
   void PlayDaemonSetController(const io::StopToken& stop) {
@@ -144,11 +158,68 @@ TEST_F(ManagerTest, APodThatMayNotGoLeavesTheNodeAsItWas) {  // driver-lifecycle
   MakePod("mine", "training", {{"limits", {{"nvidia.com/gpu", "1"}}}});
   const auto done = Run();
   ASSERT_FALSE(done);
-  EXPECT_EQ(done.error().reason, "GpuPodsNotEvictable");
+  EXPECT_EQ(done.error().reason, "PodsNotEvictable");
   EXPECT_TRUE(was_paused_);
   EXPECT_EQ(LabelOf(Node(), kPlugin), "true");
   EXPECT_EQ(codec::Find(Node(), {"spec", "unschedulable"}), nullptr);
   EXPECT_TRUE(client_->Get(kube::kPods, {options_.namespace_name, "mine"}));
+}
+
+// driver-lifecycle.md 4.3 step 10, with upstream's weakness 30 mended: pods of DaemonSets, of which
+// the driver's own is one, hold no drain up.
+TEST_F(ManagerTest, WhereTheDriverStaysInUseTheNodeIsDrained) {
+  root_.Write("sys/module/nvidia/refcnt", "2\n");
+  options_.drain_force = true;
+  MakePod("mine", "monitoring", Json::object());
+  MakePod("other", "spared", Json::object());
+  options_.drain_pod_selector = "app!=spared";
+  busy_module_ = "nvidia";
+  const auto refused = Run();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().reason, "DriverStillInUse");
+  EXPECT_EQ(client_->Get(kube::kPods, {options_.namespace_name, "mine"}).error().code,
+            base::Code::kNotFound);
+  EXPECT_TRUE(client_->Get(kube::kPods, {options_.namespace_name, "other"}));
+  EXPECT_EQ(codec::Find(Node(), {"spec", "unschedulable"}), nullptr);
+}
+
+TEST_F(ManagerTest, ADrainIsDoneOnlyWhereItIsAllowed) {
+  root_.Write("sys/module/nvidia/refcnt", "2\n");
+  options_.drain_force = true;
+  options_.auto_drain = false;
+  MakePod("mine", "monitoring", Json::object());
+  busy_module_ = "nvidia";
+  EXPECT_EQ(Run().error().reason, "DriverStillInUse");
+  EXPECT_TRUE(client_->Get(kube::kPods, {options_.namespace_name, "mine"}));
+}
+
+TEST_F(ManagerTest, PodsThatHoldAClaimEndTheRun) {
+  RecordProperty("holds", "driver-lifecycle.md #100");
+  root_.Write("sys/module/nvidia/refcnt", "2\n");
+  options_.evict_gpu_pods = false;
+  options_.auto_drain = false;
+  ASSERT_TRUE(
+      client_->Patch(kube::kNodes, {"", node_}, kube::PatchType::kMerge,
+                     {{"metadata", {{"labels", {{std::string(api::kDeployDraDriver), "true"}}}}}}));
+  MakeClaim("held");
+  Make(kube::kPods,
+       {{"metadata", {{"name", "holder"}, {"namespace", options_.namespace_name}}},
+        {"spec",
+         {{"nodeName", node_},
+          {"resourceClaims", Json::array({{{"name", "gpu"}, {"resourceClaimName", "held"}}})},
+          {"containers", Json::array({{{"name", "c"}, {"image", "i"}}})}}}});
+  const auto done = Run();
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().reason, "GpuClaimsHeld") << done.error().message;
+  EXPECT_NE(done.error().message.find(options_.namespace_name + "/holder"), std::string::npos);
+  EXPECT_EQ(LabelOf(Node(), api::kDeployDraDriver), "true") << "its plugin has run all the time";
+}
+
+// The word of a driver container that was killed would let the validator go on.
+TEST_F(ManagerTest, WhatADriverContainerSaidIsTakenBack) {
+  const auto said = root_.Write("run/validations/.driver-ctr-ready", "GDRCOPY_ENABLED: true\n");
+  ASSERT_TRUE(Run());
+  EXPECT_FALSE(std::filesystem::exists(said));
 }
 
 TEST_F(ManagerTest, ManagedUpgradesAreNotEvictedHere) {

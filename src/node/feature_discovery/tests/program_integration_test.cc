@@ -61,7 +61,8 @@ class FeatureDiscoveryProgram : public ::testing::Test {
   std::filesystem::path config_ = node_.folder().Write("config.yaml", "version: v1\n");
 };
 
-TEST_F(FeatureDiscoveryProgram, OneShotWritesEveryLabelAndKeepsTheFile) {  // #11 and #13
+TEST_F(FeatureDiscoveryProgram, OneShotWritesEveryLabelAndKeepsTheFile) {
+  RecordProperty("holds", "feature-discovery.md #11, #13");
   node_.InstallDriver();
   EXPECT_EQ(Program("feature_discovery_program", {"--oneshot"}, Environment()).Wait(), 0);
   const auto lines = Read();
@@ -87,7 +88,8 @@ TEST_F(FeatureDiscoveryProgram, TheFileGoesWithTheDaemon) {  // section 2 number
   EXPECT_FALSE(std::filesystem::exists(output()));
 }
 
-TEST_F(FeatureDiscoveryProgram, TheFileStaysWhenItIsWrittenOnce) {  // #12
+TEST_F(FeatureDiscoveryProgram, TheFileStaysWhenItIsWrittenOnce) {
+  RecordProperty("holds", "feature-discovery.md #12");
   node_.InstallDriver();
   Program program("feature_discovery_program", {}, Environment({"GFD_SLEEP_INTERVAL=infinite"}));
   WaitForProduct("NVIDIA-H100-80GB-HBM3");
@@ -96,7 +98,8 @@ TEST_F(FeatureDiscoveryProgram, TheFileStaysWhenItIsWrittenOnce) {  // #12
   EXPECT_TRUE(std::filesystem::exists(output()));
 }
 
-TEST_F(FeatureDiscoveryProgram, ReadsItsConfigurationAgainOnHangUp) {  // #24
+TEST_F(FeatureDiscoveryProgram, ReadsItsConfigurationAgainOnHangUp) {
+  RecordProperty("holds", "feature-discovery.md #24");
   node_.InstallDriver();
   Program program("feature_discovery_program", {}, Environment());
   WaitForProduct("NVIDIA-H100-80GB-HBM3");
@@ -148,7 +151,8 @@ TEST_F(FeatureDiscoveryProgram, PicksUpADriverThatComesLater) {  // section 19 n
   WaitForProduct("NVIDIA-H100-80GB-HBM3");
 }
 
-TEST_F(FeatureDiscoveryProgram, BadUsage) {  // section 1 and #21
+TEST_F(FeatureDiscoveryProgram, BadUsage) {  // section 1
+  RecordProperty("holds", "feature-discovery.md #21");
   EXPECT_EQ(Program("feature_discovery_program", {}, Environment({"GFD_SLEEP_INTERVAL=60"})).Wait(),
             1);
   EXPECT_EQ(Program("feature_discovery_program", {}, {}).Wait(), 1);

@@ -176,7 +176,8 @@ TEST_F(NfdTest, ANodeThatIsMadeAgainGetsItsLabels) {
   EXPECT_TRUE(NodeHas("feature.node.kubernetes.io/foo", "bar"));
 }
 
-TEST_F(NfdTest, AtFirstSightNothingIsRemoved) {  // #67
+TEST_F(NfdTest, AtFirstSightNothingIsRemoved) {
+  RecordProperty("holds", "node-feature-discovery.md #67");
   const std::string bookkeeping(kOwnedLabels);
   const std::string stale(kMasterVersion);
   ASSERT_TRUE(client_->Patch(kube::kNodes, {"", node_}, kube::PatchType::kMerge,
@@ -193,7 +194,8 @@ TEST_F(NfdTest, AtFirstSightNothingIsRemoved) {  // #67
   EXPECT_EQ(Owned(), "old");
 }
 
-TEST_F(NfdTest, WhatNobodyAsksForGoesAfterAResyncPeriod) {  // #67
+TEST_F(NfdTest, WhatNobodyAsksForGoesAfterAResyncPeriod) {
+  RecordProperty("holds", "node-feature-discovery.md #67");
   const std::string bookkeeping(kOwnedLabels);
   ASSERT_TRUE(client_->Patch(kube::kNodes, {"", node_}, kube::PatchType::kMerge,
                              {{"metadata",
@@ -205,7 +207,8 @@ TEST_F(NfdTest, WhatNobodyAsksForGoesAfterAResyncPeriod) {  // #67
   EXPECT_TRUE(NodeHas("feature.node.kubernetes.io/old", ""));
 }
 
-TEST_F(NfdTest, PruneTakesEverythingOff) {  // #74
+TEST_F(NfdTest, PruneTakesEverythingOff) {
+  RecordProperty("holds", "node-feature-discovery.md #74");
   {
     const Running master(
         [&](const io::StopToken& stop) { return RunMaster(client_, config_, stop); });
@@ -253,7 +256,8 @@ sources: {pci: {deviceClassWhitelist: ["03"], deviceLabelFields: [vendor]}}
   WorkerOptions options_;
 };
 
-TEST_F(WorkerTest, PublishesAndFollowsFiles) {  // #1, #24, #27, #28, #36
+TEST_F(WorkerTest, PublishesAndFollowsFiles) {
+  RecordProperty("holds", "node-feature-discovery.md #1, #21, #28, #36");
   const Running worker(
       [&](const io::StopToken& stop) { return RunWorker(options_, client_, stop); });
   ASSERT_TRUE(Published("feature.node.kubernetes.io/pci-10de.present", "true"));
@@ -271,7 +275,8 @@ TEST_F(WorkerTest, PublishesAndFollowsFiles) {  // #1, #24, #27, #28, #36
   EXPECT_TRUE(Published("a.b/first", ""));
 }
 
-TEST_F(WorkerTest, OneshotEndsAndWritesNothingTheSecondTime) {  // #27, #29
+TEST_F(WorkerTest, OneshotEndsAndWritesNothingTheSecondTime) {
+  RecordProperty("holds", "node-feature-discovery.md #27, #29");
   options_.oneshot = true;
   ASSERT_TRUE(RunWorker(options_, client_, {}));
   const auto first = client_->Get(kNodeFeatures, {kSpace, node_});
@@ -284,7 +289,8 @@ TEST_F(WorkerTest, OneshotEndsAndWritesNothingTheSecondTime) {  // #27, #29
   EXPECT_EQ(codec::FindString(*third, {"metadata", "annotations", kWorkerPodUid}), "another-pod");
 }
 
-TEST_F(WorkerTest, OwnersComeFromThePodsDaemonSet) {  // #24
+TEST_F(WorkerTest, OwnersComeFromThePodsDaemonSet) {
+  RecordProperty("holds", "node-feature-discovery.md #24");
   const Json pod = {{"metadata",
                      {{"name", "worker-" + node_},
                       {"namespace", kSpace},
@@ -302,11 +308,28 @@ TEST_F(WorkerTest, OwnersComeFromThePodsDaemonSet) {  // #24
   const auto made = client_->Create(kube::kPods, pod);
   ASSERT_TRUE(made) << made.error().message;
   const WorkerIdentity identity{node_, kSpace, "worker-" + node_, "pod-uid", "v1"};
+  const std::pair<Owner, std::string> kinds[] = {
+      {Owner::kNode, "Node"}, {Owner::kPod, "Pod"}, {Owner::kDaemonSet, "DaemonSet"}};
+  for (unsigned subset = 0; subset < 8; ++subset) {
+    std::vector<Owner> wanted;
+    std::vector<std::string> expected;
+    for (std::size_t i = 0; i < std::size(kinds); ++i) {
+      if ((subset & 1U << i) == 0) continue;
+      wanted.push_back(kinds[i].first);
+      expected.push_back(kinds[i].second);
+    }
+    const auto some = ResolveOwners(*client_, identity, wanted, {});
+    ASSERT_TRUE(some) << some.error().message;
+    std::vector<std::string> found;
+    for (const auto& owner : *some) {
+      found.push_back(owner.at("kind"));
+      EXPECT_EQ(owner.at("blockOwnerDeletion"), false);
+    }
+    EXPECT_EQ(found, expected);
+  }
   const auto owners =
       ResolveOwners(*client_, identity, {Owner::kNode, Owner::kPod, Owner::kDaemonSet}, {});
   ASSERT_TRUE(owners) << owners.error().message;
-  ASSERT_EQ(owners->size(), 3U);
-  for (const auto& owner : *owners) EXPECT_EQ(owner.at("blockOwnerDeletion"), false);
   EXPECT_EQ(owners->at(1).at("uid"), "pod-uid");
   EXPECT_EQ(owners->at(2).at("uid"), "ds-uid");
   EXPECT_EQ(owners->at(2).at("controller"), true);
@@ -317,7 +340,8 @@ TEST_F(WorkerTest, OwnersComeFromThePodsDaemonSet) {  // #24
       0U);
 }
 
-TEST_F(NfdTest, GcDeletesObjectsOfNodesThatAreGone) {  // #80, #81
+TEST_F(NfdTest, GcDeletesObjectsOfNodesThatAreGone) {
+  RecordProperty("holds", "node-feature-discovery.md #80, #81");
   ASSERT_TRUE(client_->Create(kNodeFeatures, Feature(kSpace, node_, {})));
   auto stale = Feature("elsewhere", "stale", {});
   stale["metadata"]["labels"][std::string(kNodeNameLabel)] = "long-gone";

@@ -67,7 +67,8 @@ struct FilterRow {
   bool accepted;
 };
 
-TEST(FilterLabels, NamespacesAndValues) {  // #60, #63
+TEST(FilterLabels, NamespacesAndValues) {
+  RecordProperty("holds", "node-feature-discovery.md #60");
   const auto config =
       ConfigOf("{denyLabelNs: [denied.ns, '*.denied.subns'], extraLabelNs: [example.io]}");
   const FilterRow rows[] = {
@@ -93,7 +94,8 @@ TEST(FilterLabels, NamespacesAndValues) {  // #60, #63
   }
 }
 
-TEST(FilterLabels, EverythingDeniedExceptOneNamespace) {  // #75
+TEST(FilterLabels, EverythingDeniedExceptOneNamespace) {
+  RecordProperty("holds", "node-feature-discovery.md #75");
   const auto config = ConfigOf("{denyLabelNs: ['*'], extraLabelNs: [example.com]}");
   const auto result = FilterLabels(
       {{"example.com/a", "1"}, {"nvidia.com/a", "1"}, {"feature.node.kubernetes.io/a", "1"}},
@@ -102,7 +104,8 @@ TEST(FilterLabels, EverythingDeniedExceptOneNamespace) {  // #75
   EXPECT_EQ(result.rejected.size(), 2U);
 }
 
-TEST(FilterLabels, TheWhitelistSeesTheBaseName) {  // #76
+TEST(FilterLabels, TheWhitelistSeesTheBaseName) {
+  RecordProperty("holds", "node-feature-discovery.md #76");
   const auto result = FilterLabels({{"nvidia.com/gpu.x", "1"}, {"nvidia.com/cuda.x", "1"}},
                                    ConfigOf("labelWhiteList: ^gpu"));
   EXPECT_EQ(result.labels, (Labels{{"nvidia.com/gpu.x", "1"}}));
@@ -114,7 +117,8 @@ TEST(FilterLabels, AnExtraNamespaceDoesNotExcuseABadValue) {  // section 12, wea
       CheckNodeLabel("example.io/x", "white space", ConfigOf("extraLabelNs: [example.io]")));
 }
 
-TEST(PlanNodePatch, AddsLabelsAndTheirNames) {  // #58
+TEST(PlanNodePatch, AddsLabelsAndTheirNames) {
+  RecordProperty("holds", "node-feature-discovery.md #58");
   const auto patch =
       PlanNodePatch(Node({}, {}), {{"feature.node.kubernetes.io/foo", "bar"}}, false, Config());
   ASSERT_TRUE(patch);
@@ -123,7 +127,8 @@ TEST(PlanNodePatch, AddsLabelsAndTheirNames) {  // #58
                             {"annotations", {{kOwned, "foo"}}}}}}));
 }
 
-TEST(PlanNodePatch, RemovesOnlyWhatItOwns) {  // #64
+TEST(PlanNodePatch, RemovesOnlyWhatItOwns) {
+  RecordProperty("holds", "node-feature-discovery.md #64");
   const Labels desired = {{"feature.node.kubernetes.io/feature-1", "1"},
                           {"feature.node.kubernetes.io/feature-2", "2"},
                           {"profile.node.kubernetes.io/profile-a", "a"},
@@ -152,7 +157,8 @@ TEST(PlanNodePatch, NothingIsWrittenWhenEqual) {
   EXPECT_FALSE(PlanNodePatch(Node({}, {}), {}, false, Config()));
 }
 
-TEST(PlanNodePatch, AtFirstSightNothingIsRemovedAndStaysOwned) {  // #67, section 12, weakness 14
+TEST(PlanNodePatch, AtFirstSightNothingIsRemovedAndStaysOwned) {  // section 12, weakness 14
+  RecordProperty("holds", "node-feature-discovery.md #67");
   const auto node =
       Node({{"nvidia.com/a", "1"}, {"nvidia.com/b", "1"}}, {{kOwned, "nvidia.com/a,nvidia.com/b"}});
   EXPECT_FALSE(PlanNodePatch(node, {}, true, Config()));
@@ -168,7 +174,8 @@ TEST(PlanNodePatch, AtFirstSightNothingIsRemovedAndStaysOwned) {  // #67, sectio
                     {"annotations", {{kOwned, nullptr}}}}}}));
 }
 
-TEST(PlanNodePatch, ForeignLabelsAreOverwrittenUnlessForbidden) {  // #65, section 12, weakness 1
+TEST(PlanNodePatch, ForeignLabelsAreOverwrittenUnlessForbidden) {  // section 12, weakness 1
+  RecordProperty("holds", "node-feature-discovery.md #65");
   const auto node = Node({{"nvidia.com/foreign", "theirs"}, {"nvidia.com/mine", "old"}},
                          {{kOwned, "nvidia.com/mine"}});
   const Labels desired = {{"nvidia.com/foreign", "ours"}, {"nvidia.com/mine", "new"}};
@@ -187,7 +194,8 @@ TEST(PlanNodePatch, OldAnnotationsGo) {  // section 1
                    {{"annotations", {{"nfd.node.kubernetes.io/master.version", nullptr}}}}}}));
 }
 
-TEST(PlanPrune, TakesEverythingOfThisInstance) {  // #74
+TEST(PlanPrune, TakesEverythingOfThisInstance) {
+  RecordProperty("holds", "node-feature-discovery.md #74");
   const auto patch = PlanPrune(
       Node({{"nvidia.com/a", "1"}, {"foreign/b", "1"}},
            {{kOwned, "nvidia.com/a"}, {"nfd.node.kubernetes.io/taints", "x"}, {"unrelated", "1"}}),
@@ -200,7 +208,8 @@ TEST(PlanPrune, TakesEverythingOfThisInstance) {  // #74
   EXPECT_FALSE(PlanPrune(Node({{"a", "b"}}, {{"c", "d"}}), Config()));
 }
 
-TEST(MasterConfig, InstancePrefixesTheBookkeeping) {  // #72
+TEST(MasterConfig, InstancePrefixesTheBookkeeping) {
+  RecordProperty("holds", "node-feature-discovery.md #72");
   MasterOverrides overrides;
   overrides.instance = "foo";
   EXPECT_EQ(OwnedLabelsAnnotation(ConfigOf("{}", overrides)),
@@ -209,7 +218,8 @@ TEST(MasterConfig, InstancePrefixesTheBookkeeping) {  // #72
   EXPECT_FALSE(MakeMasterConfig({Json::object(), Json::object()}, overrides, "own"));
 }
 
-TEST(MasterConfig, ListsAddUpAndFlagsReplace) {  // section 8.2, #78
+TEST(MasterConfig, ListsAddUpAndFlagsReplace) {  // section 8.2
+  RecordProperty("holds", "node-feature-discovery.md #78");
   const ConfigTexts texts{.file = *codec::ParseYaml("{extraLabelNs: [a], resyncPeriod: 5m}"),
                           .options = *codec::ParseYaml("{extraLabelNs: [b]}")};
   const auto config = MakeMasterConfig(texts, {}, "own");
@@ -224,7 +234,8 @@ TEST(MasterConfig, ListsAddUpAndFlagsReplace) {  // section 8.2, #78
   EXPECT_EQ(flagged->resync_period.count(), 0);
 }
 
-TEST(MasterConfig, RefusesWhatItCannotDo) {  // #73
+TEST(MasterConfig, RefusesWhatItCannotDo) {
+  RecordProperty("holds", "node-feature-discovery.md #73");
   const auto with = [](std::string_view yaml) {
     return MakeMasterConfig({*codec::ParseYaml(yaml), Json::object()}, {}, "own");
   };

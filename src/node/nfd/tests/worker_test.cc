@@ -42,7 +42,8 @@ TEST(WorkerConfig, SelectorsActInOrder) {
   EXPECT_THAT(config->label_sources, Contains("kernel"));
 }
 
-TEST(WorkerConfig, OldNameOfLabelSourcesCountsUnlessTheFlagSpeaks) {  // #20
+TEST(WorkerConfig, OldNameOfLabelSourcesCountsUnlessTheFlagSpeaks) {
+  RecordProperty("holds", "node-feature-discovery.md #20");
   const auto file = File("core: {sources: [system]}");
   EXPECT_THAT(MakeWorkerConfig(file, {})->label_sources, ElementsAre("system"));
   WorkerOverrides flags;
@@ -50,7 +51,8 @@ TEST(WorkerConfig, OldNameOfLabelSourcesCountsUnlessTheFlagSpeaks) {  // #20
   EXPECT_THAT(MakeWorkerConfig(file, flags)->label_sources, ElementsAre("cpu", "kernel", "pci"));
 }
 
-TEST(WorkerConfig, ShortIntervalsBecomeOneSecondAndZeroMeansOnce) {  // #21
+TEST(WorkerConfig, ShortIntervalsBecomeOneSecondAndZeroMeansOnce) {
+  RecordProperty("holds", "node-feature-discovery.md #21");
   EXPECT_EQ(MakeWorkerConfig(File("core: {sleepInterval: 500ms}"), {})->sleep_interval,
             std::chrono::seconds(1));
   EXPECT_EQ(MakeWorkerConfig(File("core: {sleepInterval: 0s}"), {})->sleep_interval.count(), 0);
@@ -58,13 +60,15 @@ TEST(WorkerConfig, ShortIntervalsBecomeOneSecondAndZeroMeansOnce) {  // #21
             std::chrono::seconds(2));
 }
 
-TEST(WorkerConfig, OptionsWinOverTheFile) {  // #23
+TEST(WorkerConfig, OptionsWinOverTheFile) {
+  RecordProperty("holds", "node-feature-discovery.md #23");
   const ConfigTexts texts{.file = *codec::ParseYaml("core: {ownerRefs: [node]}"),
                           .options = *codec::ParseJson(R"({"core":{"ownerRefs":[]}})")};
   EXPECT_THAT(MakeWorkerConfig(texts, {})->owners, IsEmpty());
 }
 
-TEST(WorkerConfig, OwnersAreOrderedAndChecked) {  // #25, section 5.4
+TEST(WorkerConfig, OwnersAreOrderedAndChecked) {  // section 5.4
+  RecordProperty("holds", "node-feature-discovery.md #25");
   EXPECT_THAT(*ParseOwners({"ds", "node", "pod"}),
               ElementsAre(Owner::kNode, Owner::kPod, Owner::kDaemonSet));
   EXPECT_THAT(*ParseOwners({}), IsEmpty());
@@ -142,7 +146,8 @@ files:
   EXPECT_EQ(collector.next_expiry(), start + std::chrono::minutes(2));
 }
 
-TEST(Sources, FeatureFilesAreReadUpTo64KiB) {  // #32
+TEST(Sources, FeatureFilesAreReadUpTo64KiB) {
+  RecordProperty("holds", "node-feature-discovery.md #32");
   const test_support::TemporaryFolder root;
   const std::string folder = "etc/kubernetes/node-feature-discovery/features.d/";
   root.Write(folder + "largest", "a=1\n" + std::string(65536 - 5, '#') + "\n");
@@ -152,7 +157,8 @@ TEST(Sources, FeatureFilesAreReadUpTo64KiB) {  // #32
   EXPECT_EQ(found->discovery.labels, (Labels{{"a", "1"}}));
 }
 
-TEST(Publisher, ComparesOnlyWhatTheWorkerDecides) {  // #27
+TEST(Publisher, ComparesOnlyWhatTheWorkerDecides) {
+  RecordProperty("holds", "node-feature-discovery.md #27");
   const WorkerIdentity identity{"node-a", "gpu-operator", "pod", "uid-1", "v1"};
   const Json spec = {{"features", ToJson({})}, {"labels", {{"a/b", "c"}}}};
   const auto desired = MakeNodeFeature(identity, Json::array(), spec);
@@ -168,7 +174,8 @@ TEST(Publisher, ComparesOnlyWhatTheWorkerDecides) {  // #27
       live, MakeNodeFeature(identity, Json::array({{{"kind", "Pod"}, {"uid", "u"}}}), spec)));
 }
 
-TEST(Publisher, NamesTheNodeAndTheWorker) {  // #28, section 3.2
+TEST(Publisher, NamesTheNodeAndTheWorker) {  // section 3.2
+  RecordProperty("holds", "node-feature-discovery.md #28");
   const auto object = MakeNodeFeature({"node-a", "ns", "", "", "v1"}, Json::array(),
                                       {{"features", ToJson({})}, {"labels", Json::object()}});
   EXPECT_EQ(object["metadata"]["name"], "node-a");

@@ -24,6 +24,7 @@
 #include "node/toolkit/engine_process.h"
 #include "rpc/container_runtime.h"
 #include "rpc/testing/fake_container_runtime.h"
+#include "tests/support/without_pidfd.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -195,6 +196,7 @@ class Containerd : public ::testing::Test {
 
 // container-toolkit.md 4.14, 4.15, #29, #40; 13 rows 4, 5, 18.
 TEST_F(Containerd, IsConfiguredRestartedOnceAndPutBack) {
+  RecordProperty("holds", "container-toolkit.md #29, #40");
   Start();
   const pid_t first = Pid();
   const auto configured = Configure();
@@ -231,6 +233,21 @@ TEST_F(Containerd, IsConfiguredRestartedOnceAndPutBack) {
   EXPECT_EQ(supervisor_->starts(), 4);
   EXPECT_FALSE(Runtimes().contains("nvidia"));
   EXPECT_FALSE(fs::exists(options_.drop_in));
+}
+
+// Kernels before 5.3 have no pidfd, and seccomp profiles of older container runtimes forbid it.
+TEST_F(Containerd, IsRestartedWhereThereIsNoPidfd) {
+  Start();
+  const pid_t first = Pid();
+  test_support::WithoutPidfd([&] {
+    const auto engine = FindEngine(options_.socket);
+    ASSERT_TRUE(engine) << engine.error().message;
+    EXPECT_FALSE(engine->handle.valid());
+    const auto configured = Configure();
+    ASSERT_TRUE(configured) << configured.error().message;
+  });
+  EXPECT_EQ(supervisor_->starts(), 2);
+  EXPECT_NE(Pid(), first);
 }
 
 // "Rolled back when the runtime does not come back" (pain point 3).

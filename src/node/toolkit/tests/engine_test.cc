@@ -44,6 +44,7 @@ TEST(Runtimes, NamesAndDefault) {
 
 // container-toolkit.md 4.6, #48.
 TEST(Runtimes, LowLevelPrograms) {
+  RecordProperty("holds", "container-toolkit.md #48");
   const auto programs = [](EngineKind kind, std::string_view text) {
     return LowLevelRuntimes(kind, *ParseEngineConfig(kind, text, "source"));
   };
@@ -190,6 +191,7 @@ TEST_F(InFolder, OnlyOneToolkitRuns) {
 
 // container-toolkit.md 4.7, 4.8, #16, #19; 13 row 3: files are replaced, not deleted first.
 TEST_F(InFolder, Installation) {
+  RecordProperty("holds", "container-toolkit.md #16, #19");
   ASSERT_TRUE(
       base::WriteFileAtomically(folder_ / "src/usr/bin/nvidia-container-runtime", "one", 0755));
   Options options;
