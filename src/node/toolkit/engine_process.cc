@@ -137,10 +137,12 @@ base::Status WaitForAnotherProcess(const EngineProcess& engine, const EngineOpti
 
 base::Status WaitForExit(const EngineProcess& engine, const EngineOptions& options,
                          const io::StopToken& stop, base::SteadyClock::time_point deadline) {
-  const base::Status ended =
-      engine.handle.valid()
-          ? io::WaitReadable({engine.handle.get()}, stop, deadline).transform([](auto) {})
-          : WaitForAnotherProcess(engine, options, stop, deadline);
+  base::Status ended;
+  if (!engine.handle.valid()) {
+    ended = WaitForAnotherProcess(engine, options, stop, deadline);
+  } else if (const auto ready = io::WaitReadable({engine.handle.get()}, stop, deadline); !ready) {
+    ended = base::Fail(ready.error());
+  }
   if (ended) return {};
   if (ended.error().code != base::Code::kTimeout) return base::Fail(ended.error());
   return base::Fail(base::Error{

@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "api/labels.h"
 #include "apiserver/api_server.h"
 #include "kube/await.h"
 #include "kube/projection.h"
