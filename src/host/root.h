@@ -18,6 +18,8 @@ class Root {
   explicit Root(std::filesystem::path path = "/");
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  // True for "/": programs and libraries of this root can be used without chroot or prefix.
+  [[nodiscard]] bool is_own() const { return path_ == "/"; }
 
   // Root("/host").At("/usr/bin") is /host/usr/bin. Only joins: links are not followed.
   [[nodiscard]] std::filesystem::path At(std::string_view inside) const;

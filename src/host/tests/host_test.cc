@@ -68,6 +68,7 @@ TEST_F(RootTest, JoinsAndStrips) {
   EXPECT_EQ(*root.Strip("/host/usr/bin"), "/usr/bin");
   EXPECT_EQ(*root.Strip("/host"), "/");
   EXPECT_FALSE(root.Strip("/hosts/a"));
+  EXPECT_TRUE(Root().is_own());
 }
 
 TEST_F(RootTest, LinksNeverLeaveTheRoot) {
