@@ -59,6 +59,7 @@ class ManagerTest : public ::testing::Test {
            {{"name", name}, {"namespace", options_.namespace_name}, {"labels", {{"app", app}}}}},
           {"spec",
            {{"nodeName", node_},
+            {"terminationGracePeriodSeconds", 0},  // no kubelet tells of their end
             {"containers",
              Json::array({{{"name", "c"}, {"image", "i"}, {"resources", resources}}})}}}});
   }
