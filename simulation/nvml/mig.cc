@@ -1,8 +1,12 @@
 // MIG mode, GPU instances, compute instances.
+#include <atomic>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "simulation/nvml/mig_devices.h"
 #include "simulation/nvml/session.h"
@@ -15,14 +19,39 @@ using pitcrew::gpu::MigPlacement;
 
 namespace {
 
+enum class MigFault { kNone, kEndBefore, kEndAfter, kFail };
+
+// $PITCREW_SIMULATION_MIG_FAULT: what befalls this process at its n-th change of modes or instances
+// (simulation/README.md). "end-before:3", "end-after:3", "fail:3"; "fail-from:3" all from then on.
+MigFault NextMigFault() {
+  static std::atomic<unsigned> changes = 0;
+  const unsigned now = ++changes;
+  const char* text = std::getenv("PITCREW_SIMULATION_MIG_FAULT");
+  if (text == nullptr) return MigFault::kNone;
+  const std::string_view fault(text);
+  const auto colon = fault.find(':');
+  if (colon == std::string_view::npos) return MigFault::kNone;
+  const auto kind = fault.substr(0, colon);
+  const auto at = std::strtoul(text + colon + 1, nullptr, 10);
+  if (kind == "fail-from" && now >= at) return MigFault::kFail;
+  if (now != at) return MigFault::kNone;
+  if (kind == "end-before") return MigFault::kEndBefore;
+  if (kind == "end-after") return MigFault::kEndAfter;
+  return kind == "fail" ? MigFault::kFail : MigFault::kNone;
+}
+
 // Runs `change` on the live state of the target's GPU; its return code is the call's.
 template <class Change>
 Return ChangeGpu(const Target& target, Change change) {
+  const MigFault fault = NextMigFault();
+  if (fault == MigFault::kEndBefore) ::raise(SIGKILL);
+  if (fault == MigFault::kFail) return kUnknown;
   Return result = kUnknown;
   const auto status = target.file->Update([&](NodeState& node) {
     result = change(node, node.gpus[target.handle->gpu]);
     return result == kSuccess;
   });
+  if (fault == MigFault::kEndAfter) ::raise(SIGKILL);
   if (status) return result;
   return status.error().code == pitcrew::base::Code::kDenied ? kNoPermission : kUnknown;
 }

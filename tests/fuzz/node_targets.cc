@@ -17,6 +17,9 @@
 #include "host/os_release.h"
 #include "host/pci.h"
 #include "host/uevent.h"
+#include "node/mig/checkpoint.h"
+#include "node/mig/configuration.h"
+#include "node/mig/hooks.h"
 #include "node/nfd/config_texts.h"
 #include "node/nfd/label_rules.h"
 #include "node/nfd/master_config.h"
@@ -180,7 +183,34 @@ void ReadNfdConfig(std::string_view input) {
   (void)node::nfd::MakeMasterConfig(*texts, {}, "namespace");
 }
 
+void ReadMigConfig(std::string_view input) {
+  const auto configuration = node::mig::ParseConfiguration(input, "input");
+  if (!configuration || configuration->version.empty()) return;
+  (void)node::mig::SelectConfig(*configuration, "");
+  const auto yaml = node::mig::ParseConfiguration(node::mig::ToYamlText(*configuration), "YAML");
+  Check(yaml && *yaml == *configuration, "a configuration that is written reads as the same");
+  const auto json = node::mig::ParseConfiguration(node::mig::ToJsonText(*configuration), "JSON");
+  Check(json && *json == *configuration, "the same as JSON");
+}
+
+void ReadMigCheckpoint(std::string_view input) {
+  const auto checkpoint = node::mig::ParseCheckpoint(input, "input");
+  if (!checkpoint) return;
+  const auto again = node::mig::ParseCheckpoint(node::mig::ToJsonText(*checkpoint), "again");
+  Check(again && *again == *checkpoint, "a checkpoint that is written reads as the same");
+}
+
+void ReadMigHooks(std::string_view input) {
+  const auto hooks = node::mig::ParseHooks(input, "input");
+  if (!hooks) return;
+  const auto again = node::mig::ParseHooks(node::mig::ToYamlText(*hooks), "again");
+  Check(again && *again == *hooks, "hooks that are written read as the same");
+}
+
 constexpr Target kTargets[] = {{"plugin_config", ReadPluginConfig},
+                               {"mig_config", ReadMigConfig},
+                               {"mig_checkpoint", ReadMigCheckpoint},
+                               {"mig_hooks", ReadMigHooks},
                                {"mig_profile", ReadMigProfile},
                                {"small_texts", ReadSmallTexts},
                                {"containerd_config", ReadContainerdConfig},

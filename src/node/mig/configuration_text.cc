@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 
 #include "codec/json.h"
 #include "codec/yaml_scalar.h"
@@ -48,6 +49,29 @@ std::vector<std::string> Names(const std::map<std::string, T>& map) {
   return names;
 }
 
+// In double quotes as both JSON and YAML read them: YAML takes some characters beyond ASCII for
+// line breaks and refuses others, so those of up to 16 bits are escaped.
+std::string Quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (std::size_t at = 0; at < text.size();) {
+    const auto first = static_cast<unsigned char>(text[at]);
+    const std::size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    std::uint32_t point = length == 1 ? first : first & (0x7fU >> length);
+    for (std::size_t i = 1; i < length && at + i < text.size(); ++i) {
+      point = point << 6 | (static_cast<unsigned char>(text[at + i]) & 0x3fU);
+    }
+    if (point == '"' || point == '\\') {
+      quoted += {'\\', static_cast<char>(point)};
+    } else if ((point >= 0x20 && point < 0x7f) || length == 4) {
+      quoted += text.substr(at, length);
+    } else {
+      quoted += fmt::format("\\u{:04x}", point);
+    }
+    at += length;
+  }
+  return quoted + '"';
+}
+
 // Plain where YAML reads the same text back, else quoted.
 std::string Scalar(const std::string& text) {
   constexpr std::string_view kPlain = "+-._";
@@ -58,7 +82,7 @@ std::string Scalar(const std::string& text) {
                         });
   const auto value = codec::ResolveYamlScalar(text);
   if (is_plain && value && value->is_string()) return text;
-  return codec::ToJsonText(codec::Json(text));
+  return Quoted(text);
 }
 
 std::string FilterText(const ConfigEntry& entry) {
@@ -100,7 +124,6 @@ std::string JsonObject(const std::vector<std::string>& members, std::string_view
   return fmt::format("{{\n{0}  {1}\n{0}}}", margin,
                      fmt::join(members, fmt::format(",\n{}  ", margin)));
 }
-std::string Quoted(const std::string& text) { return codec::ToJsonText(codec::Json(text)); }
 
 std::string JsonEntry(const ConfigEntry& entry, const std::string& margin) {
   const std::string inner = margin + "  ";
