@@ -122,6 +122,7 @@ std::vector<Nameless> CollectDevices(const gpu::Inventory& inventory, const Driv
     }
   };
   for (const auto& device : inventory.devices) {
+    if (gpu::IsSkippedDeviceName(device.name)) continue;
     if (device.fault) {
       omitted.push_back(device.fault->Within(fmt::format("GPU {}", device.index)));
     } else if (!device.IsMigEnabled()) {
@@ -129,7 +130,7 @@ std::vector<Nameless> CollectDevices(const gpu::Inventory& inventory, const Driv
     }
   }
   for (const auto& device : inventory.devices) {
-    if (device.fault || !device.IsMigEnabled()) continue;
+    if (device.fault || !device.IsMigEnabled() || gpu::IsSkippedDeviceName(device.name)) continue;
     for (const auto& mig : device.mig_devices) add(device, &mig);
   }
   return devices;

@@ -43,12 +43,13 @@ def profiles_of(layout):
 
 
 def layouts(model):
-    """Names of the default configuration's layouts in the order in which they are applied."""
+    """Names of the default configuration's layouts in the order in which they are applied, and of those that the
+    model does not have."""
     known = {name for name, _, _ in cases.mig_names(model)}
     configurations = yaml.safe_load(defaults())["mig-configs"]
     mine = [name for name, layout in configurations.items() if not profiles_of(layout) or profiles_of(layout) & known]
     foreign = [name for name, layout in configurations.items() if name not in mine][:FOREIGN]
-    return mine + foreign
+    return mine, foreign
 
 
 def node(models):
@@ -62,26 +63,33 @@ class Walk:
         self.applier, self.steps, self.names = applier, [], []
 
     def add(self, name, side, *arguments, **more):
-        self.names.append(f"{name} by {'applier' if side == self.applier else 'other'}")
+        who = "applier" if side == self.applier else "other"
+        again = sum(known.startswith(f"{name} by {who}") for known in self.names)
+        self.names.append(f"{name} by {who}" + (f" ({again + 1})" if again else ""))
         self.steps.append({"side": side, "arguments": list(arguments)} | more)
 
-    def look(self, name, layout):
+    def look(self, name, layout, closely=False):
         for side in SIDES:
             self.add(f"{name}: assert", side, "assert", "-f", "{config.yaml}", "-c", layout)
-            self.add(f"{name}: assert mode", side, "assert", "--mode-only", "-f", "{config.yaml}", "-c", layout)
             self.add(f"{name}: export", side, "export")
-            self.add(f"{name}: export json", side, "export", "-o", "json", "-l", "mine")
+            if closely:
+                self.add(f"{name}: assert mode", side, "assert", "--mode-only", "-f", "{config.yaml}", "-c", layout)
+                self.add(f"{name}: export json", side, "export", "-o", "json", "-l", "mine")
 
-    def apply(self, layout):
-        self.add(f"{layout}: apply", self.applier, "apply", "-f", "{config.yaml}", "-c", layout)
-        self.look(layout, layout)
+    def change(self, layout, title=None):
+        self.add(f"{title or layout}: apply", self.applier, "apply", "-f", "{config.yaml}", "-c", layout)
+
+    def apply(self, layout, title=None, closely=False):
+        self.change(layout, title)
+        self.look(title or layout, layout, closely)
 
     def checkpoint(self, layout, name):
         """The other side's checkpoint of this side's layout, restored over another one."""
         other = SIDES[1 - SIDES.index(self.applier)]
         for side in SIDES:
+            self.change(layout)
             self.add(f"{layout}: checkpoint", side, "checkpoint", "-f", "{" + name + "}", file=name)
-            self.add(f"{layout}: all-disabled", self.applier, "apply", "-f", "{config.yaml}", "-c", "all-disabled")
+            self.change("all-disabled")
             reader = other if side == self.applier else self.applier
             self.add(f"{layout}: restore of a checkpoint", reader, "restore", "-f", "{" + name + "}")
             self.look(f"{layout} restored", layout)
@@ -92,17 +100,19 @@ def walk_of(model, applier):
     for side in SIDES:
         walk.add("generate-config", side, "generate-config")
         walk.add("generate-config json", side, "generate-config", "-o", "json")
-    walk.look("at first", "all-disabled")
-    chosen = layouts(model)
-    for layout in chosen:
-        walk.apply(layout)
+    walk.look("at first", "all-disabled", closely=True)
+    chosen, foreign = layouts(model)
+    for index, layout in enumerate(chosen):
+        walk.apply(layout, closely=index < 3)
+    for layout in foreign:
+        walk.apply(layout, f"foreign {layout}")
     walk.checkpoint(next(name for name in chosen if name not in ("all-disabled", "all-enabled")), "state.json")
     return walk
 
 
 def run_walk(arguments, peer, description, walk, files):
     request = {"description": description, "programs": arguments.programs, "steps": walk.steps, "files": files,
-               "parted": {"ours": str(pathlib.Path(arguments.programs) / "pitcrew"), "theirs": peer}}
+               "parted": {"ours": arguments.ours or str(pathlib.Path(arguments.programs) / "pitcrew"), "theirs": peer}}
     done = subprocess.run([sys.executable, HERE / "mig_side.py"], input=json.dumps(request), capture_output=True,
                           text=True, check=False)
     if done.returncode != 0:
@@ -137,11 +147,11 @@ def compare_node(arguments, peer, title, description, make_walk, accepted, used)
                                      {f"{title}: {name}": value for name, value in told[1].items()}, accepted, used=used))
     for walk, made in zip(walks, told):
         for name, value in made.items():
-            if not name.endswith(" by other") or "restore of" in name:
+            if " by other" not in name or "restore of" in name:
                 continue
-            applier = made.get(name.removesuffix(" by other") + " by applier")
+            applier = made[name.replace(" by other", " by applier")]
             ours, theirs = (applier, value) if walk.applier == "ours" else (value, applier)
-            where = f"{title}: {name.removesuffix(' by other')} on the node of {walk.applier}"
+            where = f"{title}: {name.replace(' by other', '')} on the node of {walk.applier}"
             found += compare.differences({where: ours}, {where: theirs}, accepted, used=used)
     logs = {name: (results[0][index]["stderr"], results[1][index]["stderr"])
             for index, name in enumerate(walks[0].names)}
@@ -178,6 +188,7 @@ def nodes(chosen):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", default=str(ROOT / "build/release/bin"), help="the folder of Pitcrew's programs")
+    parser.add_argument("--ours", help="another program than pitcrew as our nvidia-mig-parted")
     parser.add_argument("--models", nargs="*", help="only these models")
     parser.add_argument("--jobs", type=int, default=1, help="how many nodes at once")
     parser.add_argument("--verbose", action="store_true", help="with each difference what was written to standard error")

@@ -83,6 +83,21 @@ TEST(Generate, WithoutADeviceNodeThereIsNoDevice) {
   EXPECT_NE(generated.error().message.find("/dev/nvidia0"), std::string::npos);
 }
 
+TEST(Generate, AGpuThatOnlyDrivesADisplayIsPassedOver) {  // device-plugin.md section 7
+  auto inventory = OneGpu();
+  inventory.devices.push_back(inventory.devices[0]);
+  inventory.devices[0].name = "NVIDIA DGX Display";
+  inventory.devices[0].uuid = "GPU-display";
+  Options options;
+  options.naming = {Naming::kUuid};
+  options.merged_device = false;
+  const auto generated = GenerateGpus(inventory, Files(), options);
+  ASSERT_TRUE(generated.has_value()) << generated.error().ToString();
+  ASSERT_EQ(generated->spec.devices.size(), 1U);
+  EXPECT_EQ(generated->spec.devices[0].name, "GPU-1");
+  EXPECT_TRUE(generated->omitted.empty());
+}
+
 TEST(Generate, AdditionalGroupsOnlyWhereNeeded) {
   RecordProperty("holds", "container-toolkit.md #73, #74");
   const auto gids = [](std::uint32_t mode, std::uint32_t gid, bool enabled) {
