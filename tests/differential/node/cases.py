@@ -331,8 +331,12 @@ class Case:
             self.tags.add("compute-instances")
         if self.strategy == "none" and "mig" in self.tags and self.cdi:
             self.tags.add("whole-mig-gpu-by-cdi")
-        if self.cdi and all(is_skipped(entry) for entry, _ in self.gpus_with_mig()):
+        offers_nothing = all(is_skipped(entry) or self.strategy == "mixed" and mig.get("enabled") and not mig.get("devices")
+                             for entry, mig in self.gpus_with_mig())
+        if self.cdi and offers_nothing:
             self.tags.add("nothing-to-offer-by-cdi")
+        if self.cdi and "no-driver" in self.tags and self.settings.get("failOnInitError") is False:
+            self.tags.add("no-driver-by-cdi")
         if {"mig", "sharing"} <= self.tags and any(entry["profile"] == "RTX-PRO-6000" for entry, _ in self.gpus_with_mig()):
             self.tags.add("long-product")
 

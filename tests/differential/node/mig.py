@@ -159,20 +159,21 @@ def compare_node(arguments, peer, title, description, make_walk, accepted, used)
 
 
 def verdicts(arguments, peer, accepted, used):
-    """Each file of mig_configurations.yaml: taken or refused, as both sides say of a node without MIG."""
+    """Each file of mig_configurations.yaml: taken or refused, and what it makes of a node without MIG devices."""
     entries = yaml.safe_load((HERE / "mig_configurations.yaml").read_text())
-    files = {f"file{index}.yaml": entry["config"] for index, entry in enumerate(entries)}
+    files = {f"file{index}.yaml": entry["config"] for index, entry in enumerate(entries)} | {"config.yaml": defaults()}
     told = []
     for side in SIDES:
         walk = Walk(side)
         for index, entry in enumerate(entries):
             words = ["-f", "{file%d.yaml}" % index] + (["-c", entry["select"]] if "select" in entry else [])
+            walk.change("all-disabled")
             walk.add(f"file {entry['name']}: assert --valid-config", side, "assert", "--valid-config", *words)
             walk.add(f"file {entry['name']}: apply", side, "apply", *words)
             walk.add(f"file {entry['name']}: export", side, "export")
         results = run_walk(arguments, peer, node([("A100-40", 2)]), walk, files)
         told.append(values(walk, results))
-    return list(compare.differences(*told, accepted, used=used)), 6 * len(entries)
+    return list(compare.differences(*told, accepted, used=used)), 8 * len(entries)
 
 
 def nodes(chosen):
