@@ -6,8 +6,10 @@
 namespace pitcrew::kube {
 namespace {
 
-// A round has so many answers for each call in flight: the mean of fewer is mostly chance.
+// A round has so many answers for each call in flight, and so many at least: the mean of fewer is
+// mostly chance (a server that flushes its disk answers nobody for some milliseconds).
 constexpr int kAnswersPerCall = 4;
+constexpr int kFewestAnswers = 48;
 // Rounds between two tries: short at first, because a try may have failed by chance.
 constexpr int kShortestRest = 2;
 constexpr int kLongestRest = 32;
@@ -28,7 +30,7 @@ void ConcurrencyLimit::Answered(Duration latency, int in_flight) {
   // Not enough work for the limit to matter.
   if (in_flight * 4 < limit_ * 3) return;
   spent_ += latency;
-  if (++answers_ < kAnswersPerCall * limit_) return;
+  if (++answers_ < std::max(kFewestAnswers, kAnswersPerCall * limit_)) return;
   const double mean = std::chrono::duration<double>(spent_).count() / answers_;
   answers_ = 0;
   spent_ = {};
@@ -38,6 +40,12 @@ void ConcurrencyLimit::Answered(Duration latency, int in_flight) {
 void ConcurrencyLimit::EndRound(double throughput) {
   if (!base_) {
     const bool slower = throughput < settled_ * kSlowedDown;
+    // One slow round may be chance, or half of it from before: the next one tells.
+    if (slower && !suspected_) {
+      suspected_ = true;
+      return;
+    }
+    suspected_ = false;
     settled_ = settled_ == 0 ? throughput : settled_ + (throughput - settled_) * kNewShare;
     if (rest_ > 0) --rest_;
     if (rest_ > 0 && !slower) return;
@@ -59,7 +67,9 @@ void ConcurrencyLimit::EndRound(double throughput) {
     return;
   }
   next_rest_ = 0;
-  base_ = Level{.limit = limit_, .throughput = throughput};
+  // Down, each step is compared with the best of all: many small losses are a large one.
+  base_ = Level{.limit = limit_,
+                .throughput = up ? throughput : std::max(throughput, base_->throughput)};
   MoveTo(up ? limit_ * 2 : limit_ / 2);
   if (limit_ == base_->limit) Settle(*base_);
 }
@@ -90,6 +100,7 @@ void ConcurrencyLimit::Refused() {
   MoveTo(limit_ / 2);
   skipped_ = before - 1;
   base_.reset();
+  suspected_ = false;
   settled_ = 0;
   next_rest_ = kRestAfterRefusal;
   rest_ = kRestAfterRefusal;

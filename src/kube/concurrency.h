@@ -58,6 +58,7 @@ class ConcurrencyLimit {
   int skipped_ = 0;            // answers of calls that were begun under another limit
   std::optional<Level> base_;  // while trying another limit: the one to compare with
   double settled_ = 0;         // otherwise: the throughput at this limit, smoothed
+  bool suspected_ = false;     // the last round was much slower
   int rest_ = 0;               // rounds until the next try
   int next_rest_ = 0;
 };

@@ -112,6 +112,23 @@ TEST(ConcurrencyLimit, AfterARefusalTheServerIsLeftInPeaceForAWhile) {
   EXPECT_EQ(limit.limit(), 32);
 }
 
+// Each step down may look harmless beside the one before, when together they are not.
+TEST(ConcurrencyLimit, ManySmallLossesOnTheWayDownAreALargeOne) {
+  ConcurrencyLimit limit;
+  Work(limit, {.alone = milliseconds(10), .most = 10000}, 500);
+  ASSERT_EQ(limit.limit(), 32);
+  const auto latency = [](int in_flight) {
+    const double rate = in_flight <= 2    ? 40
+                        : in_flight <= 4  ? 54
+                        : in_flight <= 8  ? 56
+                        : in_flight <= 16 ? 58
+                                          : 60;
+    return duration_cast<nanoseconds>(duration<double>(in_flight / rate));
+  };
+  for (int i = 0; i < 5000; ++i) limit.Answered(latency(limit.limit()), limit.limit());
+  EXPECT_EQ(limit.limit(), 16);
+}
+
 TEST(ConcurrencyLimit, FallsWhenTheServerHasLessTimeForUs) {
   ConcurrencyLimit limit;
   Work(limit, {.alone = milliseconds(10), .most = 10000}, 500);
