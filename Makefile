@@ -78,8 +78,8 @@ cluster-status: ## show the cluster's nodes, processes and GPUs (NAME=cluster)
 	@$(cluster) status $(NAME)
 
 test: programs image ## all tests: rooms under sanitizers, processes and whole clusters with what ships
-	@$(MAKE) --no-print-directory build PRESET=asan
-	@$(python) tools/run_tests.py --jobs $(JOBS) --suite asan:$(kinds),fuzz \
+	@for preset in asan tsan; do $(MAKE) --no-print-directory build PRESET=$$preset || exit 1; done
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite asan:$(kinds),fuzz --suite tsan:$(kinds) \
 	  --suite $(PRESET):$(kinds),e2e
 
 test-unit: ## unit tests

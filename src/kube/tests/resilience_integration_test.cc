@@ -416,8 +416,8 @@ std::size_t AllocatedBytes() {
 
 TEST(Resilience, MemoryStaysFlatOverManyLists) {
   constexpr int kObjects = 500;
-  constexpr int kWarmUp = 20;
-  constexpr int kLists = 120;
+  constexpr int kWarmUp = 10;
+  constexpr int kLists = 60;
   Counter lists;
   const auto server = ScriptedServer::Start(
       [&](const ScriptedRequest& request, ScriptedReply& reply, const io::StopToken& stop) {
