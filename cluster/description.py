@@ -27,6 +27,7 @@ _LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$")
 _VERSION = re.compile(r"^[0-9]+(\.[0-9]+){1,2}$")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _DRIVERS = ("none", "host")
+_TOPOLOGY_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 _INTEGER = re.compile(r"^[0-9]+$")
 
 
@@ -39,6 +40,7 @@ class Node:
     driver_version: str
     labels: dict[str, str]
     taints: list[dict[str, str]]
+    topology_policy: str  # of the kubelet's topology manager
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +160,8 @@ def _gpus(reader: _Reader, node) -> list[dict]:
 
 
 def _node(reader: _Reader, node) -> Node:
-    keys = reader.mapping(node, "a node", ("name", "gpus", "driver", "driverVersion", "labels", "taints"))
+    keys = reader.mapping(node, "a node", ("name", "gpus", "driver", "driverVersion", "labels", "taints",
+                                           "topologyPolicy"))
     if "name" not in keys:
         reader.fail(node, "the node has no `name`; such as `- name: gpu-1`")
     name = reader.matching(keys["name"][1], "node name", _NODE_NAME,
@@ -181,7 +184,9 @@ def _node(reader: _Reader, node) -> Node:
                 if "gpus" in keys else [],
                 driver=driver, driver_version=version,
                 labels=_labels(reader, keys["labels"][1]) if "labels" in keys else {},
-                taints=_taints(reader, keys["taints"][1]) if "taints" in keys else [])
+                taints=_taints(reader, keys["taints"][1]) if "taints" in keys else [],
+                topology_policy=reader.choice(keys["topologyPolicy"][1], "topologyPolicy", _TOPOLOGY_POLICIES)
+                if "topologyPolicy" in keys else "none")
 
 
 def parse(text: str, path: pathlib.Path) -> Cluster:

@@ -65,7 +65,8 @@ def _kubelet_configuration(node: Node, cluster: str, address: str) -> str:
         # The kubelet tells of new resources with its next status; the default of 10 s would be the
         # longest stage of all. Only differences are written, so nothing is sent more often.
         "nodeStatusUpdateFrequency": "1s",
-        "registerWithTaints": node.taints, "logging": {"verbosity": 1},
+        "registerWithTaints": node.taints, "topologyManagerPolicy": node.topology_policy,
+        "logging": {"verbosity": 1},
     }
     return json.dumps(configuration, indent=1) + "\n"
 

@@ -88,15 +88,15 @@ class Images(unittest.TestCase):
 
     def test_a_registry_for_our_image_is_none_for_nvidias(self):
         """What `make push` writes names a registry for Pitcrew's image; that one has none of NVIDIA's."""
-        values = {"devicePlugin.config.name": "sharing", "devicePlugin.repository": "registry.example/team",
-                  "toolkit.repository": "registry.example/team"}
+        values = {"cdi.nriPluginEnabled": True, "toolkit.repository": "registry.example/team",
+                  "devicePlugin.repository": "registry.example/team"}
         blocks = dict(walk(support.policy(values=values)))
-        self.assertEqual(reference(blocks["devicePlugin"]), reference(NVIDIA_IMAGES["devicePlugin"]))
-        self.assertEqual(reference(blocks["toolkit"]), ("registry.example/team", *OURS[1:]))
-        values["devicePlugin.image"] = "k8s-device-plugin"
-        values["devicePlugin.version"] = "v0.20.0"
+        self.assertEqual(reference(blocks["toolkit"]), reference(NVIDIA_IMAGES["toolkit"]))
+        self.assertEqual(reference(blocks["devicePlugin"]), ("registry.example/team", *OURS[1:]))
+        values["toolkit.image"] = "container-toolkit"
+        values["toolkit.version"] = "v1.20.0"
         blocks = dict(walk(support.policy(values=values)))
-        self.assertEqual(blocks["devicePlugin"]["repository"], "registry.example/team")
+        self.assertEqual(blocks["toolkit"]["repository"], "registry.example/team")
 
     def test_local_cluster_switches_off_only_what_it_cannot_pull(self):
         """cluster/values.yaml is the chart's defaults with the simulated driver's image, and without the operands

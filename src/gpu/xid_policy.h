@@ -38,6 +38,9 @@ class XidPolicy {
   std::set<std::uint64_t> enabled_;
 };
 
+// For a person: "double-bit ECC error".
+std::string_view MeaningOfXid(std::uint64_t xid);
+
 // The XIDs of one list: sorted, each once; empty when the list holds "all" or "xids".
 struct XidList {
   bool all = false;

@@ -1,13 +1,15 @@
 // NVML's wait cannot be interrupted, so a thread of its own waits and hands events over by a queue
 // and a bell; whoever waits here also watches the stop descriptor. The end of the set waits for the
-// thread, at most one of NVML's timeouts: a thread that is still in the library when the
-// process ends, or that is the one to unload it, brings the process down.
+// thread, one of NVML's timeouts as a rule: a thread that is still in the library when the
+// process ends, or that is the one to unload it, brings the process down. One that does not come
+// back even then is left behind (HasHangingCalls).
 #include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,6 +19,7 @@
 #include "base/bell.h"
 #include "base/deadline.h"
 #include "nvml/library.h"
+#include "nvml/patient_calls.h"
 
 namespace pitcrew::nvml {
 namespace {
@@ -24,6 +27,8 @@ namespace {
 // One of NVML's waits; upstream's health check uses 5 s (device-plugin.md section 14), for which
 // nobody wants to wait at the end.
 constexpr unsigned kWaitMilliseconds = 500;
+// How long the end of a set waits for a thread in such a wait.
+constexpr std::chrono::seconds kLongestEnd{5};
 
 struct Shared {
   Shared(std::shared_ptr<LoadedLibrary> library_in, base::Bell arrived_in)
@@ -33,6 +38,9 @@ struct Shared {
   abi::EventSet set = nullptr;
   const base::Bell arrived;  // the queue has something
   std::mutex mutex;
+  std::condition_variable ended;
+  bool waiting = false;    // the thread is in WaitLoop
+  bool abandoned = false;  // nobody waits for its end
   std::deque<base::Result<Event>> queue;
   // A GPU that has fallen off the bus reports that, and can no longer be asked for its name.
   std::map<abi::Device, std::string> names;
@@ -77,7 +85,7 @@ Event Translate(Shared& shared, const abi::EventData& data) {
   return event;
 }
 
-void WaitLoop(const std::stop_token& stop, Shared& shared) {
+void WaitForEvents(const std::stop_token& stop, Shared& shared) {
   const Symbols& nvml = shared.library->symbols();
   while (!stop.stop_requested()) {
     abi::EventData data{};
@@ -94,9 +102,29 @@ void WaitLoop(const std::stop_token& stop, Shared& shared) {
   }
 }
 
+void WaitLoop(const std::stop_token& stop, const std::shared_ptr<Shared>& shared) {
+  WaitForEvents(stop, *shared);
+  const std::lock_guard guard(shared->mutex);
+  shared->waiting = false;
+  shared->ended.notify_all();
+  if (shared->abandoned) AddHangingCalls(-1);
+}
+
 class NvmlEventSet final : public EventSet {
  public:
-  explicit NvmlEventSet(std::unique_ptr<Shared> shared) : shared_(std::move(shared)) {}
+  explicit NvmlEventSet(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+
+  ~NvmlEventSet() override {
+    if (!thread_.joinable()) return;
+    thread_.request_stop();
+    std::unique_lock guard(shared_->mutex);
+    if (shared_->ended.wait_for(guard, kLongestEnd, [&] { return !shared_->waiting; })) return;
+    shared_->abandoned = true;
+    AddHangingCalls(1);
+    // Never freed, as the thread may be in the library's code until the process ends.
+    new std::shared_ptr<Shared>(shared_);
+    thread_.detach();
+  }
 
   base::Status Register(std::string_view device_uuid, std::uint64_t mask) override {
     const Symbols& nvml = shared_->library->symbols();
@@ -112,7 +140,10 @@ class NvmlEventSet final : public EventSet {
   }
 
   base::Result<Event> Wait(int stop_fd, std::optional<std::chrono::milliseconds> timeout) override {
-    if (!thread_.joinable()) thread_ = std::jthread(WaitLoop, std::ref(*shared_));
+    if (!thread_.joinable()) {
+      shared_->waiting = true;
+      thread_ = std::jthread(WaitLoop, shared_);
+    }
     const auto deadline = timeout ? base::Deadline::After(*timeout) : base::Deadline::Never();
     while (true) {
       if (auto event = Take()) return *std::move(event);
@@ -144,8 +175,8 @@ class NvmlEventSet final : public EventSet {
     return {};
   }
 
-  std::unique_ptr<Shared> shared_;
-  std::jthread thread_;  // from the first wait on; last: uses what is above
+  std::shared_ptr<Shared> shared_;
+  std::jthread thread_;  // from the first wait on
 };
 
 }  // namespace
@@ -155,7 +186,7 @@ base::Result<std::unique_ptr<EventSet>> LoadedLibrary::CreateEventSet() {
     return base::Fail(MissingFunction("nvmlEventSetWait_v2"));
   }
   TRY_ASSIGN(auto arrived, base::Bell::Create());
-  auto shared = std::make_unique<Shared>(shared_from_this(), std::move(arrived));
+  auto shared = std::make_shared<Shared>(shared_from_this(), std::move(arrived));
   TRY(NVML_CALL(symbols_, nvmlEventSetCreate, "make an event set", &shared->set));
   return std::make_unique<NvmlEventSet>(std::move(shared));
 }

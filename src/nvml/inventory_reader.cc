@@ -247,6 +247,12 @@ base::Status ReadDevice(const Symbols& nvml, gpu::Device& device) {
 }  // namespace
 
 base::Result<gpu::Inventory> LoadedLibrary::ReadInventory() {
+  TRY_ASSIGN(auto inventory, ReadDriver());
+  for (auto& device : inventory.devices) device = ReadDevice(device.index);
+  return inventory;
+}
+
+base::Result<gpu::Inventory> LoadedLibrary::ReadDriver() {
   gpu::Inventory inventory;
   TRY_ASSIGN(inventory.driver_version, DriverVersion());
   inventory.cuda_version = CudaVersion().value_or(0);
@@ -256,15 +262,18 @@ base::Result<gpu::Inventory> LoadedLibrary::ReadInventory() {
       }).value_or("");
   unsigned count = 0;
   TRY(NVML_CALL(symbols_, nvmlDeviceGetCount_v2, "count GPUs", &count));
-  for (unsigned index = 0; index < count; ++index) {
-    gpu::Device device;
-    device.index = index;
-    if (auto status = ReadDevice(symbols_, device); !status) {
-      device.fault = std::move(status).error().Within("GPU " + std::to_string(index));
-    }
-    inventory.devices.push_back(std::move(device));
-  }
+  inventory.devices.resize(count);
+  for (unsigned index = 0; index < count; ++index) inventory.devices[index].index = index;
   return inventory;
+}
+
+gpu::Device LoadedLibrary::ReadDevice(unsigned index) {
+  gpu::Device device;
+  device.index = index;
+  if (auto status = nvml::ReadDevice(symbols_, device); !status) {
+    device.fault = std::move(status).error().Within("GPU " + std::to_string(index));
+  }
+  return device;
 }
 
 }  // namespace pitcrew::nvml

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "nvml/errors.h"
 #include "nvml/nvml.h"
@@ -19,8 +21,13 @@ class LoadedLibrary final : public Library, public std::enable_shared_from_this<
 
   [[nodiscard]] const std::filesystem::path& path() const override { return path_; }
   base::Result<gpu::Inventory> ReadInventory() override;
+  base::Result<gpu::Inventory> ReadDriver() override;
+  gpu::Device ReadDevice(unsigned index) override;
   base::Result<gpu::Topology> ReadTopology(const gpu::Inventory& inventory) override;
+  base::Result<std::vector<gpu::Connection>> ReadConnections(
+      const gpu::Inventory& inventory, unsigned from, const std::vector<unsigned>& to) override;
   base::Result<Readings> ReadReadings(std::string_view device_uuid) override;
+  base::Result<Condition> ReadCondition(std::string_view device_uuid) override;
   base::Result<std::string> DriverVersion() override;
   base::Result<int> CudaVersion() override;
   base::Result<std::unique_ptr<EventSet>> CreateEventSet() override;
@@ -39,6 +46,13 @@ class LoadedLibrary final : public Library, public std::enable_shared_from_this<
   bool initialized_ = false;
   Symbols symbols_;
 };
+
+// Connections of all GPUs that can be read, through a function that reads those of one. An error
+// only when there are several GPUs and none of them tells anything.
+using ReadConnectionsOf = std::function<base::Result<std::vector<gpu::Connection>>(
+    unsigned from, const std::vector<unsigned>& to)>;
+base::Result<gpu::Topology> CollectTopology(const gpu::Inventory& inventory,
+                                            const ReadConnectionsOf& read);
 
 // A text that NVML writes into a buffer of at most 128 bytes.
 template <class Function>

@@ -7,7 +7,7 @@
 // NvmlFunctionMissing, CorruptedInforom, GpuIsLost, ResetRequired, OperatingSystemBlocked,
 // DriverLibraryMismatch, InUse, OutOfMemory, NoData, VgpuEccNotSupported, InsufficientResources,
 // FrequencyNotSupported, ArgumentVersionMismatch, Deprecated, NotReady, GpuNotFound, InvalidState,
-// NvmlUnknownError.
+// NvmlUnknownError, NvmlHangs (guarded.h).
 #pragma once
 
 #include <chrono>
@@ -98,6 +98,26 @@ struct Readings {
   std::vector<Process> processes;
 };
 
+// What the driver says has to be done before the GPU can be relied on again
+// (nvmlGpuRecoveryAction_t, drivers from 570 on).
+enum class RecoveryAction : unsigned {
+  kNone = 0,
+  kResetGpu = 1,
+  kRebootNode = 2,
+  kDrainPeers = 3,     // drain what uses peer-to-peer
+  kDrainAndReset = 4,  // no new work; a reset gives the full GPU back
+};
+std::string_view ToString(RecoveryAction action);  // "reset the GPU"; for a sentence
+
+// How fit a GPU is for work; nullopt where the GPU or the library does not say.
+struct Condition {
+  std::optional<RecoveryAction> recovery_action;
+  // Rows of the memory wait for a reset to be remapped; a bank has none left to remap to.
+  std::optional<bool> remap_pending;
+  std::optional<bool> remap_failed;
+  bool operator==(const Condition&) const = default;
+};
+
 class Library {
  public:
   // Opens libnvidia-ml.so.1 and initialises it. `driver_roots` are tried in order; "" or "/" means
@@ -114,8 +134,19 @@ class Library {
 
   // Fails only when NVML as a whole does; a GPU that cannot be read is in the list with `fault`.
   virtual base::Result<gpu::Inventory> ReadInventory() = 0;
+  // Its two steps: everything but the GPUs themselves, of which `devices` has as many as there are,
+  // each with its index; and one GPU.
+  virtual base::Result<gpu::Inventory> ReadDriver() = 0;
+  virtual gpu::Device ReadDevice(unsigned index) = 0;
+
+  // GPUs that cannot be read have no connections; the others have theirs.
   virtual base::Result<gpu::Topology> ReadTopology(const gpu::Inventory& inventory) = 0;
+  // One step of it: how the GPU at position `from` of the inventory reaches those at `to`.
+  virtual base::Result<std::vector<gpu::Connection>> ReadConnections(
+      const gpu::Inventory& inventory, unsigned from, const std::vector<unsigned>& to) = 0;
   virtual base::Result<Readings> ReadReadings(std::string_view device_uuid) = 0;
+  // An error is that of a GPU that does not answer, as Probe's.
+  virtual base::Result<Condition> ReadCondition(std::string_view device_uuid) = 0;
 
   virtual base::Result<std::string> DriverVersion() = 0;
   // 1000 * major + 10 * minor.

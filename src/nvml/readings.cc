@@ -64,25 +64,106 @@ void AppendProcesses(ListFunction* list, abi::Device device, bool graphics,
   }
 }
 
+// One field value; nullopt when the GPU does not have it.
+std::optional<unsigned> Field(const Symbols& nvml, abi::Device device, unsigned id) {
+  abi::FieldValue value{};
+  value.field_id = id;
+  if (!NVML_CALL(nvml, nvmlDeviceGetFieldValues, "read a field value", device, 1, &value) ||
+      value.nvml_return != abi::kSuccess) {
+    return std::nullopt;
+  }
+  return value.value.as_unsigned;
+}
+
 }  // namespace
 
-base::Result<gpu::Topology> LoadedLibrary::ReadTopology(const gpu::Inventory& inventory) {
-  gpu::Topology topology;
-  const auto& devices = inventory.devices;
-  for (unsigned a = 0; a < devices.size(); ++a) {
-    TRY_ASSIGN(const abi::Device first, FindDevice(devices[a].uuid));
-    TRY_ASSIGN(const auto links, ReadLinks(symbols_, first));
-    for (unsigned b = 0; b < devices.size(); ++b) {
-      if (a == b) continue;
-      TRY_ASSIGN(const abi::Device second, FindDevice(devices[b].uuid));
-      unsigned level = 0;
-      TRY(NVML_CALL(symbols_, nvmlDeviceGetTopologyCommonAncestor, "read the topology", first,
-                    second, &level));
-      gpu::Connection connection{a, b, static_cast<gpu::TopologyLevel>(level), 0};
-      for (const auto& end : links) connection.nvlinks += end == devices[b].pci ? 1 : 0;
-      topology.connections.push_back(connection);
-    }
+std::string_view ToString(RecoveryAction action) {
+  switch (action) {
+    case RecoveryAction::kNone:
+      return "nothing";
+    case RecoveryAction::kResetGpu:
+      return "reset the GPU";
+    case RecoveryAction::kRebootNode:
+      return "restart the node";
+    case RecoveryAction::kDrainPeers:
+      return "drain what uses peer-to-peer";
+    case RecoveryAction::kDrainAndReset:
+      return "drain the GPU and reset it";
   }
+  return "see the driver's documentation";
+}
+
+base::Result<Condition> LoadedLibrary::ReadCondition(std::string_view device_uuid) {
+  TRY(Probe(device_uuid));
+  TRY_ASSIGN(const abi::Device device, FindDevice(device_uuid));
+  Condition condition;
+  if (const auto action = Field(symbols_, device, abi::field::kGetGpuRecoveryAction)) {
+    condition.recovery_action = static_cast<RecoveryAction>(*action);
+  }
+  unsigned correctable = 0;
+  unsigned uncorrectable = 0;
+  unsigned pending = 0;
+  unsigned failed = 0;
+  if (NVML_CALL(symbols_, nvmlDeviceGetRemappedRows, "read remapped rows", device, &correctable,
+                &uncorrectable, &pending, &failed)) {
+    condition.remap_pending = pending != 0;
+    condition.remap_failed = failed != 0;
+  }
+  return condition;
+}
+
+base::Result<gpu::Topology> LoadedLibrary::ReadTopology(const gpu::Inventory& inventory) {
+  return CollectTopology(inventory, [&](unsigned from, const std::vector<unsigned>& to) {
+    return ReadConnections(inventory, from, to);
+  });
+}
+
+base::Result<std::vector<gpu::Connection>> LoadedLibrary::ReadConnections(
+    const gpu::Inventory& inventory, unsigned from, const std::vector<unsigned>& to) {
+  const auto& devices = inventory.devices;
+  TRY_ASSIGN(const abi::Device first, FindDevice(devices[from].uuid));
+  TRY_ASSIGN(const auto links, ReadLinks(symbols_, first));
+  std::vector<gpu::Connection> connections;
+  for (const unsigned other : to) {
+    TRY_ASSIGN(const abi::Device second, FindDevice(devices[other].uuid));
+    unsigned level = 0;
+    TRY(NVML_CALL(symbols_, nvmlDeviceGetTopologyCommonAncestor, "read the topology", first, second,
+                  &level));
+    gpu::Connection connection{from, other, static_cast<gpu::TopologyLevel>(level), 0};
+    for (const auto& end : links) connection.nvlinks += end == devices[other].pci ? 1 : 0;
+    connections.push_back(connection);
+  }
+  return connections;
+}
+
+base::Result<gpu::Topology> CollectTopology(const gpu::Inventory& inventory,
+                                            const ReadConnectionsOf& read) {
+  std::vector<unsigned> readable;
+  for (unsigned position = 0; position < inventory.devices.size(); ++position) {
+    const auto& device = inventory.devices[position];
+    if (!device.fault && !device.uuid.empty()) readable.push_back(position);
+  }
+  gpu::Topology topology;
+  std::optional<base::Error> first_error;
+  bool any = readable.size() < 2;
+  for (const unsigned from : readable) {
+    // One pair at a time where all together fail, so that a GPU which has just gone costs the
+    // others nothing.
+    std::vector<unsigned> others = readable;
+    std::erase(others, from);
+    auto connections = read(from, others);
+    if (!connections) {
+      if (!first_error) first_error = connections.error();
+      connections = std::vector<gpu::Connection>();
+      for (const unsigned to : others) {
+        if (auto pair = read(from, {to})) connections->push_back(pair->front());
+      }
+    }
+    any = any || !connections->empty();
+    topology.connections.insert(topology.connections.end(), connections->begin(),
+                                connections->end());
+  }
+  if (!any) return base::Fail(*first_error);
   return topology;
 }
 

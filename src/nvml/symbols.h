@@ -3,7 +3,7 @@
 
 #include <dlfcn.h>
 
-#include "nvml/abi.h"
+#include "nvml/abi_metrics.h"
 
 namespace pitcrew::nvml {
 
@@ -69,6 +69,8 @@ namespace pitcrew::nvml {
   FUNCTION(nvmlDeviceSetComputeMode, abi::Device, unsigned)                                       \
   FUNCTION(nvmlDeviceGetEccMode, abi::Device, unsigned*, unsigned*)                               \
   FUNCTION(nvmlDeviceGetTotalEccErrors, abi::Device, unsigned, unsigned, unsigned long long*)     \
+  FUNCTION(nvmlDeviceGetFieldValues, abi::Device, int, abi::FieldValue*)                          \
+  FUNCTION(nvmlDeviceGetRemappedRows, abi::Device, unsigned*, unsigned*, unsigned*, unsigned*)    \
   FUNCTION(nvmlDeviceGetComputeRunningProcesses_v3, abi::Device, unsigned*, abi::ProcessInfo*)    \
   FUNCTION(nvmlDeviceGetGraphicsRunningProcesses_v3, abi::Device, unsigned*, abi::ProcessInfo*)   \
   FUNCTION(nvmlSystemGetProcessName, unsigned, char*, unsigned)                                   \

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -74,6 +75,12 @@ class DevicePluginHandler {
       const PreferredRequest& request) = 0;
   virtual base::Result<ContainerAllocation> Allocate(const std::vector<std::string>& ids) = 0;
 };
+
+// A kubelet before 1.32 reads at most this much and drops the plugin when a list is longer
+// (kubernetes issue 109304); many replicas of many devices reach it.
+inline constexpr std::size_t kLargestList = 4UL << 20U;
+// Bytes of ListAndWatch's message with these devices, whatever their health.
+std::size_t ListSize(const std::vector<PluginDevice>& devices);
 
 // Serves one resource on one socket from construction to destruction; the socket goes away with it.
 class DevicePluginServer {

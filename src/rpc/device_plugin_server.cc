@@ -13,10 +13,6 @@
 namespace pitcrew::rpc {
 namespace {
 
-// A kubelet before 1.32 reads at most this much and drops the plugin when a list is longer
-// (kubernetes issue 109304); many replicas of many devices reach it.
-constexpr std::size_t kLargestList = 4UL << 20U;
-
 DevicePublication::List ToMessage(const std::vector<PluginDevice>& devices) {
   auto message = std::make_shared<v1beta1::ListAndWatchResponse>();
   for (const auto& device : devices) {
@@ -24,12 +20,6 @@ DevicePublication::List ToMessage(const std::vector<PluginDevice>& devices) {
     entry->set_id(device.id);
     entry->set_health(device.healthy ? "Healthy" : "Unhealthy");
     if (device.numa_node) entry->mutable_topology()->add_nodes()->set_id(*device.numa_node);
-  }
-  if (message->ByteSizeLong() > kLargestList) {
-    base::LogWarning(
-        "the device list is longer than kubelets before 1.32 accept; ask for fewer "
-        "replicas per device",
-        {{"bytes", message->ByteSizeLong()}, {"devices", devices.size()}});
   }
   return message;
 }
@@ -176,6 +166,13 @@ base::Result<std::unique_ptr<DevicePluginServer>> DevicePluginServer::Start(
   auto server = std::make_unique<GrpcDevicePluginServer>(handler, std::move(devices));
   TRY(server->Listen(socket));
   return server;
+}
+
+std::size_t ListSize(const std::vector<PluginDevice>& devices) {
+  // The longer of the two words, so that a list which fits once fits always.
+  auto unhealthy = devices;
+  for (auto& device : unhealthy) device.healthy = false;
+  return ToMessage(unhealthy)->ByteSizeLong();
 }
 
 }  // namespace pitcrew::rpc

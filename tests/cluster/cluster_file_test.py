@@ -37,6 +37,7 @@ MALFORMED = {
                               ["Kubernetes keeps"]),
     "a label's value": ("nodes:\n  - name: a\n    labels: {a/b: \"c d\"}\n", 3, ["value of label a/b"]),
     "a taint without effect": ("nodes:\n  - name: a\n    taints:\n      - {key: a/b}\n", 4, ["no `effect`"]),
+    "an unknown topology policy": ("nodes:\n  - name: a\n    topologyPolicy: numa\n", 3, ["single-numa-node"]),
     "an unknown effect": ("nodes:\n  - name: a\n    taints: [{key: a/b, effect: Never}]\n", 3, ["NoSchedule"]),
 }
 

@@ -2,32 +2,15 @@
 // and a folder for the kubelet's sockets.
 #pragma once
 
-#include <sys/types.h>
-
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::test_support {
-
-// A program of this build; killed when it outlives this object.
-class Program {
- public:
-  Program(const std::string& name, std::vector<std::string> words,
-          std::vector<std::string> environment);
-  ~Program();
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-  void Signal(int number) const;
-  // Waits for the end: the exit status, or 128 and the signal's number.
-  int Wait();
-
- private:
-  pid_t pid_ = -1;
-};
 
 class SimulatedNode {
  public:

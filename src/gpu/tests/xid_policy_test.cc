@@ -74,6 +74,11 @@ TEST(XidPolicy, AnUnknownXidNeedsAReset) {
   EXPECT_EQ(XidPolicy().EffectOf(94), XidEffect::kUntilQuiet);
 }
 
+TEST(XidPolicy, AnXidHasAMeaning) {
+  EXPECT_EQ(MeaningOfXid(79), "the GPU has fallen off the bus");
+  EXPECT_EQ(MeaningOfXid(123456), "see NVIDIA's XID catalogue");
+}
+
 TEST(MigStrategy, NamesRoundTrip) {
   for (const auto* name : {"none", "single", "mixed"}) {
     EXPECT_EQ(ToString(ParseMigStrategy(name).value()), name);

@@ -30,8 +30,10 @@ Status WriteFile(const std::filesystem::path& folder, cdi::Spec spec) {
   return {};
 }
 
-// In `mig_strategy` none a GPU is offered whole even when it is divided, so it needs a device.
+// In `mig_strategy` none a GPU is offered whole even when it is divided, so it needs a device. What
+// cannot be read is offered to nobody.
 gpu::Inventory AsOffered(gpu::Inventory inventory, gpu::MigStrategy strategy) {
+  std::erase_if(inventory.devices, [](const auto& device) { return device.fault.has_value(); });
   if (strategy != gpu::MigStrategy::kNone) return inventory;
   for (auto& device : inventory.devices) {
     device.mig_mode = base::Observed<gpu::MigMode>::Missing();
@@ -42,6 +44,11 @@ gpu::Inventory AsOffered(gpu::Inventory inventory, gpu::MigStrategy strategy) {
 
 Status WriteGpus(const std::filesystem::path& folder, const gpu::Inventory& inventory,
                  const DriverRoots& roots, const Options& options, const Settings& settings) {
+  if (std::ranges::all_of(inventory.devices,
+                          [](const auto& device) { return device.fault.has_value(); })) {
+    base::LogWarning("no GPU can be read: their CDI specification is not written");
+    return {};
+  }
   TRY_ASSIGN(const auto files, cdi_generate::Locate({.driver_root = roots.driver,
                                                      .dev_root = roots.dev,
                                                      .version = inventory.driver_version}));

@@ -4,10 +4,12 @@
 #include <signal.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "io/stop.h"
 #include "node/device_plugin/daemon.h"
 #include "node/device_plugin/settings.h"
+#include "nvml/guarded.h"
 
 namespace pitcrew::node::device_plugin {
 namespace {
@@ -27,9 +29,10 @@ int Command(int argc, char** argv) {
   if (options && !*options) return 0;
   const auto status =
       options ? Run(**std::move(options)) : base::Status(base::Fail(options.error()));
-  if (status) return 0;
-  fmt::print(stderr, "nvidia-device-plugin: {}\n", status.error().ToString());
-  return 1;
+  if (!status) fmt::print(stderr, "nvidia-device-plugin: {}\n", status.error().ToString());
+  const int code = status ? 0 : 1;
+  if (nvml::HasHangingCalls()) std::_Exit(code);
+  return code;
 }
 
 }  // namespace pitcrew::node::device_plugin

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <utility>
 
 #include "api/plugin_config.h"
 #include "base/log.h"
 #include "host/device_node.h"
 #include "host/driver_root.h"
+#include "host/platform.h"
 #include "host/root.h"
 #include "node/device_plugin/cdi_files.h"
 #include "node/device_plugin/mps.h"
@@ -21,27 +20,38 @@
 namespace pitcrew::node::device_plugin {
 namespace {
 
-constexpr std::string_view kControlNodes[] = {"/dev/nvidiactl", "/dev/nvidia-uvm",
-                                              "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
+constexpr std::string_view kControlNodes[] = {"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools",
+                                              "nvidia-modeset"};
 
-// What appears in a device folder when a GPU or a MIG instance does: nvidia<N>, nvidia-caps,
-// nvidia-cap<N>; and in the folder of validations when the driver is there.
-bool TellsOfGpus(std::string_view name) {
-  if (name == validations::kDriverReady || name == "nvidia-caps" || name == host::kNvmlLibrary)
-    return true;
-  const std::string_view rest = name.starts_with("nvidia-cap") ? name.substr(10)
-                                : name.starts_with("nvidia")   ? name.substr(6)
-                                                               : "";
-  return !rest.empty() &&
-         std::ranges::all_of(rest, [](unsigned char c) { return std::isdigit(c); });
+// What appears in a device folder with a GPU, a MIG instance, or what containers get beside them:
+// nvidia<N>, nvidia-cap<N>, nvidiactl, nvidia-uvm, nvidia-fs<N>, channel<N> of IMEX, ...; and in
+// the folder of validations when the driver is there.
+bool TellsOfDevices(std::string_view name) {
+  constexpr std::string_view kBeginnings[] = {"nvidia", "channel", "uverbs"};
+  constexpr std::string_view kNames[] = {"gdrdrv", "infiniband", "rdma_cm",
+                                         validations::kDriverReady, host::kNvmlLibrary};
+  return std::ranges::any_of(kBeginnings, [&](auto one) { return name.starts_with(one); }) ||
+         std::ranges::find(kNames, name) != std::end(kNames);
 }
 
-std::vector<std::string> FindControlNodes() {
+std::vector<std::string> FindControlNodes(const std::filesystem::path& dev) {
   std::vector<std::string> nodes;
-  for (const auto path : kControlNodes) {
-    if (host::Exists(path).value_or(false)) nodes.emplace_back(path);
+  for (const auto name : kControlNodes) {
+    if (host::Exists(dev / name).value_or(false)) nodes.push_back(fmt::format("/dev/{}", name));
   }
   return nodes;
+}
+
+// CUDA cannot start without it, and NVML, which is all that this process needs, can.
+void CheckMemoryDriver(const DriverRoots& roots, const std::filesystem::path& dev,
+                       std::vector<std::string>& warnings) {
+  constexpr std::string_view kNode = "nvidia-uvm";
+  const bool found = host::Exists(dev / kNode).value_or(true) ||
+                     host::Exists(roots.dev.At("/dev") / kNode).value_or(true);
+  if (found) return;
+  warnings.emplace_back(
+      "there is no /dev/nvidia-uvm, without which CUDA does not start in containers: load the "
+      "kernel module on the host (modprobe nvidia-uvm); the node is taken up when it appears");
 }
 
 LinkScores ReadLinkScores(nvml::Library& library, const gpu::Inventory& inventory) {
@@ -85,110 +95,186 @@ base::Status Daemon::Run() {
   TRY_ASSIGN(watcher_, io::FileWatcher::Create());
   TRY_ASSIGN(mps_services_,
              mps_folder::ServiceWatch::Create(mps_folder::MpsFolder(paths_.mps_folder)));
+  TRY_ASSIGN(reporter_, Reporter::Create(options_));
+  TRY(StartHealth());
   kubelet_plugin::HostOptions host;
   host.folder = plugin_folder();
   host.kubelet_socket = options_.kubelet_socket;
   TRY_ASSIGN(host_, kubelet_plugin::PluginHost::Start(std::move(host)));
-  TRY(Load(Occasion::kStart));
-  OfferAll();
+  TRY(TryLoad(Occasion::kStart));
   while (true) {
-    const int health = monitor_ ? monitor_->fd() : -1;
-    const auto ready =
-        io::WaitReadable({reload_.fd(), watcher_->fd(), health, mps_services_->fd()}, stop_);
+    HandleHealthChanges();
+    OfferAll();
+    base::Deadline deadline;
+    if (retry_at_) deadline = base::Deadline(*retry_at_);
+    const auto ready = io::WaitReadable(
+        {reload_.fd(), watcher_->fd(), monitor_->fd(), mps_services_->fd()}, stop_, deadline);
     if (!ready && ready.error().code == base::Code::kCancelled) return {};
-    if (ready && *ready == 0 && reload_.Take()) {
-      base::LogInfo("reloading on SIGHUP");
-      TRY(Load(Occasion::kReload));
-    } else if (ready && *ready == 1) {
-      TRY(HandleFileChanges());
-    } else if (ready && *ready == 2) {
-      monitor_->Clear();
-      PublishHealth();
-      continue;
-    } else if (ready && *ready == 3) {
-      if (mps_services_->Take()) PublishHealth();
+    if (!ready && ready.error().code == base::Code::kTimeout) {
+      TRY(TryLoad(retry_for_));
     } else if (!ready) {
       return base::Fail(ready.error());
+    } else if (*ready == 0 && reload_.Take()) {
+      base::LogInfo("reloading on SIGHUP");
+      TRY(TryLoad(Occasion::kReload));
+    } else if (*ready == 1) {
+      TRY(HandleFileChanges());
+    } else if (*ready == 3 && mps_services_->Take()) {
+      PublishHealth();
     }
-    OfferAll();
   }
 }
 
-base::Status Daemon::Load(Occasion occasion) {
+base::Status Daemon::StartHealth() {
+  std::map<std::string, GpuHealth> known;
+  if (auto instance = DriverInstance::Read(paths_.proc, paths_.sys)) {
+    health_file_.emplace(paths_.health_file, *std::move(instance));
+    if (auto loaded = health_file_->Load()) {
+      known = *std::move(loaded);
+    } else {
+      base::LogWarning("what was known of the GPUs' health is lost", loaded.error());
+    }
+  } else {
+    base::LogWarning("the GPUs' health is not remembered over restarts", instance.error());
+  }
+  TRY_ASSIGN(monitor_,
+             HealthMonitor::Create(options_.xid_policy, options_.probe_period, std::move(known)));
+  return {};
+}
+
+base::Status Daemon::TryLoad(Occasion occasion) {
+  retry_at_.reset();
+  const auto loaded = Load(occasion);
+  if (loaded) {
+    if (occasion == Occasion::kReload) reporter_->SettingsTaken();
+    return {};
+  }
+  if (occasion == Occasion::kStart) return loaded;
+  if (occasion == Occasion::kReload) {
+    reporter_->SettingsRefused(loaded.error());
+  } else {
+    base::LogWarning("devices changed, and cannot be read now", loaded.error());
+  }
+  // Wrong settings get right by another SIGHUP only; anything else may by itself.
+  if (occasion == Occasion::kReload && loaded.error().code == base::Code::kInvalid) return {};
+  retry_at_ = base::SteadyClock::now() + options_.probe_period;
+  retry_for_ = occasion;
+  return {};
+}
+
+base::Result<Settings> Daemon::ReadSettings() const {
   TRY_ASSIGN(const auto config, api::ReadPluginConfig(options_.config_file));
   TRY_ASSIGN(auto settings, Merge(options_.flags, config));
-  if (occasion != Occasion::kDevicesChanged) LogSettings(settings, options_);
-  WatchFolders(settings);
-  const auto inventory = ReadGpus(settings, occasion);
-  if (inventory) return Offer(*inventory, std::move(settings), occasion);
-  if (settings.fail_on_init_error || occasion == Occasion::kDevicesChanged) {
-    return base::Fail(inventory.error());
+  LogSettings(settings, options_);
+  return settings;
+}
+
+base::Status Daemon::Load(Occasion occasion) {
+  auto settings = settings_;
+  if (occasion != Occasion::kDevicesChanged || !settings) {
+    TRY_ASSIGN(settings, ReadSettings());
   }
-  base::LogWarning("waiting for the driver", inventory.error());
-  plugins_.clear();
+  WatchFolders(*settings);
+  TRY(host::RefuseUnsupportedPlatform(host::Root(settings->driver_root_in_here)));
+  auto inventory = ReadGpus(*settings, occasion);
+  if (!inventory) {
+    const bool waits = !settings->fail_on_init_error && plugins_.empty();
+    if (!waits) {
+      monitor_->Lose(inventory.error());
+      return base::Fail(inventory.error());
+    }
+    base::LogWarning("waiting for the driver", inventory.error());
+    settings_ = std::move(settings);
+    return {};
+  }
+  TRY(Offer(*std::move(inventory), *settings));
+  settings_ = std::move(settings);
   return {};
 }
 
 base::Result<gpu::Inventory> Daemon::ReadGpus(const Settings& settings, Occasion occasion) {
-  // The driver's files may be others now: nothing of the old library may stay in use.
-  if (occasion == Occasion::kReload) CloseLibrary();
+  // The driver's files may be others now: nothing of the old library may stay in use. One in which
+  // a call hangs cannot be closed.
+  if (occasion == Occasion::kReload && !nvml::HasHangingCalls()) {
+    monitor_->Rest();
+    library_.reset();
+  }
   if (library_) {
     auto inventory = library_->ReadInventory();
-    if (inventory) return inventory;
+    if (inventory || nvml::HasHangingCalls()) return inventory;
     // A driver that went away and came back needs a library that is opened anew.
     base::LogWarning("the driver does not answer", inventory.error());
-    CloseLibrary();
+    monitor_->Rest();
+    library_.reset();
   }
-  TRY_ASSIGN(library_, nvml::Library::Open({settings.driver_root_in_here}));
+  TRY_ASSIGN(library_,
+             nvml::OpenGuarded({settings.driver_root_in_here}, {.limit = options_.nvml_limit}));
   base::LogInfo("opened NVML", {{"library", library_->path().string()}});
   auto inventory = library_->ReadInventory();
-  if (!inventory) CloseLibrary();
+  if (!inventory) library_.reset();
   return inventory;
 }
 
-void Daemon::CloseLibrary() {
-  monitor_.reset();
-  library_.reset();
-}
-
-base::Status Daemon::Offer(const gpu::Inventory& inventory, Settings settings, Occasion occasion) {
+base::Status Daemon::Offer(gpu::Inventory inventory, const Settings& settings) {
+  for (const auto& device : inventory.devices) TRY(host::RefuseIntegratedGpu(device.name));
   TRY_ASSIGN(const auto facts, ReadNodeFacts(paths_.pci_devices, paths_.proc));
+  const auto gpus = known_gpus_.Update(std::move(inventory), facts.pci_devices);
+  // Whatever follows: what is offered is watched, through the library that is open.
+  monitor_->Follow(library_, gpus.now);
   TRY_ASSIGN(auto resources,
-             ListResources(inventory, settings.mig_strategy, settings.sharing, facts));
-  for (const auto& warning : resources.warnings) base::LogWarning(warning);
+             ListResources(gpus.now, settings.mig_strategy, settings.sharing, facts));
+  TRY_ASSIGN(auto mps_resources, MpsResources(resources.devices, settings.sharing));
+  const auto roots = FindRoots(settings.driver_root_in_here);
+  if (!resources.devices.empty()) CheckMemoryDriver(roots, paths_.dev, resources.warnings);
+  LogNew(resources.warnings);
 
   auto snapshot = std::make_shared<Snapshot>();
-  const auto roots = FindRoots(settings.driver_root_in_here);
   TRY_ASSIGN(snapshot->facts.imex_channels, FindImexChannels(roots, settings));
   if (settings.list_strategies.UsesCdi() && !resources.devices.empty()) {
     TRY_ASSIGN(snapshot->facts.cdi_modes,
-               WriteCdiFiles(paths_.cdi_folder, inventory, roots, options_, settings,
+               WriteCdiFiles(paths_.cdi_folder, gpus.last_read, roots, options_, settings,
                              snapshot->facts.imex_channels));
   }
-  snapshot->facts.control_nodes = FindControlNodes();
-  snapshot->scores = ReadLinkScores(*library_, inventory);
-  TRY_ASSIGN(mps_resources_, MpsResources(resources.devices, settings.sharing));
+  snapshot->facts.control_nodes = FindControlNodes(paths_.dev);
+  snapshot->scores = ReadLinkScores(*library_, gpus.now);
+  snapshot->settings = settings;
+  mps_resources_ = std::move(mps_resources);
   mps_services_->Follow(mps_resources_);
-  snapshot->settings = std::move(settings);
-  TRY(WatchHealth(inventory, occasion));
+  TellUnreadable(resources.devices);
   UpdatePlugins(std::move(resources.devices), snapshot);
   return {};
 }
 
-base::Status Daemon::WatchHealth(const gpu::Inventory& inventory, Occasion occasion) {
-  std::vector<std::string> uuids;
-  for (const auto& device : inventory.devices) uuids.push_back(device.uuid);
-  // What is known about the health of the same GPUs stays known.
-  if (monitor_ && occasion == Occasion::kDevicesChanged && uuids == gpu_uuids_) return {};
-  monitor_.reset();
-  TRY_ASSIGN(monitor_,
-             HealthMonitor::Start(library_, inventory, options_.xid_policy, options_.probe_period));
-  gpu_uuids_ = std::move(uuids);
-  return {};
+void Daemon::LogNew(const std::vector<std::string>& warnings) {
+  for (const auto& warning : warnings) {
+    if (std::ranges::find(warned_, warning) == warned_.end()) base::LogWarning(warning);
+  }
+  warned_ = warnings;
+}
+
+void Daemon::TellUnreadable(const ResourceMap& resources) {
+  std::map<std::string, std::string> unreadable;
+  for (const auto& [resource, devices] : resources) {
+    for (const auto& device : devices) {
+      if (!device.unfit.empty()) unreadable[device.gpu_uuid] = device.unfit;
+    }
+  }
+  if (!unreadable.empty()) {
+    retry_at_ = base::SteadyClock::now() + options_.probe_period;
+    retry_for_ = Occasion::kDevicesChanged;
+  }
+  // Of those that are unhealthy, too, the monitor tells.
+  std::erase_if(unreadable,
+                [&](const auto& gpu) { return !monitor_->ReasonOf(gpu.first).empty(); });
+  reporter_->Unreadable(unreadable);
 }
 
 void Daemon::UpdatePlugins(ResourceMap devices, const std::shared_ptr<const Snapshot>& snapshot) {
-  std::erase_if(plugins_, [&](const auto& entry) { return !devices.contains(entry.first); });
+  std::erase_if(plugins_, [&](const auto& entry) {
+    const bool gone = !devices.contains(entry.first);
+    if (gone) reporter_->Withdrawn(entry.first);
+    return gone;
+  });
   for (auto& [resource, offered] : devices) {
     auto& plugin = plugins_[resource];
     if (!plugin) plugin = std::make_unique<ResourcePlugin>(resource, *host_);
@@ -196,13 +282,42 @@ void Daemon::UpdatePlugins(ResourceMap devices, const std::shared_ptr<const Snap
                    [this, &name = resource](const auto& device) { return IsUsable(name, device); });
   }
   if (plugins_.empty()) base::LogWarning("there is no device to offer");
+  PublishHealth();
+}
+
+void Daemon::PublishHealth() {
+  for (const auto& [resource, plugin] : plugins_) {
+    const auto count = plugin->PublishHealth(
+        [this, &name = resource](const auto& device) { return IsUsable(name, device); });
+    reporter_->Listed(resource, count.healthy, count.unhealthy);
+  }
+}
+
+void Daemon::HandleHealthChanges() {
+  const auto changes = monitor_->TakeChanges();
+  if (changes.empty()) return;
+  PublishHealth();
+  for (const auto& change : changes) reporter_->GpuChanged(change);
+  if (health_file_) {
+    if (const auto saved = health_file_->Save(monitor_->known()); !saved) {
+      base::LogWarning("the GPUs' health cannot be remembered", saved.error());
+    }
+  }
+  // A GPU that is back is read before its next turn.
+  const bool back =
+      std::ranges::any_of(changes, [](const HealthChange& change) { return change.healthy; });
+  if (back && retry_at_) retry_at_ = base::SteadyClock::now();
 }
 
 void Daemon::WatchFolders(const Settings& settings) {
   const host::Root driver(settings.driver_root_in_here);
-  std::vector<std::filesystem::path> folders = {
-      "/dev",         "/dev/nvidia-caps", validations::kFolder,
-      driver.At("/"), driver.At("/dev"),  driver.At("/dev/nvidia-caps")};
+  std::vector<std::filesystem::path> folders = {validations::kFolder, driver.At("/")};
+  for (const auto& dev : {paths_.dev, driver.At("/dev")}) {
+    folders.push_back(dev);
+    for (const auto* inner : {"nvidia-caps", "nvidia-caps-imex-channels", "infiniband"}) {
+      folders.push_back(dev / inner);
+    }
+  }
   for (const auto folder : host::LibraryFolders()) folders.push_back(driver.At(folder));
   Watch(folders);
 }
@@ -222,26 +337,15 @@ base::Status Daemon::HandleFileChanges() {
   for (const auto& change : changes) {
     // Without a driver every change may be its arrival.
     devices_changed =
-        devices_changed || !library_ || change.name.empty() || TellsOfGpus(change.name);
+        devices_changed || !library_ || change.name.empty() || TellsOfDevices(change.name);
   }
   if (!devices_changed) return {};
-  // What is offered stays offered while a change cannot be understood.
-  if (const auto loaded = Load(Occasion::kDevicesChanged); !loaded) {
-    base::LogWarning("devices changed, and cannot be read now", loaded.error());
-  }
-  return {};
+  return TryLoad(Occasion::kDevicesChanged);
 }
 
 bool Daemon::IsUsable(const std::string& resource, const OfferedDevice& device) const {
   return monitor_->IsHealthy(device) &&
          (!mps_resources_.contains(resource) || mps_services_->Serves(resource));
-}
-
-void Daemon::PublishHealth() {
-  for (const auto& [resource, plugin] : plugins_) {
-    plugin->PublishHealth(
-        [this, &name = resource](const auto& device) { return IsUsable(name, device); });
-  }
 }
 
 void Daemon::OfferAll() {

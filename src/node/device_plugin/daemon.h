@@ -7,15 +7,21 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "base/deadline.h"
 #include "base/result.h"
 #include "host/mig_minors.h"
 #include "io/file_watcher.h"
 #include "io/stop.h"
+#include "node/device_plugin/health_file.h"
 #include "node/device_plugin/health_monitor.h"
+#include "node/device_plugin/known_gpus.h"
 #include "node/device_plugin/plugin.h"
+#include "node/device_plugin/reporter.h"
 #include "node/device_plugin/settings.h"
 #include "node/mps_folder/service_watch.h"
+#include "nvml/guarded.h"
 #include "nvml/nvml.h"
 
 namespace pitcrew::node::device_plugin {
@@ -24,13 +30,19 @@ namespace pitcrew::node::device_plugin {
 struct NodePaths {
   std::filesystem::path cdi_folder = "/var/run/cdi";
   std::filesystem::path mps_folder = "/mps";
+  std::filesystem::path dev = "/dev";
   std::filesystem::path proc = "/proc";
+  std::filesystem::path sys = "/sys";
   // Device folders of sysfs, best first: the host's own where a pod mounts it.
   std::vector<std::filesystem::path> pci_devices = {"/host/sys/bus/pci/devices",
                                                     "/sys/bus/pci/devices"};
+  // What is remembered of GPUs' health: of the folders of the host that the pod has, the one that
+  // goes with the boot.
+  std::filesystem::path health_file = "/run/nvidia/validations/device-plugin-health.json";
 };
 
-// One thread runs it; NVML's events and the kubelet's calls come from others.
+// One thread runs it; NVML's events and the kubelet's calls come from others. NVML is reached
+// through a guard only, so a GPU that hangs holds nothing up.
 class Daemon {
  public:
   // SIGHUP arrives through `reload`; both must outlive the daemon.
@@ -39,20 +51,28 @@ class Daemon {
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
-  // Serves until the stop. An error is one that upstream ends with, too: wrong settings, a driver
-  // that cannot be reached (unless told to wait for it), a MIG layout that fits no strategy.
+  // Serves until the stop. An error is one of the start, and upstream ends with it, too: wrong
+  // settings, a driver that cannot be reached (unless told to wait for it), a MIG layout that fits
+  // no strategy. Later ones are told about, and what is offered stays.
   base::Status Run();
 
  private:
   enum class Occasion { kStart, kReload, kDevicesChanged };
 
+  base::Status StartHealth();
+  // Loads; after the start, errors are told about and what was offered stays.
+  base::Status TryLoad(Occasion occasion);
   base::Status Load(Occasion occasion);
+  base::Result<Settings> ReadSettings() const;
   base::Result<gpu::Inventory> ReadGpus(const Settings& settings, Occasion occasion);
-  // What was published last stays published.
-  void CloseLibrary();
-  base::Status Offer(const gpu::Inventory& inventory, Settings settings, Occasion occasion);
-  base::Status WatchHealth(const gpu::Inventory& inventory, Occasion occasion);
+  base::Status Offer(gpu::Inventory inventory, const Settings& settings);
   void UpdatePlugins(ResourceMap devices, const std::shared_ptr<const Snapshot>& snapshot);
+  // Not what was said the last time, too.
+  void LogNew(const std::vector<std::string>& warnings);
+  void TellUnreadable(const ResourceMap& devices);
+  // What the monitor found out: kubelet, people and the health file learn of it.
+  void HandleHealthChanges();
+  void PublishHealth();
 
   void WatchFolders(const Settings& settings);
   // Folders that do not exist are left out.
@@ -63,7 +83,6 @@ class Daemon {
   // Whether containers may be given the device: its GPU is fit, and where it is shared through an
   // MPS server, that runs.
   [[nodiscard]] bool IsUsable(const std::string& resource, const OfferedDevice& device) const;
-  void PublishHealth();
   [[nodiscard]] std::filesystem::path plugin_folder() const;
 
   const Options options_;
@@ -71,13 +90,21 @@ class Daemon {
   const io::SignalReceiver& reload_;
   const io::StopToken stop_;
   std::optional<io::FileWatcher> watcher_;
+  std::optional<HealthFile> health_file_;
+  std::unique_ptr<Reporter> reporter_;
+  std::optional<Settings> settings_;  // in force
   std::shared_ptr<nvml::Library> library_;
-  std::vector<std::string> gpu_uuids_;  // that monitor_ watches
+  KnownGpus known_gpus_;
   std::unique_ptr<HealthMonitor> monitor_;
+  // Set while GPUs cannot be read, or what changed could not be taken over: when to look again, and
+  // what for.
+  std::optional<base::SteadyClock::time_point> retry_at_;
+  Occasion retry_for_ = Occasion::kDevicesChanged;
   std::unique_ptr<kubelet_plugin::PluginHost> host_;
   std::map<std::string, std::unique_ptr<ResourcePlugin>> plugins_;  // end before host_
   std::set<std::string> mps_resources_;
   std::optional<mps_folder::ServiceWatch> mps_services_;
+  std::vector<std::string> warned_;
 };
 
 }  // namespace pitcrew::node::device_plugin

@@ -31,7 +31,9 @@ std::vector<rpc::PluginDevice> ToList(const std::vector<OfferedDevice>& devices,
   std::vector<rpc::PluginDevice> list;
   list.reserve(devices.size());
   for (const auto& device : devices) {
-    list.push_back({.id = device.id, .healthy = is_healthy(device), .numa_node = device.numa_node});
+    list.push_back({.id = device.id,
+                    .healthy = device.unfit.empty() && is_healthy(device),
+                    .numa_node = device.numa_node});
   }
   return list;
 }
@@ -52,9 +54,12 @@ void ResourcePlugin::Update(std::vector<OfferedDevice> devices,
   PublishHealth(is_healthy);
 }
 
-void ResourcePlugin::PublishHealth(const IsHealthy& is_healthy) {
+ResourcePlugin::Count ResourcePlugin::PublishHealth(const IsHealthy& is_healthy) {
   list_ = ToList(state()->devices, is_healthy);
   if (offered_) host_.Publish(resource_, list_);
+  Count count;
+  for (const auto& device : list_) ++(device.healthy ? count.healthy : count.unhealthy);
+  return count;
 }
 
 std::shared_ptr<const ResourcePlugin::State> ResourcePlugin::state() const {

@@ -1,6 +1,7 @@
 // One resource: answers the kubelet from a snapshot that can be exchanged while it is offered.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -37,8 +38,12 @@ class ResourcePlugin final : private rpc::DevicePluginHandler {
   // From now on answers are made from these. Streams get the new list, if it is one.
   void Update(std::vector<OfferedDevice> devices, std::shared_ptr<const Snapshot> snapshot,
               const IsHealthy& is_healthy);
+  struct Count {
+    std::size_t healthy = 0;
+    std::size_t unhealthy = 0;
+  };
   // Sends the list again with today's health.
-  void PublishHealth(const IsHealthy& is_healthy);
+  Count PublishHealth(const IsHealthy& is_healthy);
 
   // Offers it to the kubelet, after the first Update; again does nothing.
   void Offer();

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "api/labels.h"
+#include "rpc/device_plugin.h"
 
 namespace pitcrew::node::device_plugin {
 namespace {
@@ -20,6 +22,23 @@ std::optional<std::int64_t> NumaNode(const gpu::Device& device, const NodeFacts&
   return found->second;
 }
 
+// Nothing when all that matters could be read.
+std::string WhyUnfit(const gpu::Device& device) {
+  if (device.fault) return device.fault->ToString();
+  if (const auto* error = device.mig_mode.error()) return error->ToString();
+  return "";
+}
+
+// One that did not even tell its UUID: the kubelet counts it, and nobody can get it.
+OfferedDevice NamelessGpu(const gpu::Device& device) {
+  OfferedDevice nameless;
+  nameless.id = nameless.uuid = nameless.gpu_uuid =
+      fmt::format("unidentified-gpu-{}", device.index);
+  nameless.index = std::to_string(device.index);
+  nameless.unfit = device.fault ? device.fault->ToString() : std::string("it has no UUID");
+  return nameless;
+}
+
 OfferedDevice WholeGpu(const gpu::Device& device, const NodeFacts& facts) {
   return {.id = device.uuid,
           .uuid = device.uuid,
@@ -28,7 +47,8 @@ OfferedDevice WholeGpu(const gpu::Device& device, const NodeFacts& facts) {
           .numa_node = NumaNode(device, facts),
           .gpu_uuid = device.uuid,
           .gpu_instance = {},
-          .compute_instance = {}};
+          .compute_instance = {},
+          .unfit = WhyUnfit(device)};
 }
 
 Result<OfferedDevice> MigPart(const gpu::Device& parent, const gpu::MigDevice& part,
@@ -55,7 +75,8 @@ Result<OfferedDevice> MigPart(const gpu::Device& parent, const gpu::MigDevice& p
       .numa_node = NumaNode(parent, facts),
       .gpu_uuid = parent.uuid,
       .gpu_instance = part.gpu_instance_id,
-      .compute_instance = part.compute_instance_id};
+      .compute_instance = part.compute_instance_id,
+      .unfit = WhyUnfit(parent)};
 }
 
 // Whether every MIG device of the node is of one kind, as `single` needs it.
@@ -63,7 +84,7 @@ Status CheckAlike(const gpu::Inventory& inventory) {
   const gpu::MigDevice* first = nullptr;
   for (const auto& device : inventory.devices) {
     if (!device.IsMigEnabled()) continue;
-    if (device.mig_devices.empty()) {
+    if (device.mig_devices.empty() && !device.fault) {
       return base::Fail(base::Invalid(
           "MigGpuWithoutDevices",
           fmt::format("GPU {} has MIG enabled but no MIG device; the MIG strategy single needs all "
@@ -105,21 +126,61 @@ Status AddMigDevices(const gpu::Device& device, gpu::MigStrategy strategy, const
   for (const auto& part : device.mig_devices) {
     const auto resource = ResourceOf(device, part, strategy, resources);
     if (!resource) continue;
-    TRY_ASSIGN(auto offered, MigPart(device, part, facts));
-    resources.devices[*resource].push_back(std::move(offered));
+    auto offered = MigPart(device, part, facts);
+    // Of a GPU that is away the driver may have taken the instances away, too.
+    if (!offered && device.fault) continue;
+    TRY(offered);
+    resources.devices[*resource].push_back(*std::move(offered));
   }
   return {};
 }
 
-void Replicate(const api::ReplicatedResources& shared, ResourceMap& devices) {
+// Bytes of the list with so many replicas of each device, without making them: ids differ only in
+// the number of digits.
+std::size_t ReplicatedListSize(const std::vector<OfferedDevice>& devices, int replicas) {
+  std::size_t bytes = 0;
+  for (const auto& device : devices) {
+    for (std::int64_t first = 0, next = 10; first < replicas; first = next, next *= 10) {
+      const auto count = static_cast<std::size_t>(std::min<std::int64_t>(next, replicas) - first);
+      bytes += count * rpc::ListSize({{.id = fmt::format("{}::{}", device.uuid, first),
+                                       .healthy = true,
+                                       .numa_node = device.numa_node}});
+    }
+  }
+  return bytes;
+}
+
+Status CheckListSize(const std::string& resource, const std::vector<OfferedDevice>& devices,
+                     int replicas) {
+  const auto bytes = ReplicatedListSize(devices, replicas);
+  if (bytes <= rpc::kLargestList) return {};
+  int fit = 0;
+  int too_many = replicas;
+  while (too_many - fit > 1) {
+    const int middle = fit + (too_many - fit) / 2;
+    (ReplicatedListSize(devices, middle) <= rpc::kLargestList ? fit : too_many) = middle;
+  }
+  return base::Fail(base::Invalid(
+      "ListTooLong",
+      fmt::format("{} replicas of each of the {} devices make a list of {} with {} bytes, and a "
+                  "kubelet takes {} at most: ask for {} replicas or fewer",
+                  replicas, devices.size(), resource, bytes, rpc::kLargestList, fit)));
+}
+
+Status Replicate(const api::ReplicatedResources& shared, ResourceMap& devices) {
   for (const auto& resource : shared.resources) {
     const auto found = devices.find(resource.name);
     if (found == devices.end()) continue;
-    std::vector<OfferedDevice> replicas;
+    // Named by an entry before, it has replicas: those of the last entry count.
+    std::vector<OfferedDevice> distinct;
     std::set<std::string> divided;
-    for (const auto& device : found->second) {
-      // Named by an entry before, it has replicas: those of the last entry count.
-      if (!divided.insert(device.uuid).second) continue;
+    for (auto& device : found->second) {
+      if (divided.insert(device.uuid).second) distinct.push_back(std::move(device));
+    }
+    const auto& name = resource.rename.empty() ? resource.name : resource.rename;
+    TRY(CheckListSize(name, distinct, resource.replicas));
+    std::vector<OfferedDevice> replicas;
+    for (const auto& device : distinct) {
       for (int n = 0; n < resource.replicas; ++n) {
         auto replica = device;
         replica.id = fmt::format("{}::{}", device.uuid, n);
@@ -127,8 +188,9 @@ void Replicate(const api::ReplicatedResources& shared, ResourceMap& devices) {
       }
     }
     devices.erase(found);
-    devices[resource.rename.empty() ? resource.name : resource.rename] = std::move(replicas);
+    devices[name] = std::move(replicas);
   }
+  return {};
 }
 
 }  // namespace
@@ -141,17 +203,20 @@ Result<Resources> ListResources(const gpu::Inventory& inventory, gpu::MigStrateg
   if (strategy == gpu::MigStrategy::kSingle) TRY(CheckAlike(inventory));
   for (const auto& device : inventory.devices) {
     if (gpu::IsSkippedDeviceName(device.name)) continue;
+    if (const auto unfit = WhyUnfit(device); !unfit.empty() || device.uuid.empty()) {
+      resources.warnings.push_back(fmt::format("GPU {} cannot be used: {}", device.index,
+                                               unfit.empty() ? "no UUID" : unfit));
+    }
     if (device.uuid.empty()) {
-      resources.warnings.push_back(
-          fmt::format("GPU {} is not offered: {}", device.index,
-                      device.fault ? device.fault->ToString() : std::string("it has no UUID")));
+      resources.devices[std::string(api::kGpuResource)].push_back(NamelessGpu(device));
       continue;
     }
     if (strategy != gpu::MigStrategy::kNone && device.IsMigEnabled()) {
       has_parts = true;
       TRY(AddMigDevices(device, strategy, facts, resources));
     } else {
-      has_whole = true;
+      // Whether an unreadable one is divided is not known: it fits every layout.
+      has_whole = has_whole || WhyUnfit(device).empty();
       resources.devices[std::string(api::kGpuResource)].push_back(WholeGpu(device, facts));
     }
   }
@@ -161,7 +226,7 @@ Result<Resources> ListResources(const gpu::Inventory& inventory, gpu::MigStrateg
         "some GPUs have MIG enabled and some have not; the MIG strategy single needs all GPUs "
         "divided alike"));
   }
-  if (const auto* shared = sharing.replicated()) Replicate(*shared, resources.devices);
+  if (const auto* shared = sharing.replicated()) TRY(Replicate(*shared, resources.devices));
   return resources;
 }
 

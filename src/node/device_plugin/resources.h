@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,9 @@ struct OfferedDevice {
   std::optional<unsigned> gpu_instance;
   std::optional<unsigned> compute_instance;
 
+  // Why nothing may be placed on it, whatever its health: it could not be read. Empty: it could.
+  std::string unfit;
+
   [[nodiscard]] bool IsMig() const { return gpu_instance.has_value(); }
   [[nodiscard]] bool IsReplica() const { return id != uuid; }
   bool operator==(const OfferedDevice&) const = default;
@@ -40,6 +44,8 @@ using ResourceMap = std::map<std::string, std::vector<OfferedDevice>>;
 // What the inventory does not say about the node.
 struct NodeFacts {
   std::map<gpu::PciAddress, int> numa_nodes;  // from sysfs; a missing one is no affinity
+  // Where the NVIDIA driver may have a device; nullopt when sysfs cannot be read.
+  std::optional<std::set<gpu::PciAddress>> pci_devices;
   host::MigMinors mig_minors;
 };
 
@@ -48,8 +54,12 @@ struct Resources {
   std::vector<std::string> warnings;  // for the log, one sentence each
 };
 
+// A GPU that cannot be read, or of which it is unknown whether it is divided, is listed with what
+// is known of it, unfit: the node keeps telling that it has one.
+//
 // kInvalid when the layout does not fit the strategy ("MixedMigModes", "MixedMigTypes",
-// "MigGpuWithoutDevices", "MigMinorMissing").
+// "MigGpuWithoutDevices", "MigMinorMissing"), and for replicas whose list is longer than every
+// kubelet takes ("ListTooLong", with the number that fits).
 base::Result<Resources> ListResources(const gpu::Inventory& inventory, gpu::MigStrategy strategy,
                                       const api::Sharing& sharing, const NodeFacts& facts);
 

@@ -89,6 +89,11 @@ Status CheckTogether(const api::PluginFlags& flags, Settings& settings) {
     }
   }
   const auto& discovery = *flags.device_discovery_strategy;
+  if (discovery == "tegra") {
+    return base::Fail({base::Code::kUnsupported, "TegraNotSupported",
+                       "device-discovery-strategy is \"tegra\"; Pitcrew does not support Tegra "
+                       "systems: use NVIDIA's device plugin on this node"});
+  }
   if (discovery != "auto" && discovery != "nvml") {
     return base::Fail(Bad("device-discovery-strategy", discovery, "auto or nvml"));
   }
@@ -158,6 +163,10 @@ Result<std::optional<Options>> ParseOptions(int argc, const char* const* argv,
   std::optional<std::string> config_file;
   std::optional<std::vector<std::string>> feature_flags;
   std::optional<std::vector<std::string>> disabled_hooks;
+  std::optional<std::string> node_name;
+  std::optional<std::string> pod_name;
+  std::optional<std::string> kubeconfig;
+  std::optional<std::string> metrics_address;
   AddFlags(line, options.flags);
   line.Add({"kubelet-socket", "KUBELET_SOCKET", "the kubelet's socket; empty: do not register"},
            &kubelet_socket);
@@ -167,12 +176,24 @@ Result<std::optional<Options>> ParseOptions(int argc, const char* const* argv,
   line.Add({"cdi-disable-hooks", "CDI_DISABLE_HOOKS",
             "hooks that CDI specifications must not have; all: none at all"},
            &disabled_hooks);
+  line.Add({"node-name", "NODE_NAME", "name of this node, for Events; empty: none are sent"},
+           &node_name);
+  line.Add({"pod-name", "POD_NAME", "name of this pod, for Events"}, &pod_name);
+  line.Add({"kubeconfig", "KUBECONFIG", "kubeconfig file, for Events; empty: in-cluster"},
+           &kubeconfig);
+  line.Add({"metrics-address", "METRICS_ADDRESS",
+            "where metrics are served, such as :9402; empty: nowhere"},
+           &metrics_address);
   TRY_ASSIGN(const bool run, line.Parse(argc, argv, environment));
   if (!run) return std::nullopt;
   options.kubelet_socket = kubelet_socket.value_or(std::string(kDefaultKubeletSocket));
   options.config_file = config_file.value_or("");
   options.cdi_feature_flags = feature_flags.value_or(std::vector<std::string>());
   options.cdi_disabled_hooks = disabled_hooks.value_or(std::vector<std::string>());
+  options.node_name = node_name.value_or("");
+  options.pod_name = pod_name.value_or("");
+  options.kubeconfig = kubeconfig.value_or("");
+  options.metrics_address = metrics_address.value_or("");
   options.xid_policy =
       gpu::XidPolicy::FromLists(environment("DP_DISABLE_HEALTHCHECKS").value_or(""),
                                 environment("DP_ENABLE_HEALTHCHECKS").value_or(""));

@@ -63,8 +63,14 @@ struct Options {
   std::vector<std::string> cdi_feature_flags;
   std::vector<std::string> cdi_disabled_hooks;
   gpu::XidPolicy xid_policy;
+  std::string node_name;        // whose Events are written; empty: none are
+  std::string pod_name;         // named in them
+  std::string kubeconfig;       // empty: in-cluster
+  std::string metrics_address;  // ":9400"; empty: no metrics are served
   // How often GPUs that are not fit are asked again; no flag.
   std::chrono::milliseconds probe_period = std::chrono::seconds(10);
+  // How long NVML may take to answer before a GPU counts as hanging; no flag.
+  std::chrono::milliseconds nvml_limit = std::chrono::seconds(5);
 };
 
 // nullopt when --help or --version was asked for. kInvalid for wrong flags or variables.

@@ -5,31 +5,58 @@
 
 #include <cstdio>
 
+#include "base/log.h"
 #include "io/stop.h"
 #include "kube/client.h"
 #include "kube/config.h"
 #include "node/feature_discovery/daemon.h"
+#include "node/own_node/own_node.h"
 
 namespace pitcrew::node::feature_discovery {
 namespace {
+
+constexpr const char* kComponent = "gpu-feature-discovery";
 
 base::Result<std::unique_ptr<Output>> Open(const Options& options, const Settings& settings) {
   if (!settings.use_node_feature_api) return FileOutput(settings.output_file);
   TRY_ASSIGN(auto config, options.kubeconfig.empty() ? kube::LoadInCluster()
                                                      : kube::LoadKubeconfig(options.kubeconfig));
-  TRY_ASSIGN(auto client,
-             kube::Client::Create(std::move(config), {.user_agent = "gpu-feature-discovery"}));
+  TRY_ASSIGN(auto client, kube::Client::Create(std::move(config), {.user_agent = kComponent}));
   return NodeFeatureOutput(std::move(client), options);
+}
+
+base::Result<std::unique_ptr<own_node::OwnNode>> OpenNode(const Options& options) {
+  TRY_ASSIGN(auto config, kube::LoadConfig(options.kubeconfig));
+  TRY_ASSIGN(auto client, kube::Client::Create(std::move(config), {.user_agent = kComponent}));
+  return std::make_unique<own_node::OwnNode>(
+      std::move(client),
+      own_node::Identity{
+          .node_name = options.node_name, .component = kComponent, .pod_name = options.pod_name});
+}
+
+// An Event on the node. `node` is opened for the first one.
+void Tell(const Options& options, const base::Error& error,
+          std::unique_ptr<own_node::OwnNode>& node) {
+  if (options.node_name.empty()) return;
+  if (!node) {
+    auto opened = OpenNode(options);
+    if (!opened) return base::LogWarning("no Event is sent", opened.error());
+    node = *std::move(opened);
+  }
+  node->Record(kube::EventType::kWarning, "FeatureDiscoveryConfigRefused",
+               fmt::format("GPU feature discovery goes on with its last good configuration: {}",
+                           error.ToString()));
 }
 
 base::Status Run(const Options& options) {
   io::StopSource stop;
   TRY(stop.StopOnSignals({SIGTERM, SIGINT, SIGQUIT}));
   TRY_ASSIGN(const auto reload, io::SignalReceiver::Create({SIGHUP}));
+  std::unique_ptr<own_node::OwnNode> node;
   Daemon daemon(
       options, NodePaths(),
-      [&options](const Settings& settings) { return Open(options, settings); }, reload,
-      stop.token());
+      [&options](const Settings& settings) { return Open(options, settings); },
+      [&](const base::Error& error) { Tell(options, error, node); }, reload, stop.token());
   return daemon.Run();
 }
 

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "host/driver_root.h"
 #include "host/pci.h"
+#include "host/platform.h"
 #include "node/feature_discovery/labels.h"
 #include "node/feature_discovery/vgpu.h"
 
@@ -46,11 +47,12 @@ std::map<gpu::PciAddress, std::uint32_t> ReadClasses(const std::filesystem::path
 
 }  // namespace
 
-Daemon::Daemon(Options options, NodePaths paths, OpenOutput open_output,
+Daemon::Daemon(Options options, NodePaths paths, OpenOutput open_output, Refused refused,
                const io::SignalReceiver& reload, io::StopToken stop)
     : options_(std::move(options)),
       paths_(std::move(paths)),
       open_output_(std::move(open_output)),
+      refused_(std::move(refused)),
       reload_(reload),
       stop_(std::move(stop)) {}
 
@@ -112,12 +114,16 @@ Status Daemon::Load() {
 
 Result<gpu::Inventory> Daemon::ReadGpus() {
   if (!library_) {
+    TRY(host::RefuseUnsupportedPlatform(host::Root(settings_.driver_root_in_here)));
     TRY_ASSIGN(library_, nvml::Library::Open({settings_.driver_root_in_here}));
     base::LogInfo("opened NVML", {{"library", library_->path().string()}});
   }
   auto gpus = library_->ReadInventory();
   // A driver that went away needs a fresh start.
   if (!gpus) library_.reset();
+  if (gpus) {
+    for (const auto& device : gpus->devices) TRY(host::RefuseIntegratedGpu(device.name));
+  }
   return gpus;
 }
 
@@ -132,8 +138,9 @@ Result<Facts> Daemon::ReadFacts() {
       return base::Fail(device.fault->Within(fmt::format("GPU {}", device.index)));
     }
   }
-  std::erase_if(facts.gpus.devices,
-                [](const gpu::Device& device) { return device.fault && device.name.empty(); });
+  facts.unreadable_gpus = std::erase_if(facts.gpus.devices, [](const gpu::Device& device) {
+    return device.fault && device.name.empty();
+  });
   if (auto machine = base::ReadFile(settings_.machine_type_file)) facts.machine = *machine;
   facts.pci_classes = ReadClasses(paths_.pci_devices);
   facts.vgpu = FindVgpu(paths_.pci_devices);
@@ -219,7 +226,10 @@ Result<bool> Daemon::WaitForChange() {
     if (!ready) return base::Fail(ready.error());
     if (*ready == 0 && reload_.Take()) {
       base::LogInfo("reloading on SIGHUP");
-      TRY(Load());
+      if (const auto loaded = Load(); !loaded) {
+        base::LogError("the configuration is not taken; the one of before goes on", loaded.error());
+        refused_(loaded.error());
+      }
       return true;
     }
     TRY_ASSIGN(const bool look, TakeAnnouncements());

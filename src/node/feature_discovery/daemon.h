@@ -29,15 +29,19 @@ class Daemon {
   // Makes the output for the settings of one load.
   using OpenOutput = std::function<base::Result<std::unique_ptr<Output>>(const Settings&)>;
 
+  // Hears of a configuration that is not taken; the one of before goes on.
+  using Refused = std::function<void(const base::Error&)>;
+
   // SIGHUP arrives through `reload`, which must outlive the daemon.
-  Daemon(Options options, NodePaths paths, OpenOutput open_output, const io::SignalReceiver& reload,
-         io::StopToken stop);
+  Daemon(Options options, NodePaths paths, OpenOutput open_output, Refused refused,
+         const io::SignalReceiver& reload, io::StopToken stop);
   ~Daemon();
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
-  // Until the stop, or once with --oneshot. Errors: wrong settings; before anything was labelled, a
-  // driver that cannot be reached (unless told to wait for it); with --oneshot every failure.
+  // Until the stop, or once with --oneshot. Errors: wrong settings at the start; before anything
+  // was labelled, a driver that cannot be reached (unless told to wait for it); with --oneshot
+  // every failure.
   base::Status Run();
 
  private:
@@ -54,6 +58,7 @@ class Daemon {
   const Options options_;
   const NodePaths paths_;
   const OpenOutput open_output_;
+  const Refused refused_;
   const io::SignalReceiver& reload_;
   const io::StopToken stop_;
   std::optional<io::FileWatcher> watcher_;

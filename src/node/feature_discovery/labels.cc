@@ -127,7 +127,7 @@ Result<Description> Describe(const Facts& facts, gpu::MigStrategy strategy,
         facts.machine ? Sanitise(base::Trim(*facts.machine)) : "unknown";
     TRY(AddVersions(facts.gpus, labels));
     AddCapabilities(facts, sharing, labels);
-    AddResourceLabels(facts.gpus, strategy, sharing, description);
+    AddResourceLabels(facts.gpus, facts.unreadable_gpus, strategy, sharing, description);
     labels["nvidia.com/gpu.mode"] = ModeOf(facts);
     AddClique(facts, description);
   }

@@ -2,6 +2,7 @@
 // section 4).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -30,6 +31,9 @@ struct Vgpu {
 
 struct Facts {
   gpu::Inventory gpus;
+  // GPUs that NVML lists and that could never be read: they are none of `gpus`. On a node with GPUs
+  // of one model they count as such.
+  std::size_t unreadable_gpus = 0;
   std::optional<std::string> machine;                    // product name of the machine
   std::map<gpu::PciAddress, std::uint32_t> pci_classes;  // 24 bits, of the GPUs
   base::Observed<Vgpu> vgpu = base::Observed<Vgpu>::Missing();

@@ -85,8 +85,9 @@ class ResourceLabels {
 
 class Describer {
  public:
-  Describer(const gpu::Inventory& gpus, const api::Sharing& sharing, Description& description)
-      : gpus_(gpus), sharing_(sharing), description_(description) {}
+  Describer(const gpu::Inventory& gpus, std::size_t unreadable, const api::Sharing& sharing,
+            Description& description)
+      : gpus_(gpus), unreadable_(unreadable), sharing_(sharing), description_(description) {}
 
   // Divided GPUs first, then whole ones, which have the last word. Of several models the one of the
   // GPU with the lowest index wins.
@@ -98,6 +99,15 @@ class Describer {
           fmt::format("the node has GPUs of several models ({}): the labels describe one of them",
                       fmt::join(models, ", ")));
     }
+    const bool counted = models.size() == 1;
+    if (unreadable_ > 0) {
+      description_.warnings.push_back(fmt::format("{} GPUs of the node cannot be read: they are {}",
+                                                  unreadable_,
+                                                  counted ? "counted as of the model of the others"
+                                                          : "not counted, as their model is "
+                                                            "unknown"));
+    }
+    if (!counted) unreadable_ = 0;
     for (const bool divided : {true, false}) {
       for (auto device = gpus_.devices.rbegin(); device != gpus_.devices.rend(); ++device) {
         if (device->IsMigEnabled() == divided) AddModel(*device);
@@ -157,7 +167,8 @@ class Describer {
   void AddModel(const gpu::Device& device) {
     ResourceLabels labels(std::string(api::kGpuResource), description_.labels);
     const auto count = static_cast<std::uint64_t>(
-        std::ranges::count(gpus_.devices, device.name, &gpu::Device::name));
+                           std::ranges::count(gpus_.devices, device.name, &gpu::Device::name)) +
+                       unreadable_;
     if (device.IsMigEnabled()) {
       labels.SetNotShared(Sanitise(device.name), count);
     } else {
@@ -192,15 +203,17 @@ class Describer {
   }
 
   const gpu::Inventory& gpus_;
+  std::size_t unreadable_;
   const api::Sharing& sharing_;
   Description& description_;
 };
 
 }  // namespace
 
-void AddResourceLabels(const gpu::Inventory& gpus, gpu::MigStrategy strategy,
-                       const api::Sharing& sharing, Description& description) {
-  Describer describer(gpus, sharing, description);
+void AddResourceLabels(const gpu::Inventory& gpus, std::size_t unreadable_gpus,
+                       gpu::MigStrategy strategy, const api::Sharing& sharing,
+                       Description& description) {
+  Describer describer(gpus, unreadable_gpus, sharing, description);
   describer.AddWholeGpus();
   if (strategy == gpu::MigStrategy::kNone) return;
   description.labels["nvidia.com/mig.strategy"] = std::string(gpu::ToString(strategy));

@@ -8,7 +8,8 @@
 
 namespace pitcrew::node::feature_discovery {
 
-void AddResourceLabels(const gpu::Inventory& gpus, gpu::MigStrategy strategy,
-                       const api::Sharing& sharing, Description& description);
+void AddResourceLabels(const gpu::Inventory& gpus, std::size_t unreadable_gpus,
+                       gpu::MigStrategy strategy, const api::Sharing& sharing,
+                       Description& description);
 
 }  // namespace pitcrew::node::feature_discovery

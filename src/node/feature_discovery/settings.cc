@@ -99,6 +99,12 @@ Result<Settings> Merge(const Options& options, const api::PluginConfig& file) {
   Settings settings;
   TRY_ASSIGN(settings.mig_strategy, gpu::ParseMigStrategy(*flags.mig_strategy));
   const auto& discovery = *flags.device_discovery_strategy;
+  if (discovery == "tegra" || discovery == "vfio") {
+    return base::Fail({base::Code::kUnsupported, "DiscoveryNotSupported",
+                       fmt::format("device-discovery-strategy \"{}\" is not supported: use "
+                                   "NVIDIA's feature discovery on this node",
+                                   discovery)});
+  }
   if (discovery != "auto" && discovery != "nvml") {
     return base::Fail(base::Invalid(
         "BadSettings",

@@ -11,6 +11,7 @@
 
 #include "base/bell.h"
 #include "nvml/errors.h"
+#include "nvml/guarded.h"
 #include "simulation/state/incidents.h"
 #include "simulation/testing/test_node.h"
 
@@ -190,6 +191,74 @@ TEST_F(Nvml, ReadsReadings) {
   EXPECT_EQ(readings->ecc_uncorrected_volatile, 0u);
   ASSERT_EQ(readings->processes.size(), 1u);
   EXPECT_EQ(readings->processes[0].name, "/bin/job");
+}
+
+TEST_F(Nvml, OneGpuThatCannotBeReadCostsTheOthersNothing) {
+  Start("gpus: [{profile: H100-80, count: 3}]");
+  const auto inventory = Read();
+  Change([](simulation::NodeState& state) { state.gpus[1].lost = 1; });
+  // Of the inventory of before, and of one that knows.
+  for (const auto& known : {inventory, Read()}) {
+    const auto topology = library_->ReadTopology(known);
+    ASSERT_TRUE(topology) << topology.error().ToString();
+    std::vector<std::pair<unsigned, unsigned>> pairs;
+    for (const auto& one : topology->connections) pairs.emplace_back(one.a, one.b);
+    EXPECT_THAT(pairs, ::testing::UnorderedElementsAre(std::pair(0U, 2U), std::pair(2U, 0U)));
+  }
+}
+
+TEST_F(Nvml, ReadsTheCondition) {
+  Start("gpus: [{profile: H100-80}, {profile: T4}]");
+  const auto inventory = Read();
+  const auto& uuid = inventory.devices[0].uuid;
+  auto condition = library_->ReadCondition(uuid);
+  ASSERT_TRUE(condition) << condition.error().ToString();
+  EXPECT_EQ(condition->recovery_action, RecoveryAction::kNone);
+  EXPECT_EQ(condition->remap_pending, false);
+  EXPECT_EQ(condition->remap_failed, false);
+  Change([](simulation::NodeState& state) {
+    state.gpus[0].recovery_action = 4;
+    simulation::AddRemappedRows(state, 0, {.uncorrectable = 1, .pending = true, .failure = true});
+  });
+  condition = library_->ReadCondition(uuid);
+  EXPECT_EQ(condition->recovery_action, RecoveryAction::kDrainAndReset);
+  EXPECT_EQ(condition->remap_pending, true);
+  EXPECT_EQ(condition->remap_failed, true);
+  // A board that retires pages has no rows.
+  EXPECT_EQ(library_->ReadCondition(inventory.devices[1].uuid)->remap_pending, std::nullopt);
+  Change([](simulation::NodeState& state) { state.gpus[0].lost = 1; });
+  EXPECT_EQ(library_->ReadCondition(uuid).error().reason, "GpuIsLost");
+}
+
+TEST_F(Nvml, AGuardWaitsForNoGpuThatHangs) {
+  node_ = std::make_unique<TestNode>("gpus: [{profile: H100-80, count: 3}]");
+  node_->Use();
+  library_ = OpenGuarded({root_.path()}, {.limit = std::chrono::seconds(5)}).value();
+  const auto before = Read();
+  ASSERT_FALSE(before.devices[1].fault);
+  EXPECT_FALSE(HasHangingCalls());
+  Change(
+      [](simulation::NodeState& state) { state.gpus[1].slow_milliseconds = simulation::kHangs; });
+  const auto inventory = Read();
+  ASSERT_THAT(inventory.devices, ::testing::SizeIs(3));
+  EXPECT_FALSE(inventory.devices[0].fault);
+  EXPECT_EQ(inventory.devices[1].fault->reason, "NvmlHangs");
+  EXPECT_FALSE(inventory.devices[2].fault);
+  EXPECT_TRUE(HasHangingCalls());
+  // The GPU is one, however it is called.
+  EXPECT_EQ(library_->Probe(before.devices[1].uuid).error().reason, "NvmlHangs");
+  EXPECT_TRUE(library_->Probe(before.devices[0].uuid));
+  const auto topology = library_->ReadTopology(before);
+  ASSERT_TRUE(topology) << topology.error().ToString();
+  EXPECT_EQ(topology->connections.size(), 2U);
+  const auto events = library_->CreateEventSet();
+  ASSERT_TRUE(events);
+  EXPECT_EQ((*events)->Register(before.devices[1].uuid, kHealthEvents).error().reason, "NvmlHangs");
+  EXPECT_TRUE((*events)->Register(before.devices[2].uuid, kHealthEvents));
+  Change([](simulation::NodeState& state) { state.gpus[1].slow_milliseconds = 0; });
+  // The call that was left behind ends in its own time.
+  while (library_->ReadDevice(1).fault) std::this_thread::yield();
+  while (HasHangingCalls()) std::this_thread::yield();
 }
 
 TEST_F(Nvml, EventsArrive) {

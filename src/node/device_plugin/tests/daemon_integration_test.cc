@@ -43,9 +43,13 @@ class RunningDaemon {
     options.kubelet_socket = node.kubelet_socket();
     options.config_file = config_file;
     options.probe_period = std::chrono::milliseconds(20);
+    // Long enough for a busy machine: it is waited for once.
+    options.nvml_limit = std::chrono::seconds(3);
     NodePaths paths;
     paths.cdi_folder = node.cdi_folder();
+    paths.dev = node.driver_root() / "dev";
     paths.pci_devices = {node.pci_devices()};
+    paths.health_file = node.folder().path() / "health.json";
     thread_ = std::thread([this, options, paths] {
       const auto reload = io::SignalReceiver::Create({SIGHUP});
       Daemon daemon(options, paths, *reload, stop_.token());
@@ -241,6 +245,128 @@ TEST(DevicePlugin, IgnoresTheApplicationsXids) {
   EXPECT_FALSE(list->at(1).healthy);
 }
 
+TEST(DevicePlugin, KeepsAnXidInMindUntilTheResetIsSeen) {
+  const SimulatedNode node("gpus: [{profile: H100-80, count: 2}]");
+  node.InstallDriver();
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  const auto uuids = Uuids(node);
+  {
+    RunningDaemon daemon(node);
+    kubelet->WaitForRegistrations(1);
+    const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
+    ASSERT_TRUE(WaitForHealth(*client, uuids[1], true));
+    node.Gpu({"xid", "1", "48"});
+    ASSERT_TRUE(WaitForHealth(*client, uuids[1], false));
+  }
+  // The next one knows it from its first list on.
+  RunningDaemon daemon(node);
+  kubelet->WaitForRegistrations(2);
+  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
+  const auto list = client->NextList();
+  ASSERT_TRUE(list.has_value()) << list.error().ToString();
+  EXPECT_TRUE(list->at(0).healthy);
+  EXPECT_FALSE(list->at(1).healthy);
+  node.Gpu({"reset", "1"});
+  EXPECT_TRUE(WaitForHealth(*client, uuids[1], true));
+}
+
+TEST(DevicePlugin, AsksNvmlHowFitTheGpusAreAtTheStart) {
+  const SimulatedNode node("gpus: [{profile: H100-80, count: 2, faults: {recovery: reset}}]");
+  node.InstallDriver();
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  node.Gpu({"recovery", "0", "none"});
+  RunningDaemon daemon(node);
+  kubelet->WaitForRegistrations(1);
+  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
+  const auto list = client->NextList();
+  ASSERT_TRUE(list.has_value()) << list.error().ToString();
+  EXPECT_TRUE(list->at(0).healthy);
+  EXPECT_FALSE(list->at(1).healthy);
+  node.Gpu({"reset", "1"});
+  EXPECT_TRUE(WaitForHealth(*client, Uuids(node)[1], true));
+}
+
+TEST(DevicePlugin, ListsAGpuThatIsLostAtTheStartUntilItIsBack) {
+  const SimulatedNode node("gpus: [{profile: H100-80, count: 2}]");
+  node.InstallDriver();
+  const auto uuids = Uuids(node);
+  node.Gpu({"lose", "1"});
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  RunningDaemon daemon(node, CdiFlags());
+  kubelet->WaitForRegistrations(1);
+  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
+  const auto list = client->NextList();
+  ASSERT_EQ(Ids(list), (std::vector<std::string>{uuids[0], "unidentified-gpu-1"}));
+  EXPECT_FALSE(list->at(1).healthy);
+  node.Gpu({"restore", "1"});
+  EXPECT_TRUE(WaitForHealth(*client, uuids[1], true));
+}
+
+TEST(DevicePlugin, KeepsALostGpuOverReadingAnew) {
+  const SimulatedNode node("gpus: [{profile: H100-80, count: 3}]");
+  node.InstallDriver();
+  const auto uuids = Uuids(node);
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  RunningDaemon daemon(node);
+  kubelet->WaitForRegistrations(1);
+  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
+  ASSERT_EQ(Ids(client->NextList()), uuids);
+  node.Gpu({"lose", "1"});
+  ASSERT_TRUE(WaitForHealth(*client, uuids[1], false));
+  // A late control node makes the plugin read everything anew; what it then gives shows that it
+  // did.
+  base::WriteFileAtomically(node.driver_root() / "dev/nvidia-modeset", "").value();
+  node.Gpu({"lose", "2"});
+  ASSERT_TRUE(WaitForHealth(*client, uuids[2], false));
+  node.Gpu({"restore", "1"});
+  ASSERT_TRUE(WaitForHealth(*client, uuids[1], true));
+  node.Gpu({"restore", "2"});
+  ASSERT_TRUE(WaitForHealth(*client, uuids[2], true));
+}
+
+TEST(DevicePlugin, TakesUpControlNodesThatAppearLate) {
+  const SimulatedNode node("gpus: [{profile: H100-80, count: 1}]");
+  node.InstallDriver();
+  const auto uvm = node.driver_root() / "dev/nvidia-uvm";
+  std::filesystem::rename(uvm, node.folder().path() / "uvm");
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  auto flags = CdiFlags();
+  flags.dev_root = "/";
+  RunningDaemon daemon(node, flags);
+  kubelet->WaitForRegistrations(1);
+  const auto file = node.cdi_folder() / "k8s.device-plugin.nvidia.com-gpu.json";
+  ASSERT_EQ(base::ReadFile(file).value().find("\"/dev/nvidia-uvm\""), std::string::npos);
+  std::filesystem::rename(node.folder().path() / "uvm", uvm);
+  EXPECT_TRUE(io::WaitForFiles({node.cdi_folder()},
+                               [&]() -> base::Result<bool> {
+                                 return base::ReadFile(file).value_or("").find(
+                                            "\"/dev/nvidia-uvm\"") != std::string::npos;
+                               },
+                               {}));
+}
+
+TEST(DevicePlugin, AGpuThatHangsHoldsNothingUp) {
+  const SimulatedNode node("gpus: [{profile: H100-80, count: 3}]");
+  node.InstallDriver();
+  const auto uuids = Uuids(node);
+  node.Gpu({"hang", "0"});
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  RunningDaemon daemon(node);
+  kubelet->WaitForRegistrations(1);
+  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
+  const auto list = client->NextList();
+  ASSERT_EQ(Ids(list), (std::vector<std::string>{"unidentified-gpu-0", uuids[1], uuids[2]}));
+  EXPECT_FALSE(list->at(0).healthy);
+  EXPECT_TRUE(list->at(1).healthy);
+  // The others' health goes on, and so do the preferences among them.
+  node.Gpu({"xid", "1", "48"});
+  ASSERT_TRUE(WaitForHealth(*client, uuids[1], false));
+  EXPECT_TRUE(client->PreferredAllocation(
+      {.available = {uuids[1], uuids[2]}, .must_include = {}, .size = 1}));
+  node.Gpu({"restore", "0"});
+  EXPECT_TRUE(WaitForHealth(*client, uuids[0], true));
+}
+
 TEST(DevicePlugin, SharesGpus) {
   RecordProperty("holds", "device-plugin.md #23");
   const SimulatedNode node("gpus: [{profile: L4, count: 2}]");
@@ -289,13 +415,55 @@ TEST_F(DevicePluginProgram, ReadsItsConfigurationAgainOnHangUp) {
   EXPECT_FALSE(std::filesystem::exists(node_.kubelet_folder() / "nvidia-gpu.sock"));
 }
 
-TEST_F(DevicePluginProgram, EndsOnABadConfigurationAtHangUp) {  // device-plugin.md section 3.2
+TEST_F(DevicePluginProgram, KeepsTheLastGoodConfigurationAtHangUp) {
   const auto kubelet = FakeKubelet::Start(node_.kubelet_folder());
   Program program("device_plugin_program", {}, Environment());
   kubelet->WaitForRegistrations(1);
-  node_.folder().Write("config.yaml", "version: v2\n");
+  const auto client = PluginClient::Connect(node_.kubelet_folder() / "nvidia-gpu.sock");
+  ASSERT_THAT(Ids(client->NextList()), SizeIs(2));
+  for (const auto* bad :
+       {"version: v2\n", "flags: {migStrategy: magic}",
+        "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 9999999}]}}"}) {
+    node_.folder().Write("config.yaml", bad);
+    program.Signal(SIGHUP);
+  }
+  // Signals of one kind that wait are one; the good one comes when the bad ones were taken.
+  node_.folder().Write("config.yaml",
+                       "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 3}]}}");
   program.Signal(SIGHUP);
-  EXPECT_EQ(program.Wait(), 1);
+  EXPECT_THAT(Ids(client->NextList()), SizeIs(6));
+  program.Signal(SIGTERM);
+  EXPECT_EQ(program.Wait(), 0);
+}
+
+TEST(DevicePluginReload, HealthIsWatchedAfterAConfigurationThatDoesNotFitTheGpus) {
+  const SimulatedNode node("gpus: [{profile: H100-80, mig: {enabled: true}}, {profile: H100-80}]");
+  node.InstallDriver();
+  const auto config = node.folder().Write("config.yaml", "version: v1\n");
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  const Program program(
+      "device_plugin_program", {},
+      {"DRIVER_ROOT_CTR_PATH=" + node.driver_root().string(),
+       "KUBELET_SOCKET=" + node.kubelet_socket().string(), "CONFIG_FILE=" + config.string()});
+  kubelet->WaitForRegistrations(1);
+  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
+  ASSERT_THAT(Ids(client->NextList()), SizeIs(2));
+  // A divided GPU without MIG devices.
+  node.folder().Write("config.yaml", "flags: {migStrategy: single}");
+  program.Signal(SIGHUP);
+  node.Gpu({"lose", "1"});
+  EXPECT_TRUE(WaitForHealth(*client, Uuids(node)[1], false));
+}
+
+TEST_F(DevicePluginProgram, EndsOnABadConfigurationAtTheStart) {  // device-plugin.md section 3.2
+  node_.folder().Write("config.yaml", "version: v2\n");
+  EXPECT_EQ(Program("device_plugin_program", {}, Environment()).Wait(), 1);
+}
+
+TEST_F(DevicePluginProgram, RefusesPlatformsThatItDoesNotKnow) {
+  const auto library = node_.driver_root() / "usr/lib/x86_64-linux-gnu/libdxcore.so";
+  base::WriteFileAtomically(library, "").value();
+  EXPECT_EQ(Program("device_plugin_program", {}, Environment()).Wait(), 1);
 }
 
 // As programs: a process that has opened NVML once finds it again without its file.

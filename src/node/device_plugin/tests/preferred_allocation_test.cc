@@ -184,6 +184,18 @@ std::vector<int> Loads(int gpus, int replicas, int size, SharedAllocation policy
   return loads;
 }
 
+TEST(SharedAllocationPolicy, OnlyAllocatedCountsMatter) {
+  RecordProperty("holds", "device-plugin.md #36");
+  // GPU 0 has eight replicas, of which two are taken; GPU 1 has two, of which one is taken.
+  auto devices = Replicas(2, 8);
+  devices.resize(10);
+  const std::vector<std::string> available = {"0::2", "0::3", "0::4", "0::5",
+                                              "0::6", "0::7", "1::1"};
+  const rpc::PreferredRequest request{.available = available, .must_include = {}, .size = 1};
+  EXPECT_THAT(*Prefer(devices, request, {}, SharedAllocation::kDistributed), ElementsAre("1::1"));
+  EXPECT_THAT(*Prefer(devices, request, {}, SharedAllocation::kPacked), ElementsAre("0::2"));
+}
+
 TEST(SharedAllocationPolicy, Distributed) {
   RecordProperty("holds", "device-plugin.md #34");
   EXPECT_THAT(Loads(2, 4, 2, SharedAllocation::kDistributed), ElementsAre(1, 1));

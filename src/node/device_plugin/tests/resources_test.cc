@@ -193,8 +193,7 @@ TEST(Resources, AResourceThatIsSharedTwiceHasTheLastEntrysReplicas) {
               ElementsAre("GPU-a::0", "GPU-a::1", "GPU-b::0", "GPU-b::1"));
 }
 
-// Offered, and unhealthy from the start: the health monitor knows its fault.
-TEST(Resources, AGpuThatCannotBeReadIsOfferedWhenItsNameIsKnown) {
+TEST(Resources, AGpuThatCannotBeReadIsListedUnfit) {
   const auto resources = ListResources(Inventory(R"(
 devices:
 - {uuid: GPU-a, name: NVIDIA A100, fault: GpuIsLost}
@@ -203,8 +202,60 @@ devices:
 )"),
                                        gpu::MigStrategy::kNone, {}, Facts());
   const auto& gpus = resources->devices.at("nvidia.com/gpu");
-  ASSERT_THAT(Ids(gpus), ElementsAre("GPU-a", "GPU-c"));
-  EXPECT_THAT(resources->warnings, SizeIs(1));
+  ASSERT_THAT(Ids(gpus), ElementsAre("GPU-a", "unidentified-gpu-1", "GPU-c"));
+  EXPECT_NE(gpus[0].unfit, "");
+  EXPECT_NE(gpus[1].unfit, "");
+  EXPECT_EQ(gpus[2].unfit, "");
+  EXPECT_THAT(resources->warnings, SizeIs(2));
+}
+
+// Whether it is divided is not known, so it must not be given away whole.
+TEST(Resources, AGpuOfUnknownMigModeIsListedUnfit) {
+  auto inventory = Inventory(kMixed);
+  inventory.devices[0].mig_mode =
+      base::Observed<gpu::MigMode>::Unknown(base::Internal("NvmlUnknownError", "?"));
+  inventory.devices[1].mig_devices.pop_back();
+  for (const auto strategy : {gpu::MigStrategy::kMixed, gpu::MigStrategy::kSingle}) {
+    const auto resources = ListResources(inventory, strategy, {}, Facts());
+    ASSERT_TRUE(resources.has_value()) << resources.error().ToString();
+    const auto& gpus = resources->devices.at("nvidia.com/gpu");
+    EXPECT_EQ(gpus[0].id, "GPU-a");
+    EXPECT_NE(gpus[0].unfit, "");
+  }
+}
+
+// The driver may have taken the instances of a GPU that is away; the others must not pay for it.
+TEST(Resources, MigDevicesOfALostGpuNeedNoCapabilities) {
+  auto inventory = Inventory(kMixed);
+  inventory.devices[1].fault = base::Unavailable("GpuIsLost", "gone");
+  const auto resources = ListResources(inventory, gpu::MigStrategy::kMixed, {}, NodeFacts());
+  ASSERT_TRUE(resources.has_value()) << resources.error().ToString();
+  EXPECT_THAT(Ids(resources->devices.at("nvidia.com/gpu")), ElementsAre("GPU-a"));
+}
+
+TEST(Resources, AListThatNoKubeletTakesIsRefused) {
+  auto sharing = TimeSlicing(false);
+  const auto offer = [&](int replicas) {
+    sharing.time_slicing->resources[0].replicas = replicas;
+    return ListResources(Inventory(kTwoGpus), gpu::MigStrategy::kNone, sharing, Facts());
+  };
+  const auto refused = offer(1'000'000'000);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().reason, "ListTooLong");
+  EXPECT_NE(refused.error().message.find("nvidia.com/gpu"), std::string::npos);
+  // The number that it names fits, and one more does not.
+  const auto& message = refused.error().message;
+  const auto at = message.find("ask for ") + 8;
+  const int fits = std::stoi(message.substr(at));
+  EXPECT_GT(fits, 10'000);
+  const auto accepted = offer(fits);
+  ASSERT_TRUE(accepted.has_value()) << accepted.error().ToString();
+  std::vector<rpc::PluginDevice> list;
+  for (const auto& device : accepted->devices.at("nvidia.com/gpu")) {
+    list.push_back({.id = device.id, .healthy = false, .numa_node = device.numa_node});
+  }
+  EXPECT_LE(rpc::ListSize(list), rpc::kLargestList);
+  EXPECT_EQ(offer(fits + 1).error().reason, "ListTooLong");
 }
 
 TEST(Resources, NoGpusIsNoResource) {

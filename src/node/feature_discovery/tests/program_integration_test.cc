@@ -110,6 +110,28 @@ TEST_F(FeatureDiscoveryProgram, ReadsItsConfigurationAgainOnHangUp) {
   EXPECT_EQ(Read()["nvidia.com/gpu.replicas"], "4");
 }
 
+TEST_F(FeatureDiscoveryProgram, KeepsTheLastGoodConfigurationAtHangUp) {
+  node_.InstallDriver();
+  Program program("feature_discovery_program", {}, Environment());
+  WaitForProduct("NVIDIA-H100-80GB-HBM3");
+  node_.folder().Write("config.yaml", "version: v2\n");
+  program.Signal(SIGHUP);
+  // The file that it writes again shows that it goes on.
+  std::filesystem::remove(output());
+  WaitForProduct("NVIDIA-H100-80GB-HBM3");
+  node_.folder().Write("config.yaml",
+                       "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4}]}}");
+  program.Signal(SIGHUP);
+  WaitForProduct("NVIDIA-H100-80GB-HBM3-SHARED");
+}
+
+TEST_F(FeatureDiscoveryProgram, CountsAGpuThatIsLostAtTheStart) {
+  node_.InstallDriver();
+  node_.Gpu({"lose", "3"});
+  EXPECT_EQ(Program("feature_discovery_program", {"--oneshot"}, Environment()).Wait(), 0);
+  EXPECT_EQ(Read()["nvidia.com/gpu.count"], "8");
+}
+
 TEST_F(FeatureDiscoveryProgram, PutsBackAFileThatVanishes) {
   node_.InstallDriver();
   const Program program("feature_discovery_program", {}, Environment());

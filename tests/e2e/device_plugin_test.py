@@ -1,0 +1,217 @@
+"""The device plugin on a whole cluster: sharing by a node's label, and what befalls GPUs, kubelet and plugin.
+
+One cluster serves all tests here; each leaves the GPUs as it found them.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+import support  # first: it sets the state folder
+from cluster import api, chart, enter, showcase
+from cluster.state import State
+
+NAME = support.cluster_name()
+# One node whose GPUs are shared and go wrong, and one whose kubelet gives a pod GPUs of one NUMA node only.
+FILE = f"""name: {NAME}
+nodes:
+  - name: shared
+    gpus: [{{profile: H100-80, count: 8}}]
+  - name: aligned
+    gpus: [{{profile: H100-80, count: 8}}]
+    topologyPolicy: single-numa-node
+"""
+CONFIGS = {"whole": "version: v1\n",
+           "ten": "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 10}]}}\n",
+           "wrong": "version: v2\n"}
+VALUES = {"devicePlugin": {"config": {"create": True, "name": "plugin-configs", "default": "whole", "data": CONFIGS}}}
+RESOURCE = "nvidia.com/gpu"
+LABEL = "nvidia.com/device-plugin.config"
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/api/v1/namespaces/default/events"
+OPERATOR_PODS = f"/api/v1/namespaces/{chart.NAMESPACE}/pods"
+STATE = "/run/nvidia/simulation/state"
+SECONDS = 180
+
+
+class DevicePlugin(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        file = pathlib.Path(folder.name) / "cluster.yaml"
+        file.write_text(FILE, encoding="utf-8")
+        values = pathlib.Path(folder.name) / "values.json"
+        values.write_text(json.dumps(VALUES), encoding="utf-8")
+        cls.addClassCleanup(support.run, "down", NAME)
+        up = support.up(file, "--values", values)
+        print(up.stdout, flush=True)
+        if up.returncode != 0:
+            raise AssertionError(f"up ended with {up.returncode}")
+        cls.state = State(NAME)
+        cls.client = api.Api(cls.state.kubeconfig)
+        for name in ("one-gpu", "too-many-gpus"):
+            cls.client.delete(f"{PODS}/{name}")
+            cls.client.wait_gone(PODS, name, SECONDS)
+
+    def on(self, node, *argv):
+        """What a command on the node prints."""
+        result = enter.run(self.state, node, list(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(result.returncode, 0, result.stdout)
+        return result.stdout.strip()
+
+    def simulate(self, *words):
+        self.on("shared", "pitcrew-simulate", "gpu", *words)
+
+    def await_gpus(self, node, allocatable, capacity=None):
+        seen = self.client.wait(NODES, node, SECONDS, lambda one: (
+            int(one["status"]["allocatable"].get(RESOURCE, "0")), int(one["status"]["capacity"].get(RESOURCE, "0"))) == (
+                allocatable, allocatable if capacity is None else capacity))
+        self.assertIsNotNone(seen, f"{node}: {self.client.get(f'{NODES}/{node}')['status']['allocatable']}")
+
+    def label(self, value):
+        self.client.request("PATCH", f"{NODES}/shared", {"metadata": {"labels": {LABEL: value}}},
+                            content_type="application/merge-patch+json")
+
+    def await_event(self, reason, text):
+        for _, event in self.client.watch(EVENTS, SECONDS):
+            if event["reason"] == reason and event["involvedObject"]["name"] == "shared" and text in event["message"]:
+                return
+        self.fail(f"no Event {reason} with {text!r}")
+
+    def make_pod(self, name, node, gpus=1):
+        pod = showcase.sample("one-gpu")
+        pod["metadata"]["name"] = name
+        pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+        pod["spec"]["containers"][0]["resources"]["limits"][RESOURCE] = gpus
+        self.client.create(PODS, pod)
+        self.addCleanup(self.client.wait_gone, PODS, name, SECONDS)
+        self.addCleanup(self.client.delete, f"{PODS}/{name}")
+
+    def await_running(self, name):
+        pod = self.client.wait(PODS, name, SECONDS, lambda one: api.has_condition(one, "Ready") or one["status"].get(
+            "phase") in ("Failed", "Succeeded"))
+        self.assertIsNotNone(pod, f"{name}: {self.client.get(f'{PODS}/{name}')['status']}")
+        self.assertTrue(api.has_condition(pod, "Ready"), pod["status"])
+
+    def device_nodes(self, name):
+        return re.findall(r"/dev/nvidia(\d+)$", self.client.log("default", name), re.MULTILINE)
+
+    def kill_plugin(self):
+        """Returns when the next one runs."""
+        pod = next(pod for pod in self.client.get(OPERATOR_PODS)["items"] if pod["spec"].get("nodeName") == "shared"
+                   and pod["metadata"]["labels"].get("app") == "nvidia-device-plugin-daemonset")
+
+        def restarts(one):
+            return next(status["restartCount"] if status.get("ready") else -1 for status in one["status"][
+                "containerStatuses"] if status["name"] == "nvidia-device-plugin")
+        before = restarts(pod)
+        self.on("shared", "kill", "-9", str(self.plugin_process()))
+        self.assertIsNotNone(self.client.wait(OPERATOR_PODS, pod["metadata"]["name"], SECONDS,
+                                              lambda one: restarts(one) > before))
+
+    def plugin_process(self):
+        return int(self.on("shared", "pgrep", "-xo", "nvidia-device-p"))
+
+    def test_10_time_slicing_by_the_nodes_label(self):
+        """device-plugin.md #52: 8 GPUs, 80 of them, and 8 again."""
+        before = self.plugin_process()
+        self.await_gpus("shared", 8)
+        self.label("ten")
+        self.await_gpus("shared", 80)
+        # More pods than GPUs, at once.
+        for number in range(10):
+            self.make_pod(f"slice-{number}", "shared")
+        for number in range(10):
+            self.await_running(f"slice-{number}")
+        self.label(None)
+        self.await_gpus("shared", 8)
+        self.assertEqual(self.plugin_process(), before, "the plugin was told, not restarted")
+
+    def test_11_a_wrong_configuration_changes_nothing(self):
+        before = self.plugin_process()
+        self.label("wrong")
+        self.await_event("DevicePluginConfigRefused", "v2")
+        self.label("missing")
+        self.await_event("ConfigurationRefused", '"missing"')
+        self.await_gpus("shared", 8)
+        self.label("ten")
+        self.await_gpus("shared", 80)
+        self.label(None)
+        self.await_gpus("shared", 8)
+        self.assertEqual(self.plugin_process(), before)
+
+    def test_20_a_kubelet_that_restarts_under_load(self):
+        """device-plugin.md #50: pods keep their GPUs, and new ones get what is left."""
+        for number in range(4):
+            self.make_pod(f"load-{number}", "shared")
+        for number in range(4):
+            self.await_running(f"load-{number}")
+        for number in range(4, 8):
+            self.make_pod(f"load-{number}", "shared")
+        self.on("shared", "pkill", "-x", "kubelet")
+        for number in range(4, 8):
+            self.await_running(f"load-{number}")
+        nodes = [node for number in range(8) for node in self.device_nodes(f"load-{number}")]
+        self.assertEqual(sorted(nodes), sorted(set(nodes)), "a GPU was given away twice")
+        self.assertEqual(len(nodes), 8)
+        self.await_gpus("shared", 8)
+
+    def test_21_the_plugin_is_killed_between_allocation_and_start(self):
+        """The kubelet has its answer, and the container still starts with its GPU; later pods get theirs from the next
+        plugin."""
+        self.make_pod("orphan", "shared")
+        # Scheduled, the kubelet has asked, or is just about to; both must end well.
+        self.assertIsNotNone(self.client.wait(PODS, "orphan", SECONDS, lambda one: api.has_condition(one, "PodScheduled")))
+        self.kill_plugin()
+        self.await_gpus("shared", 8)
+        final = self.client.wait(PODS, "orphan", SECONDS, lambda one: api.has_condition(one, "Ready") or one["status"].get(
+            "phase") == "Failed")
+        self.assertIsNotNone(final)
+        if final["status"]["phase"] == "Failed":
+            # The one answer that is right where no plugin could be asked.
+            self.assertEqual(final["status"]["reason"], "UnexpectedAdmissionError", final["status"])
+        else:
+            self.assertEqual(len(self.device_nodes("orphan")), 1)
+        self.make_pod("next", "shared")
+        self.await_running("next")
+        self.assertEqual(len(self.device_nodes("next")), 1)
+
+    def test_30_an_xid_takes_a_gpu_until_its_reset(self):
+        """device-plugin.md #45; a restart of the plugin does not make it forget."""
+        self.simulate("xid", "3", "48")
+        self.await_gpus("shared", 7, 8)
+        self.await_event("GpuUnhealthy", "double-bit ECC error")
+        self.kill_plugin()
+        self.await_gpus("shared", 7, 8)
+        self.simulate("reset", "3")
+        self.await_gpus("shared", 8)
+        self.await_event("GpuHealthy", "fit for work again")
+
+    def test_31_a_lost_gpu_comes_back(self):
+        self.simulate("lose", "5")
+        self.await_gpus("shared", 7, 8)
+        self.await_event("GpuUnhealthy", "fallen off the bus")
+        self.simulate("restore", "5")
+        self.await_gpus("shared", 8)
+
+    def test_40_a_pod_gets_gpus_of_one_numa_node(self):
+        """The kubelet's policy single-numa-node, by the plugin's topology (device-plugin.md section 8.3). The node's
+        machine has one NUMA node, and the first four of its simulated GPUs are there."""
+        self.await_gpus("aligned", 8)
+        self.make_pod("four", "aligned", 4)
+        self.await_running("four")
+        self.assertEqual(sorted(self.device_nodes("four")), ["0", "1", "2", "3"])
+        # There are four more, but on another NUMA node.
+        self.make_pod("fifth", "aligned", 1)
+        pod = self.client.wait(PODS, "fifth", SECONDS, lambda one: one["status"].get("phase") == "Failed")
+        self.assertIsNotNone(pod)
+        self.assertEqual(pod["status"]["reason"], "TopologyAffinityError", pod["status"])
+
+
+if __name__ == "__main__":
+    unittest.main()
