@@ -447,12 +447,13 @@ TEST(DevicePluginReload, HealthIsWatchedAfterAConfigurationThatDoesNotFitTheGpus
        "KUBELET_SOCKET=" + node.kubelet_socket().string(), "CONFIG_FILE=" + config.string()});
   kubelet->WaitForRegistrations(1);
   const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
-  ASSERT_THAT(Ids(client->NextList()), SizeIs(2));
+  const auto uuids = Uuids(node);
+  ASSERT_EQ(Ids(client->NextList()), uuids);
   // A divided GPU without MIG devices.
   node.folder().Write("config.yaml", "flags: {migStrategy: single}");
   program.Signal(SIGHUP);
   node.Gpu({"lose", "1"});
-  EXPECT_TRUE(WaitForHealth(*client, Uuids(node)[1], false));
+  EXPECT_TRUE(WaitForHealth(*client, uuids[1], false));
 }
 
 TEST_F(DevicePluginProgram, EndsOnABadConfigurationAtTheStart) {  // device-plugin.md section 3.2
