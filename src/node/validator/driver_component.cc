@@ -13,6 +13,7 @@
 #include "node/validator/components.h"
 #include "node/validator/device_links.h"
 #include "node/validator/driver_check.h"
+#include "node/validator/memory_module.h"
 
 namespace pitcrew::node::validator {
 namespace {
@@ -110,7 +111,21 @@ class DriverRound {
     return {};
   }
 
+  // CUDA does not start without it, and only a driver container is known to load it.
+  void LoadMemoryModuleOfHost() const {
+    const auto loaded = LoadMemoryModule(host::Root(options_.host_seen_at), options_.proc);
+    if (!loaded) {
+      base::LogWarning(
+          "The kernel module nvidia-uvm is not loaded, without which CUDA does not "
+          "start in containers: run modprobe nvidia-uvm on the host",
+          loaded.error());
+    } else if (*loaded) {
+      base::LogInfo("Loaded the kernel module nvidia-uvm");
+    }
+  }
+
   base::Status Link(const FoundDriver& driver) {
+    if (driver.root.is_host) LoadMemoryModuleOfHost();
     const auto majors = host::ReadCharacterMajors(options_.proc);
     if (majors) {
       const auto made = EnsureControlDevices(driver.devices_seen_at, *majors);

@@ -12,6 +12,7 @@
 #include "node/validator/components.h"
 #include "node/validator/device_links.h"
 #include "node/validator/driver_check.h"
+#include "node/validator/memory_module.h"
 #include "node/validator/options.h"
 #include "node/validator/workload.h"
 #include "tests/support/temporary_folder.h"
@@ -131,6 +132,24 @@ TEST_F(DriverTest, AModuleComponentWritesItsFile) {  // validator.md section 4
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().reason, "ModuleNotLoaded");
   EXPECT_FALSE(*StatusFolder(options_.output_folder).Has("gdrcopy-ready"));
+}
+
+TEST_F(DriverTest, TheMemoryModuleIsLoadedWhereOnlyTheDriverIs) {
+  const auto proc = root_.path() / "proc";
+  const host::Root host(root_.path() / "host");
+  root_.Write("proc/sys/kernel/osrelease", "6.8.0-test\n");
+  root_.Write("proc/devices", "Character devices:\n  1 mem\n");
+  EXPECT_EQ(LoadMemoryModule(host, proc), false) << "no driver";
+  root_.Write("proc/devices", "Character devices:\n195 nvidia\n510 nvidia-uvm\n");
+  EXPECT_EQ(LoadMemoryModule(host, proc), false) << "it is loaded";
+  // It is looked for on the host, in the modules of the running kernel.
+  for (const auto* driver : {"nvidia", "nvidia-frontend"}) {
+    root_.Write("proc/devices", std::string("Character devices:\n195 ") + driver + "\n");
+    const auto missing = LoadMemoryModule(host, proc);
+    ASSERT_FALSE(missing) << driver;
+    EXPECT_EQ(missing.error().reason, "NoKernelModules");
+    EXPECT_THAT(missing.error().message, HasSubstr("6.8.0-test"));
+  }
 }
 
 TEST_F(DriverTest, LinksNameTheHostsPathAndStaleOnesAreCorrected) {  // section 3.4, weakness 17
