@@ -6,6 +6,7 @@
 #include <set>
 
 #include "gpu/mig_profile.h"
+#include "node/mig/profiles.h"
 
 namespace pitcrew::node::mig {
 namespace {
@@ -44,8 +45,7 @@ base::Result<ConfigEntry> ExportGpu(const Gpu& gpu) {
   return entry;
 }
 
-// NVML counts this board's instances wrongly (mig-manager.md section 8).
-constexpr std::uint32_t kA30 = 0x20B710DE;
+// Upstream's list (mig-manager.md section 8).
 const ProfileCounts& CountsOfA30() {
   static const ProfileCounts kCounts = {
       {"1g.6gb", 4}, {"1g.6gb+me", 1}, {"2g.12gb", 2}, {"2g.12gb+me", 1}, {"4g.24gb", 1}};
@@ -53,7 +53,7 @@ const ProfileCounts& CountsOfA30() {
 }
 
 base::Result<ProfileCounts> CountsOfBoard(const Gpu& gpu) {
-  if (gpu.id.device == kA30) return CountsOfA30();
+  if (HasWrongCounts(gpu)) return CountsOfA30();
   ProfileCounts counts;
   const auto* profiles = gpu.profiles.value();
   for (const Profile& profile : profiles == nullptr ? std::vector<Profile>() : *profiles) {

@@ -138,9 +138,9 @@ struct NodeGpus::Implementation {
       library = *std::move(opened);
       return {};
     }
-    TRY_ASSIGN(const bool loaded, IsModuleLoaded());
-    // Boards that a driver works with are left to it.
-    if (loaded) return base::Fail(opened.error());
+    // Boards that a driver works with, or may work with, are left to it.
+    const auto loaded = IsModuleLoaded();
+    if (!loaded || *loaded) return base::Fail(opened.error());
     uses_registers = true;
     return {};
   }

@@ -15,10 +15,6 @@ namespace {
 
 using gpu::MigPlacement;
 
-// NVML counts this board's instances wrongly (mig-manager.md section 8): its placements and engines
-// decide alone.
-constexpr std::uint32_t kA30 = 0x20B710DE;
-
 // A GPU instance that is to be made, not yet placed.
 struct Wanted {
   const Profile* profile = nullptr;
@@ -66,7 +62,7 @@ bool EnginesSuffice(const std::vector<Profile>& all, const std::vector<Wanted>& 
 }
 
 bool CountsSuffice(const Gpu& gpu, const std::vector<Wanted>& instances) {
-  if (gpu.id.device == kA30) return true;
+  if (HasWrongCounts(gpu)) return true;
   return std::ranges::all_of(instances, [&](const Wanted& instance) {
     const auto used = std::ranges::count(instances, instance.profile, &Wanted::profile);
     return static_cast<std::size_t>(used) <= instance.profile->count;

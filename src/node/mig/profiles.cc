@@ -29,6 +29,8 @@ const Profile* FindGpuInstanceProfile(const Gpu& gpu, unsigned index) {
   return found == profiles->end() ? nullptr : &*found;
 }
 
+bool HasWrongCounts(const Gpu& gpu) { return gpu.id.device == 0x20B710DE; }
+
 base::Result<std::vector<NamedProfile>> ListProfiles(const Gpu& gpu) {
   if (gpu.profiles.is_unknown()) {
     return base::Fail(gpu.profiles.error()->Within(gpu.Title() + ": profiles"));

@@ -22,6 +22,10 @@ struct NamedProfile {
 // Null when the GPU has none with NVML's index. Borrowed.
 const Profile* FindGpuInstanceProfile(const Gpu& gpu, unsigned index);
 
+// NVML counts this board's instances wrongly (A30, mig-manager.md section 8): its placements and
+// engines are right.
+[[nodiscard]] bool HasWrongCounts(const Gpu& gpu);
+
 // Every profile that upstream lists, in its order, compute instance profiles too; equal names once,
 // with the lowest index.
 base::Result<std::vector<NamedProfile>> ListProfiles(const Gpu& gpu);

@@ -160,5 +160,34 @@ TEST_F(NodeGpusTest, WithoutALibraryUnderALoadedModuleNothingIsTouched) {
   EXPECT_EQ(gpus_->Read().error().reason, "LibraryNotFound");
 }
 
+TEST_F(NodeGpusTest, WhereModulesAreUnknownNothingIsTouchedEither) {
+  Start("gpus: [{profile: A100-40}]");
+  std::filesystem::remove(root_ / "usr/lib64/libnvidia-ml.so.1");
+  std::filesystem::remove(root_ / "proc/modules");
+  EXPECT_EQ(gpus_->Read().error().reason, "LibraryNotFound");
+}
+
+// The driver's own program in its root, here a script that notes how it was called.
+TEST_F(NodeGpusTest, GpusAreResetByTheDriversProgram) {
+  Start("gpus: [{profile: A100-40, count: 3}]");
+  const auto write = [&](const char* name, std::string_view text) {
+    ASSERT_TRUE(base::WriteFileAtomically(root_ / name, text, 0755));
+  };
+  std::filesystem::create_directories(root_ / "bin");
+  std::filesystem::copy_file("/bin/busybox", root_ / "bin/busybox");
+  write("usr/bin/nvidia-smi",
+        "#!/bin/busybox sh\necho \"$@\" > /arguments\n"
+        "[ ! -e /refuse ] || { echo 'GPU is in use by another client'; exit 1; }\n");
+  const auto gpus = Read();
+  ASSERT_TRUE(gpus_->Reset({gpus[0], gpus[2]}));
+  EXPECT_EQ(*base::ReadFile(root_ / "arguments"),
+            "--gpu-reset -i " + gpus[0].pci.SysfsName() + "," + gpus[2].pci.SysfsName() + "\n");
+  write("refuse", "");
+  ASSERT_THAT(Read(), SizeIs(3)) << "the library is opened anew";
+  const auto refused = gpus_->Reset({gpus[1]});
+  EXPECT_EQ(refused.error().reason, "ResetFailed");
+  EXPECT_THAT(refused.error().message, HasSubstr("status 1: GPU is in use by another client"));
+}
+
 }  // namespace
 }  // namespace pitcrew::node::mig

@@ -135,15 +135,21 @@ TEST_F(RegistersTest, ANodeWithoutADriverIsReadAndAskedThroughThem) {
   EXPECT_FALSE(AssertConfig(*node.Read(), config)) << "instances need the driver";
 }
 
-TEST_F(RegistersTest, WithoutSkipResetTheBoardIsReset) {
+TEST_F(RegistersTest, AResetThatChangesNothingIsTakenBack) {
   fs::create_directories(root_ / "proc");
   ASSERT_TRUE(base::WriteFileAtomically(root_ / "proc/modules", ""));
   const auto board = MakeBoard("0000:17:00.0", kGa100);
   NodeGpus node({.root = host::Root(root_), .driver_roots = {root_}});
-  const auto gpus = node.Read();
-  ASSERT_TRUE(gpus) << gpus.error().ToString();
-  ASSERT_TRUE(node.Reset(*gpus));
+  ChangeOptions options{.journal = root_ / "run/journal.json", .mode_only = true};
+  const NamedConfig config = {{.mig_enabled = true}};
+  const auto planner = [&](const std::vector<Gpu>& now) { return PlanConfig(now, config, true); };
+  // The file that stands for the board takes the reset, and stays as it is.
+  const auto applied = Apply(node, planner, options);
+  ASSERT_FALSE(applied);
+  EXPECT_EQ(applied.error().reason, "OtherGeometry");
+  EXPECT_THAT(applied.error().message, HasSubstr("the MIG geometry before is back"));
   EXPECT_EQ(*base::ReadFile(board / "reset"), "1");
+  EXPECT_EQ(*ReadModeRegisters(board), (gpu::MigMode{false, false}));
 }
 
 }  // namespace
