@@ -286,7 +286,7 @@ base::Status NodeGpus::Implementation::ResetWithSmi(const std::vector<Gpu>& gpus
     }
     TRY_ASSIGN(const auto end, host::RunProgram(run));
     if (end.exit_status == 0) return {};
-    const auto said = base::Trim(end.output + end.error_output);
+    const std::string said(base::Trim(end.output + end.error_output));
     return base::Fail(
         base::Error{base::Code::kConflict, "ResetFailed",
                     fmt::format("error resetting GPUs {}: nvidia-smi ended with status {}: {}",
