@@ -43,10 +43,9 @@ TEST(Settings, Defaults) {  // device-plugin.md section 3
   EXPECT_EQ(settings->shared_allocation, SharedAllocation::kDistributed);
 }
 
-TEST(Settings, AnEmptyAllocationPolicyIsTheDefault) {
+TEST(Settings, ReplicasAreDistributedUnlessTheyAreToBePacked) {
   RecordProperty("holds", "device-plugin.md #36");
-  EXPECT_EQ(Read({{"SHARED_DEVICES_ALLOCATION_POLICY", ""}})->shared_allocation,
-            SharedAllocation::kDistributed);
+  EXPECT_EQ(Read({})->shared_allocation, SharedAllocation::kDistributed);
   EXPECT_EQ(Read({{"SHARED_DEVICES_ALLOCATION_POLICY", "packed"}})->shared_allocation,
             SharedAllocation::kPacked);
   EXPECT_FALSE(Read({{"SHARED_DEVICES_ALLOCATION_POLICY", "magic"}}).has_value());
