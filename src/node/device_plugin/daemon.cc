@@ -352,9 +352,12 @@ void Daemon::OfferAll() {
   for (const auto& [resource, plugin] : plugins_) {
     // Not before its server has its limits: the first containers would run without any.
     if (mps_resources_.contains(resource) && !mps_services_->Serves(resource)) {
-      base::LogInfo("waiting for the MPS control daemon", {{"resource", resource}});
+      if (waits_for_mps_.insert(resource).second) {
+        base::LogInfo("waiting for the MPS control daemon", {{"resource", resource}});
+      }
       continue;
     }
+    waits_for_mps_.erase(resource);
     plugin->Offer();
   }
 }

@@ -103,6 +103,7 @@ class Daemon {
   std::unique_ptr<kubelet_plugin::PluginHost> host_;
   std::map<std::string, std::unique_ptr<ResourcePlugin>> plugins_;  // end before host_
   std::set<std::string> mps_resources_;
+  std::set<std::string> waits_for_mps_;  // of these, those that were told about
   std::optional<mps_folder::ServiceWatch> mps_services_;
   std::vector<std::string> warned_;
 };
