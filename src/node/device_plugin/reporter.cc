@@ -5,8 +5,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "kube/client.h"
-#include "kube/config.h"
 #include "prom/process.h"
 
 namespace pitcrew::node::device_plugin {
@@ -14,15 +12,6 @@ namespace {
 
 constexpr const char* kComponent = "nvidia-device-plugin";
 constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
-
-base::Result<std::unique_ptr<own_node::OwnNode>> OpenNode(const Options& options) {
-  TRY_ASSIGN(auto config, kube::LoadConfig(options.kubeconfig));
-  TRY_ASSIGN(auto client, kube::Client::Create(std::move(config), {.user_agent = kComponent}));
-  return std::make_unique<own_node::OwnNode>(
-      std::move(client),
-      own_node::Identity{
-          .node_name = options.node_name, .component = kComponent, .pod_name = options.pod_name});
-}
 
 }  // namespace
 
@@ -42,7 +31,9 @@ base::Result<std::unique_ptr<Reporter>> Reporter::Create(const Options& options)
     base::LogInfo("no Events are sent: NODE_NAME is not set");
     return reporter;
   }
-  auto node = OpenNode(options);
+  auto node = own_node::OwnNode::Open(
+      options.kubeconfig,
+      {.node_name = options.node_name, .component = kComponent, .pod_name = options.pod_name});
   if (node) {
     reporter->node_ = *std::move(node);
   } else {

@@ -25,21 +25,14 @@ base::Result<std::unique_ptr<Output>> Open(const Options& options, const Setting
   return NodeFeatureOutput(std::move(client), options);
 }
 
-base::Result<std::unique_ptr<own_node::OwnNode>> OpenNode(const Options& options) {
-  TRY_ASSIGN(auto config, kube::LoadConfig(options.kubeconfig));
-  TRY_ASSIGN(auto client, kube::Client::Create(std::move(config), {.user_agent = kComponent}));
-  return std::make_unique<own_node::OwnNode>(
-      std::move(client),
-      own_node::Identity{
-          .node_name = options.node_name, .component = kComponent, .pod_name = options.pod_name});
-}
-
 // An Event on the node. `node` is opened for the first one.
 void Tell(const Options& options, const base::Error& error,
           std::unique_ptr<own_node::OwnNode>& node) {
   if (options.node_name.empty()) return;
   if (!node) {
-    auto opened = OpenNode(options);
+    auto opened = own_node::OwnNode::Open(
+        options.kubeconfig,
+        {.node_name = options.node_name, .component = kComponent, .pod_name = options.pod_name});
     if (!opened) return base::LogWarning("no Event is sent", opened.error());
     node = *std::move(opened);
   }

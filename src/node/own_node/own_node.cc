@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "kube/config.h"
+
 namespace pitcrew::node::own_node {
 namespace {
 
@@ -31,6 +33,14 @@ Json MetadataPatch(const char* part, std::string_view name,
 
 OwnNode::OwnNode(std::shared_ptr<kube::Client> client, Identity identity)
     : client_(std::move(client)), identity_(std::move(identity)) {}
+
+base::Result<std::unique_ptr<OwnNode>> OwnNode::Open(const std::filesystem::path& kubeconfig,
+                                                     Identity identity) {
+  TRY_ASSIGN(auto config, kube::LoadConfig(kubeconfig));
+  TRY_ASSIGN(auto client,
+             kube::Client::Create(std::move(config), {.user_agent = identity.component}));
+  return std::make_unique<OwnNode>(std::move(client), std::move(identity));
+}
 
 base::Result<Json> OwnNode::Read(const io::StopToken& stop) const {
   return client_->Get(kube::kNodes, {"", identity_.node_name}, stop);

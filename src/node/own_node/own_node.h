@@ -2,6 +2,7 @@
 // it by Events, and following its labels.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,6 +28,9 @@ struct Identity {
 class OwnNode {
  public:
   OwnNode(std::shared_ptr<kube::Client> client, Identity identity);
+  // With a client of its own, named after the component; as kube::LoadConfig finds the server.
+  static base::Result<std::unique_ptr<OwnNode>> Open(const std::filesystem::path& kubeconfig,
+                                                     Identity identity);
 
   [[nodiscard]] const std::string& name() const { return identity_.node_name; }
   [[nodiscard]] const std::shared_ptr<kube::Client>& client() const { return client_; }
