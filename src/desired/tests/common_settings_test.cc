@@ -47,7 +47,7 @@ std::vector<std::string> NamesAmong(const Json& container, const std::vector<std
 }
 
 TEST(CommonSettings, HostRoot) {
-  RecordProperty("holds", "operand-manifests.md #1 [TestTransformForHostRoot]");
+  RecordProperty("holds", "operand-manifests.md #1, validator.md #20 [TestTransformForHostRoot]");
   for (const char* root : {"", "/"}) {
     const Json daemonset =
         RenderDaemonSet(kToolkit, std::string("{hostPaths: {rootFS: '") + root + "'}}");
@@ -72,7 +72,8 @@ TEST(CommonSettings, HostRoot) {
 }
 
 TEST(CommonSettings, DriverInstallDirectory) {
-  RecordProperty("holds", "operand-manifests.md #2 [TestTransformForDriverInstallDir]");
+  RecordProperty("holds",
+                 "operand-manifests.md #2, validator.md #21 [TestTransformForDriverInstallDir]");
   const Json unchanged = RenderDaemonSet(kToolkit, "{hostPaths: {driverInstallDir: ''}}");
   EXPECT_EQ(HostPathOf(unchanged, "driver-install-dir"), "/run/nvidia/driver");
   const Json daemonset = RenderDaemonSet(kToolkit, "{hostPaths: {driverInstallDir: /custom-root}}");

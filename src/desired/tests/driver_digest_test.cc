@@ -85,7 +85,8 @@ TEST(DriverDigest, EmptyConfigMaps) {
 }
 
 TEST(DriverDigest, DependsOnWhatTheDriverDoesOnly) {
-  RecordProperty("holds", "operand-manifests.md #37 [TestDriverConfigDigest]");
+  RecordProperty("holds",
+                 "operand-manifests.md #37, driver-lifecycle.md #24, #25 [TestDriverConfigDigest]");
   const std::string before = DriverConfigDigest(DriverPod());
   const auto digest_after = [](const std::function<void(Json&)>& change) {
     Json daemonset = DriverPod();
@@ -100,6 +101,15 @@ TEST(DriverDigest, DependsOnWhatTheDriverDoesOnly) {
       {"security", [](Json& d) { Driver(d)["securityContext"] = {{"privileged", true}}; }},
       {"pull policy", [](Json& d) { Driver(d)["imagePullPolicy"] = "Always"; }},
       {"annotation", [](Json& d) { SetPodAnnotation(d, "a", "b"); }},
+      {"label", [](Json& d) { d["spec"]["template"]["metadata"]["labels"]["a"] = "b"; }},
+      {"priority class", [](Json& d) { PodSpec(d)["priorityClassName"] = "a"; }},
+      {"service account", [](Json& d) { PodSpec(d)["serviceAccountName"] = "a"; }},
+      {"host PID", [](Json& d) { PodSpec(d)["hostPID"] = true; }},
+      {"pod security", [](Json& d) { PodSpec(d)["securityContext"] = {{"runAsUser", 1}}; }},
+      {"manager resources",
+       [](Json& d) { Manager(d)["resources"] = {{"limits", {{"cpu", "1"}}}}; }},
+      {"other init container",
+       [](Json& d) { PodSpec(d)["initContainers"].push_back({{"name", "x"}, {"image", "y"}}); }},
       {"field env",
        [](Json& d) {
          Driver(d)["env"] = {{{"name", "NODE_NAME"},
@@ -118,13 +128,33 @@ TEST(DriverDigest, DependsOnWhatTheDriverDoesOnly) {
       {"manager env", [](Json& d) { SetEnv(Manager(d), "A", "b"); }},
       {"args", [](Json& d) { SetArgs(Driver(d), {"a"}); }},
       {"command", [](Json& d) { Driver(d)["command"] = {"a"}; }},
-      {"sidecar", [](Json& d) { PodSpec(d)["containers"].push_back({{"name", "nvidia-fs-ctr"}}); }},
+      {"peermem",
+       [](Json& d) { PodSpec(d)["containers"].push_back({{"name", "nvidia-peermem-ctr"}}); }},
+      {"storage", [](Json& d) { PodSpec(d)["containers"].push_back({{"name", "nvidia-fs-ctr"}}); }},
+      {"copy",
+       [](Json& d) { PodSpec(d)["containers"].push_back({{"name", "nvidia-gdrcopy-ctr"}}); }},
       {"volume", [](Json& d) { SetVolume(d, HostPathVolume("a", "/a")); }},
+      {"ConfigMap", [](Json& d) { SetVolume(d, ConfigMapVolume("a", "a", {})); }},
+      {"Secret", [](Json& d) { SetVolume(d, {{"name", "a"}, {"secret", {{"secretName", "a"}}}}); }},
       {"mount", [](Json& d) { AddMount(Driver(d), {.volume = "a", .path = "/a"}); }},
       {"host root", [](Json& d) { SetVolume(d, HostPathVolume("host-root", "/custom")); }},
       {"secret env", [](Json& d) { Driver(d)["envFrom"] = {{{"secretRef", {{"name", "s"}}}}}; }},
   };
   for (const auto& [name, change] : kChanged) EXPECT_NE(digest_after(change), before) << name;
+}
+
+TEST(DriverDigest, OrderOfVariablesAndMountsIsNothing) {
+  RecordProperty("holds", "driver-lifecycle.md #28 [TestExtractEnvVars, TestSortEnvVars]");
+  const auto digest = [](std::initializer_list<const char*> names) {
+    Json daemonset = DriverPod();
+    for (const char* name : names) {
+      SetEnv(Driver(daemonset), name, "1");
+      AddMount(Driver(daemonset), {.volume = name, .path = std::string("/") + name});
+    }
+    return DriverConfigDigest(daemonset);
+  };
+  EXPECT_EQ(digest({"A", "B", "C"}), digest({"C", "A", "B"}));
+  EXPECT_NE(digest({"A", "B", "C"}), digest({"A", "B"}));
 }
 
 // The whole driver DaemonSet with the chart's defaults on ubuntu22.04.

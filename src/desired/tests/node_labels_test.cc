@@ -144,7 +144,7 @@ TEST(NodeLabels, WithoutGpuDeployLabelsGo) {
 
 // Nine labels; empty values are overwritten; other values are kept.
 TEST(NodeLabels, ContainerWorkload) {
-  RecordProperty("holds", "operator-behaviour.md #29");
+  RecordProperty("holds", "operator-behaviour.md #29, driver-lifecycle.md #94");
   const NodeDecision fresh = DecideNode(MakeNode(GpuNode()), {});
   EXPECT_THAT(Deployed(fresh, true), ::testing::UnorderedElementsAreArray(kContainerSet));
   EXPECT_EQ(fresh.labels.size(), 9U);

@@ -252,7 +252,8 @@ TEST(ServiceMonitorTest, ExportersOwnIsAskedFor) {
 }
 
 TEST(NodeStatusExporterTest, PullPolicyAndUser) {
-  RecordProperty("holds", "operand-manifests.md #31 [TestTransformNodeStatusExporter]");
+  RecordProperty("holds",
+                 "operand-manifests.md #31, validator.md #18 [TestTransformNodeStatusExporter]");
   const Json daemonset =
       RenderDaemonSet("state-node-status-exporter", "nodeStatusExporter: {enabled: true}");
   const Json& main = ContainerOf(daemonset, "nvidia-node-status-exporter");

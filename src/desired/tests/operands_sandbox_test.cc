@@ -27,7 +27,8 @@ std::string Sandbox(const std::string& rest, const std::string& mode = "kubevirt
 }
 
 TEST(SandboxValidation, DefaultWorkloadComesBeforeTheUsersVariables) {
-  RecordProperty("holds", "operand-manifests.md #28 [TestTransformValidatorComponent]");
+  RecordProperty("holds",
+                 "operand-manifests.md #28, validator.md #15 [TestTransformValidatorComponent]");
   const Json daemonset = RenderDaemonSet("state-sandbox-validation", R"(
 sandboxWorkloads: {enabled: true, defaultWorkload: vm-passthrough}
 validator:
@@ -48,6 +49,7 @@ validator:
 }
 
 TEST(SandboxValidation, ConfidentialComputingOnlyWhenItIsOn) {
+  RecordProperty("holds", "validator.md #14 [TestTransformValidatorComponent]");
   EXPECT_FALSE(HasContainer(RenderDaemonSet("state-sandbox-validation", Sandbox("")),
                             "cc-manager-validation"));
   EXPECT_TRUE(HasContainer(
@@ -56,7 +58,8 @@ TEST(SandboxValidation, ConfidentialComputingOnlyWhenItIsOn) {
 }
 
 TEST(SandboxValidation, NeedsAnImage) {
-  RecordProperty("holds", "operand-manifests.md #29 [TestTransformSandboxValidator]");
+  RecordProperty("holds",
+                 "operand-manifests.md #29, validator.md #17 [TestTransformSandboxValidator]");
   const auto policy = api::ReadClusterPolicy(
       MinimalPolicy(*codec::ParseYaml("{sandboxWorkloads: {enabled: true}}")));
   const Facts facts = ReadCluster(PlainCluster());
@@ -127,11 +130,18 @@ TEST(VgpuDeviceManager, DefaultConfigurations) {
   FAIL() << "no ConfigMap";
 }
 
-// [TestTransformCCManager]
 TEST(CcManager, DefaultModeComesBeforeTheUsersVariables) {
+  RecordProperty("holds", "validator.md #19 [TestTransformCCManager]");
   const Json daemonset = RenderDaemonSet(
-      "state-cc-manager",
-      Sandbox("ccManager: {enabled: true, defaultMode: 'on', env: [{name: A, value: b}]}", "kata"));
+      "state-cc-manager", Sandbox("ccManager: {enabled: true, defaultMode: 'on', env: [{name: A, "
+                                  "value: b}], resources: {limits: {cpu: '1'}}}",
+                                  "kata"));
+  for (const char* list : {"containers", "initContainers"}) {
+    for (const Json& container : PodOf(daemonset).value(list, Json::array())) {
+      if (container["name"].get<std::string>().ends_with("-validation")) continue;
+      EXPECT_EQ(container["resources"], Json({{"limits", {{"cpu", "1"}}}})) << container["name"];
+    }
+  }
   EXPECT_THAT(EnvOf(ContainerOf(daemonset, "nvidia-cc-manager")),
               ElementsAre("NODE_NAME<-spec.nodeName", "NVIDIA_VISIBLE_DEVICES=void",
                           "DEFAULT_CC_MODE=on", "A=b"));
@@ -191,14 +201,9 @@ TEST(VgpuManager, KernelModuleConfig) {
       HasSubstr("spec.vgpuManager.kernelModuleConfig.name"));
 }
 
-// operand-manifests.md #47, operator-behaviour.md #19
-// [TestIsStateEnabled_SandboxAndKataDevicePlugin], section 1
 TEST(States, OrderAndEnablement) {
   RecordProperty("holds",
-                 "operand-manifests.md #47, operator-behaviour.md #19 "
-                 "[TestIsStateEnabled_SandboxAndKataDevicePlugin]");
-  RecordProperty("holds",
-                 "operand-manifests.md #47, operator-behaviour.md #19 "
+                 "operand-manifests.md #47, operator-behaviour.md #19, validator.md #22 "
                  "[TestIsStateEnabled_SandboxAndKataDevicePlugin]");
   const auto enabled = [](const std::string& spec) {
     const auto policy = api::ReadClusterPolicy(MinimalPolicy(*codec::ParseYaml(spec)));

@@ -15,7 +15,9 @@ using codec::Json;
 using ::testing::HasSubstr;
 
 TEST(Images, References) {
-  RecordProperty("holds", "clusterpolicy-api.md #22 to #26 [TestImagePath*]");
+  RecordProperty("holds",
+                 "clusterpolicy-api.md #22 to #26, driver-lifecycle.md #32 to #34 "
+                 "[TestImagePath*]");
   const DefaultImages defaults = {{"X_IMAGE", "default/x:1"}};
   const auto resolve = [&](const char* repository, const char* image, const char* version) {
     return ResolveImage({.path = "spec.x",
@@ -52,7 +54,9 @@ TEST(Images, References) {
 }
 
 TEST(Images, OperatingSystemTags) {
-  RecordProperty("holds", "clusterpolicy-api.md #30, operand-manifests.md #43 [TestGetOSTag]");
+  RecordProperty("holds",
+                 "clusterpolicy-api.md #30, operand-manifests.md #43, driver-lifecycle.md #38 "
+                 "[TestGetOSTag]");
   const std::tuple<const char*, const char*, const char*> kRows[] = {
       {"rhel", "9.4", "rhel9"},
       {"rhel", "8.10", "rhel8"},
@@ -71,7 +75,7 @@ TEST(Images, OperatingSystemTags) {
 
 TEST(Driver, KernelNames) {
   RecordProperty("holds",
-                 "operand-manifests.md #40, operator-behaviour.md #47 "
+                 "operand-manifests.md #40, operator-behaviour.md #47, driver-lifecycle.md #39 "
                  "[TestGetSanitizedKernelVersion]");
   for (const char* suffix : {"aarch64", "aarch64_64k", "x86_64", "x86_64_64k"}) {
     EXPECT_EQ(SanitizeKernelVersion(std::string("5.14.0-427.37.1.el9_4.") + suffix),
@@ -109,7 +113,7 @@ status: {history: [{state: Partial, version: 4.19.0}, {state: Completed, version
 
 TEST(CommonConfig, UpdateStrategy) {
   RecordProperty("holds",
-                 "operand-manifests.md #3, clusterpolicy-api.md #32 "
+                 "operand-manifests.md #3, clusterpolicy-api.md #32, driver-lifecycle.md #49 "
                  "[TestApplyUpdateStrategyConfig]");
   const auto strategy = [](const std::string& state, const std::string& settings) {
     const Json daemonset = testing::RenderDaemonSet(state, "{daemonsets: " + settings + "}");
@@ -163,7 +167,9 @@ TEST(ContainerToolkitTest, ConfigFileOverrides) {
 }
 
 TEST(Driver, Subscriptions) {
-  RecordProperty("holds", "operand-manifests.md #41 [TestTransformDriverSubscriptionMounts]");
+  RecordProperty("holds",
+                 "operand-manifests.md #41, driver-lifecycle.md #51 "
+                 "[TestTransformDriverSubscriptionMounts]");
   constexpr const char* kRhel = R"(
 configMaps: {repos: [a.repo]}
 nodes:
@@ -175,16 +181,22 @@ nodes:
       feature.node.kubernetes.io/system-os_release.VERSION_ID: "9.4"
 )";
   const Json with = testing::RenderDaemonSet("state-driver", "{}", kRhel);
-  EXPECT_EQ(testing::VolumeOf(with, "subscription-config-0")["hostPath"]["type"], "Directory");
-  EXPECT_EQ(testing::VolumeOf(with, "subscription-config-1")["hostPath"]["type"], "File");
-  EXPECT_EQ(testing::VolumeOf(with, "subscription-config-2")["hostPath"]["type"], "Directory");
+  const std::pair<const char*, const char*> paths[] = {{"/etc/pki/entitlement", "Directory"},
+                                                       {"/etc/yum.repos.d/redhat.repo", "File"},
+                                                       {"/etc/rhsm", "Directory"}};
+  for (std::size_t i = 0; i < std::size(paths); ++i) {
+    const Json volume = testing::VolumeOf(with, "subscription-config-" + std::to_string(i));
+    EXPECT_EQ(volume["hostPath"], Json({{"path", paths[i].first}, {"type", paths[i].second}}));
+  }
   const Json without = testing::RenderDaemonSet(
       "state-driver", "{driver: {repoConfig: {configMapName: repos}}}", kRhel);
   EXPECT_TRUE(testing::VolumeOf(without, "subscription-config-0").is_null());
 }
 
 TEST(Driver, PrecompiledModulesOfSuse) {
-  RecordProperty("holds", "operand-manifests.md #39 [TestDriverPrecompiledLibModules*]");
+  RecordProperty("holds",
+                 "operand-manifests.md #39, driver-lifecycle.md #50 "
+                 "[TestDriverPrecompiledLibModules*]");
   const auto mounts = [](const std::string& id) {
     const Json daemonset =
         testing::RenderDaemonSet("state-driver", "{driver: {usePrecompiled: true}}",
@@ -206,7 +218,44 @@ nodes:
               ::testing::Not(::testing::Contains("lib-modules:/run/host/lib/modules:ro")));
 }
 
+TEST(Driver, VariablesOfRdmaAndOfTheManager) {
+  RecordProperty("holds",
+                 "driver-lifecycle.md #46 to #48 [TestTransformDriver, "
+                 "TestTransformDriverManagerInitContainer, TestTransformDriverRDMA]");
+  const Json daemonset = testing::RenderDaemonSet("state-driver", R"(
+driver:
+  repository: nvcr.io/nvidia
+  image: driver
+  version: "595.91.07"
+  resources: {limits: {cpu: "2"}}
+  manager:
+    repository: nvcr.io/nvidia/cloud-native
+    image: k8s-driver-manager
+    version: v0.12.0
+    env: [{name: A, value: b}]
+  rdma: {enabled: true, useHostMofed: true}
+)");
+  const Json& driver = testing::ContainerOf(daemonset, "nvidia-driver-ctr");
+  const Json& manager = testing::ContainerOf(daemonset, "k8s-driver-manager");
+  const Json& peermem = testing::ContainerOf(daemonset, "nvidia-peermem-ctr");
+  EXPECT_THAT(testing::EnvOf(driver),
+              ::testing::IsSupersetOf({"GPU_DIRECT_RDMA_ENABLED=true", "USE_HOST_MOFED=true"}));
+  EXPECT_THAT(testing::EnvOf(peermem), ::testing::Contains("USE_HOST_MOFED=true"));
+  EXPECT_THAT(testing::EnvOf(peermem),
+              ::testing::Not(::testing::Contains("GPU_DIRECT_RDMA_ENABLED=true")));
+  const auto env = testing::EnvOf(manager);
+  const auto at = [&](std::string_view text) { return std::ranges::find(env, text) - env.begin(); };
+  EXPECT_LT(at("GPU_DIRECT_RDMA_ENABLED=true"), at("USE_HOST_MOFED=true"));
+  EXPECT_LT(at("USE_HOST_MOFED=true"), at("A=b"));
+  EXPECT_LT(at("A=b"), std::ssize(env));
+  EXPECT_EQ(manager["resources"], Json({{"limits", {{"cpu", "2"}}}}));
+  EXPECT_EQ(driver["image"], "nvcr.io/nvidia/driver:595.91.07-ubuntu22.04");
+  EXPECT_EQ(peermem["image"], driver["image"]);
+  EXPECT_EQ(manager["image"], "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.12.0");
+}
+
 TEST(Driver, Errors) {
+  RecordProperty("holds", "driver-lifecycle.md #53 [TestTransformDriverWithAdditionalConfig]");
   EXPECT_THAT(testing::RenderError("state-driver", "{driver: {repoConfig: {configMapName: r}}}",
                                    "{configMaps: {r: null}}"),
               HasSubstr("spec.driver.repoConfig.configMapName"));

@@ -48,6 +48,8 @@ class ClassesTest : public ::testing::Test {
 };
 
 TEST_F(ClassesTest, WithoutADeviceThereIsNoClass) {
+  RecordProperty("holds", "container-toolkit.md #64");
+  ASSERT_TRUE(base::WriteFileAtomically(path_ / "etc/cufile.json", "{}"));
   for (const auto& device_class : DeviceClasses()) {
     EXPECT_THAT(Nodes(device_class.name), IsEmpty()) << device_class.name;
   }
@@ -67,6 +69,7 @@ TEST_F(ClassesTest, EachHasItsDeviceNodes) {  // device-plugin.md section 16
 }
 
 TEST_F(ClassesTest, HostPathsAreThoseOfTheHost) {
+  RecordProperty("holds", "container-toolkit.md #63 [TestNewGDSDiscoverer]");
   Device("dev/nvidia-fs0");
   ASSERT_TRUE(base::WriteFileAtomically(path_ / "etc/cufile.json", "{}"));
   roots_.driver_on_host = "/run/nvidia/driver";
@@ -78,16 +81,28 @@ TEST_F(ClassesTest, HostPathsAreThoseOfTheHost) {
   ASSERT_EQ(edits.mounts.size(), 1U) << "/run/udev is not there";
   EXPECT_EQ(edits.mounts[0].host_path, "/run/nvidia/driver/etc/cufile.json");
   EXPECT_EQ(edits.mounts[0].container_path, "/etc/cufile.json");
+  fs::create_directories(path_ / "run/udev");
+  const auto with_udev = GenerateClass(*FindDeviceClass("gds"), "nvidia.com", roots_);
+  ASSERT_TRUE(with_udev);
+  std::vector<std::string> mounted;
+  for (const auto& mount : (*with_udev)->devices.at(0).edits.mounts) {
+    mounted.push_back(mount.container_path);
+  }
+  EXPECT_THAT(mounted, ElementsAre("/etc/cufile.json", "/run/udev"));
 }
 
 TEST_F(ClassesTest, ImexChannelsAreNamedByTheirNumbers) {
-  const std::vector<std::int64_t> channels = {0, 5};
+  RecordProperty("holds", "container-toolkit.md #67 [TestImexMode]");
+  const std::vector<std::int64_t> channels = {0, 1, 2047};
   const auto spec = GenerateImexChannels(channels, "nvidia.com", roots_);
   EXPECT_EQ(spec.kind, "nvidia.com/imex-channel");
-  ASSERT_EQ(spec.devices.size(), 2U);
-  EXPECT_EQ(spec.devices[1].name, "5");
-  EXPECT_EQ(spec.devices[1].edits.device_nodes.at(0).path,
-            "/dev/nvidia-caps-imex-channels/channel5");
+  ASSERT_EQ(spec.devices.size(), 3U);
+  for (std::size_t i = 0; i < channels.size(); ++i) {
+    const std::string number = std::to_string(channels[i]);
+    EXPECT_EQ(spec.devices[i].name, number);
+    EXPECT_EQ(spec.devices[i].edits.device_nodes.at(0).path,
+              "/dev/nvidia-caps-imex-channels/channel" + number);
+  }
   EXPECT_TRUE(cdi::Validate(spec));
 }
 

@@ -238,7 +238,8 @@ TEST_F(ManagerTest, ManagedUpgradesAreNotEvictedHere) {
   EXPECT_EQ(LabelOf(Node(), kPlugin), "true");
 }
 
-TEST_F(ManagerTest, ModulesGoInOrderAndABusyOneEndsItWithTheOperandsBack) {  // #99
+TEST_F(ManagerTest, ModulesGoInOrderAndABusyOneEndsItWithTheOperandsBack) {
+  RecordProperty("holds", "driver-lifecycle.md #99");
   for (const auto* module : {"nvidia", "nvidia_uvm", "nvidia_modeset", "gdrdrv"}) {
     root_.Write(std::string("sys/module/") + module + "/refcnt", "0\n");
   }
