@@ -219,6 +219,7 @@ base::Result<std::unique_ptr<io::HttpStream>> Client::OpenStream(const Request& 
   for (int attempt = 1;; ++attempt) {
     TRY_ASSIGN(auto built, self.Build(request, stop));
     built.deadline = base::Deadline::After(timeout);
+    built.idle_timeout = self.options.watch_silence;
     auto stream = self.http->Open(std::move(built), stop);
     if (!stream) {
       if (stream.error().code != base::Code::kCancelled) self.Count(request.verb, 0);

@@ -41,6 +41,10 @@ struct CallLimits {
 struct ClientOptions {
   std::string user_agent = "pitcrew";
   CallLimits limits{};
+  // A watch without a byte for so long has ended (kTimeout "IdleTimeout"): an API server sends a
+  // bookmark about every minute. Over HTTP/2 a connection that is silently dead is found out
+  // sooner; HTTP/1.1 has nothing to ask with, and a proxy may keep its half of one open for ever.
+  std::chrono::milliseconds watch_silence = std::chrono::minutes(3);
 };
 
 struct ObjectList {

@@ -61,10 +61,9 @@ bool IsWatch(const ScriptedRequest& request) {
   return request.query.find("watch=true") != std::string::npos;
 }
 
-std::shared_ptr<Client> ClientOf(const ScriptedServer& server) {
+std::shared_ptr<Client> ClientOf(const ScriptedServer& server, ClientOptions options = {}) {
   Config config;
   config.server = server.url();
-  ClientOptions options;
   options.limits.retry.backoff.base = std::chrono::milliseconds(1);
   return *Client::Create(config, options);
 }
@@ -168,6 +167,32 @@ TEST(Resilience, ObeysRetryAfterOnARefusedWatch) {
   ASSERT_TRUE(watches.WaitFor(1));
   EXPECT_GE(opened - refused, std::chrono::seconds(2));
   EXPECT_EQ(informer.status().lists, 1U);
+}
+
+// A server with HTTP/1.1 alone, or a proxy before it, that has forgotten the watch.
+TEST(Resilience, AWatchThatFallsSilentIsOpenedAgainFromWhereItWas) {
+  Counter watches;
+  std::atomic<bool> resumed{false};
+  const auto server = ScriptedServer::Start(
+      [&](const ScriptedRequest& request, ScriptedReply& reply, const io::StopToken& stop) {
+        if (!IsWatch(request)) return reply.Send(200, ListBody("5", Json::array()));
+        resumed = resumed || request.query.find("resourceVersion=6") != std::string::npos;
+        const int number = watches.Next();
+        reply.Begin(200);
+        if (number == 1) reply.Chunk(EventLine("ADDED", Item("a", "6")));
+        stop.Wait();
+      });
+  const auto client = ClientOf(**server, {.watch_silence = std::chrono::milliseconds(100)});
+  Informer<VersionView> informer(client, kConfigMaps, ProjectJson<VersionView>(&ProjectVersion),
+                                 QuickOptions());
+  ChangeRecorder recorder;
+  recorder.Attach(informer);
+  informer.Start();
+  EXPECT_TRUE(watches.WaitFor(3));
+  EXPECT_TRUE(recorder.WaitFor([](const auto& world) { return world.size() == 1; }));
+  EXPECT_TRUE(resumed);
+  informer.Stop();
+  EXPECT_EQ(recorder.violations(), std::vector<std::string>());
 }
 
 TEST(Resilience, ACallbackThatThrowsDoesNotEndTheWatch) {

@@ -293,6 +293,8 @@ spec:
   }));
   EXPECT_EQ(State("cluster-policy"), "notReady");
   EXPECT_THAT(Condition("cluster-policy", "DriverReady"), ::testing::StartsWith("Unknown "));
+  // What the nodes tell is known all the same.
+  EXPECT_EQ(running.Value("gpu_operator_reconciliation_has_nfd_labels"), 1);
   EXPECT_TRUE(Exists(kube::kDaemonSets, Own("nvidia-driver-daemonset")));
   ASSERT_TRUE(client_->Delete(desired::kGpuClusters, Cluster("gpu-cluster")));
   EXPECT_TRUE(ReachesReady("cluster-policy"));
