@@ -1,4 +1,4 @@
-// Connecting to a host and port. Of tls_connection.cc.
+// Connecting to a host and port; the first step of connection.h.
 #pragma once
 
 #include <string>

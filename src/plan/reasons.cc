@@ -163,16 +163,16 @@ std::vector<std::string> NotesOf(const snapshot::Snapshot& snapshot,
 }
 
 Item ItemOfCleanup(const Json& node) {
-  const desired::NodeCleanup leaving = desired::DecideCleanup(node);
-  Item item{.action = leaving.empty() ? Action::kNone : Action::kChange,
-            .object = NodeAfter(node, leaving.labels, leaving.annotations),
+  const desired::NodeCleanup cleanup = desired::DecideCleanup(node);
+  Item item{.action = cleanup.empty() ? Action::kNone : Action::kChange,
+            .object = NodeAfter(node, cleanup.labels, cleanup.annotations),
             .operand = std::string(kNodeLabels),
             .reason = {},
             .changes = {}};
-  if (leaving.empty()) return item;
+  if (cleanup.empty()) return item;
   item.reason = "the operator takes its labels and annotations along";
   item.changes = MetadataChanges(node, item.object);
-  if (leaving.uncordon) {
+  if (cleanup.uncordon) {
     item.reason += "; the cordon of its unfinished driver upgrade is lifted";
     item.changes.push_back({.path = "spec.unschedulable", .before = true, .after = {}});
   }

@@ -27,7 +27,7 @@ Json Entry(const std::string& manager, const std::string& operation, const std::
 
 Json WithEntries(const Json& entries) { return {{"metadata", {{"managedFields", entries}}}}; }
 
-// Issue point 6: fields of upstream's update calls become ours by apply.
+// Fields of upstream's update calls become ours by apply.
 TEST(TakenOverFields, UpdatesOfUpstreamBecomeOurApply) {
   const Json status = Entry("kube-controller-manager", "Update", "{f:status: {}}", "status");
   const auto fields = TakenOverFields(WithEntries(

@@ -18,7 +18,7 @@ Json& SpecOf(Json& definition) {
                    ["properties"];
 }
 
-// Issue point 5: what a cluster serves is compared by what policies can say.
+// What a cluster serves is compared by what policies can say.
 TEST(CompareDefinitions, DescriptionsAndTheServersOwnFieldsDoNotCount) {
   Json served = Own();
   SpecOf(served)["driver"]["description"] = "upstream's words";

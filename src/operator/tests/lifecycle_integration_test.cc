@@ -1,4 +1,4 @@
-// Issue points 5 and 6: definitions that come, go and fall behind; and leaving a cluster.
+// Definitions that come, go and fall behind; and how the operator leaves a cluster.
 #include <gmock/gmock.h>
 
 #include "kube/await.h"

@@ -333,7 +333,7 @@ TEST_F(OperatorTest, LabelsThatGoOneByOneAreHeldToo) {
   EXPECT_EQ(Label("gpu-5", "nvidia.com/gpu.deploy.driver"), "true");
 }
 
-// Issue point 6, operator-behaviour.md section 14: with the policy the nodes' labels go, but for
+// operator-behaviour.md section 14: with the policy the nodes' labels go, but for
 // what a person set.
 TEST_F(OperatorTest, DeletedPolicyTakesTheNodesLabelsAlong) {
   CreateGpuNode("gpu-1");

@@ -73,7 +73,7 @@ class StatusTest : public OperatorTest {
 constexpr const char* kReady =
     "{phase: Running, conditions: [{type: Ready, status: 'True'}], containerStatuses: []}";
 
-// Issue: observedGeneration, desired and ready counts, the first node that is behind and why; each
+// What a condition tells: observedGeneration, desired and ready counts, the first node that is behind and why; each
 // of them as new as the pod's own status.
 TEST_F(StatusTest, ConditionNamesTheNodeThatIsBehind) {
   CreateGpuNode("gpu-1");
@@ -165,7 +165,7 @@ TEST_F(StatusTest, RollOutOf100NodesIsFewWrites) {
   EXPECT_LE(status_writes, 4U + events);
 }
 
-// Issue: Events for the held mass removal and for a field that is wrong, once each.
+// Events for the held mass removal and for a field that is wrong, once each.
 TEST_F(StatusTest, EventsTellOfWrongFieldsAndHeldRemovals) {
   for (int i = 1; i <= 5; ++i) CreateGpuNode("gpu-" + std::to_string(i));
   CreatePolicy("events-policy");

@@ -1,4 +1,4 @@
-// Issue point 6: the operator takes over what upstream's made. The objects here are our own, made
+// The operator takes over what upstream's made. The objects here are our own, made
 // and changed as upstream makes and changes them (operator-behaviour.md sections 6 and 14): create
 // and update calls under its manager's name, no inventory label, a hash of its own. With upstream's
 // operator itself: tests/differential/take_over.py.

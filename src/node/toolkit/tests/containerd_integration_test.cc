@@ -250,7 +250,7 @@ TEST_F(Containerd, IsRestartedWhereThereIsNoPidfd) {
   EXPECT_NE(Pid(), first);
 }
 
-// "Rolled back when the runtime does not come back" (pain point 3).
+// What was written is put back when the engine does not come back with it.
 TEST_F(Containerd, OldFilesAreBackWhenItDoesNotComeUp) {
   Start(options_.drop_in);
   options_.restart_time = 3s;
