@@ -5,6 +5,7 @@
 #include <linux/futex.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -137,8 +138,32 @@ base::Result<std::shared_ptr<StateFile>> StateFile::Map(const std::filesystem::p
       new StateFile(path, std::move(fd), writable, static_cast<Contents*>(memory)));
 }
 
+namespace {
+
+// A container runtime mounts the driver's files read-only, but a real driver takes changes from any
+// container with the rights for it (CAP_SYS_ADMIN): such a one opens the file through a mount of
+// its own, which nobody else sees. Linux 5.12.
+base::FileDescriptor OpenWithRights(const std::filesystem::path& path) {
+  const base::FileDescriptor own(static_cast<int>(
+      ::syscall(SYS_open_tree, AT_FDCWD, path.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)));
+  mount_attr attributes{};
+  attributes.attr_clr = MOUNT_ATTR_RDONLY;
+  if (!own.valid() || ::syscall(SYS_mount_setattr, own.get(), "", AT_EMPTY_PATH, &attributes,
+                                sizeof(attributes)) != 0) {
+    return {};
+  }
+  const std::string link = "/proc/self/fd/" + std::to_string(own.get());
+  return base::FileDescriptor(::open(link.c_str(), O_RDWR | O_CLOEXEC));
+}
+
+}  // namespace
+
 base::Result<std::shared_ptr<StateFile>> StateFile::Open(const std::filesystem::path& path) {
   base::FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd.valid() && errno == EROFS) {
+    fd = OpenWithRights(path);
+    if (!fd.valid()) errno = EROFS;
+  }
   const bool writable = fd.valid();
   if (!writable && (errno == EROFS || errno == EACCES || errno == EPERM)) {
     fd = base::FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -24,8 +24,9 @@ namespace pitcrew::simulation {
 
 class StateFile {
  public:
-  // Maps an existing file. kNotFound when it is missing; kUnsupported "StateLayoutMismatch" when it
-  // is of another layout; kInvalid "StateDamaged" when it is no state file.
+  // Maps an existing file; where it is mounted read-only, a process with CAP_SYS_ADMIN can write
+  // all the same. kNotFound when it is missing; kUnsupported "StateLayoutMismatch" when it is of
+  // another layout; kInvalid "StateDamaged" when it is no state file.
   static base::Result<std::shared_ptr<StateFile>> Open(const std::filesystem::path& path);
   // Makes the file, or puts `state` into an existing one, where whoever has it mapped sees it.
   static base::Result<std::shared_ptr<StateFile>> Create(const std::filesystem::path& path,

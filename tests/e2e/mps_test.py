@@ -1,0 +1,178 @@
+"""GPUs shared by MPS on a whole cluster: by a node's label, with limits that CUDA keeps to, through the death of the
+daemon, and back."""
+
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+import support  # first: it sets the state folder
+from cluster import api, chart, enter, showcase
+from cluster.state import State
+
+NAME = support.cluster_name()
+FILE = f"""name: {NAME}
+nodes:
+  - name: gpu
+    gpus: [{{profile: H100-80, count: 1}}]
+"""
+VALUES = """
+devicePlugin:
+  config:
+    create: true
+    name: gpu-sharing
+    default: whole
+    data:
+      whole: |
+        version: v1
+      two: |
+        version: v1
+        sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}
+      four: |
+        version: v1
+        sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}
+"""
+RESOURCE = "nvidia.com/gpu"
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/namespaces/default/pods"
+OPERATOR_PODS = f"/api/v1/namespaces/{chart.NAMESPACE}/pods"
+CLIENT = support.BUILD / "bin/cuda_client"
+PIPE = f"/run/nvidia/mps/{RESOURCE}/pipe"
+MULTIPROCESSORS = 132  # of the simulated H100
+
+
+class Mps(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        file = pathlib.Path(folder.name) / "cluster.yaml"
+        file.write_text(FILE, encoding="utf-8")
+        values = pathlib.Path(folder.name) / "values.yaml"
+        values.write_text(VALUES, encoding="utf-8")
+        cls.addClassCleanup(support.run, "down", NAME)
+        up = support.up(file, "--values", values)
+        print(up.stdout, flush=True)
+        if up.returncode != 0:
+            raise AssertionError(f"up ended with {up.returncode}")
+        cls.state = State(NAME)
+        cls.client = api.Api(cls.state.kubeconfig)
+        # The samples of `up` hold the one GPU.
+        for name in ("one-gpu", "too-many-gpus"):
+            cls.client.delete(f"{PODS}/{name}")
+            cls.client.wait_gone(PODS, name, 60)
+
+    def on_node(self, *argv):
+        result = enter.run(self.state, "gpu", list(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return result.stdout.strip()
+
+    def label(self, value):
+        self.client.request("PATCH", f"{NODES}/gpu", {"metadata": {"labels": {"nvidia.com/device-plugin.config": value}}},
+                            content_type="application/merge-patch+json")
+
+    def await_offered(self, number, seconds=120):
+        node = self.client.wait(NODES, "gpu", seconds, lambda one: all(
+            one["status"][kind].get(RESOURCE) == str(number) for kind in ("capacity", "allocatable")))
+        self.assertIsNotNone(node, f"not {number} {RESOURCE} after {seconds} s:\n"
+                             + "\n".join(chart.behind(self.client)))
+        return node
+
+    def start(self, name, *sizes):
+        """A pod with one GPU whose process takes memory of these sizes, in MiB."""
+        pod = showcase.sample("one-gpu")
+        pod["metadata"]["name"] = name
+        container = pod["spec"]["containers"][0]
+        container["command"] = ["/client", "/tmp/shown", *map(str, sizes)]  # as the sample's readiness probe expects
+        del container["args"]
+        container["volumeMounts"] = [{"name": "client", "mountPath": "/client", "readOnly": True}]
+        pod["spec"]["volumes"] = [{"name": "client", "hostPath": {"path": str(CLIENT), "type": "File"}}]
+        self.client.create(PODS, pod)
+        self.addCleanup(self.client.wait_gone, PODS, name, 60)
+        self.addCleanup(self.client.delete, f"{PODS}/{name}")
+
+    def said(self, name):
+        """What the pod's process says, line by line, once it has said all of it."""
+        ready = self.client.wait(PODS, name, 120, lambda one: api.has_condition(one, "Ready"))
+        self.assertIsNotNone(ready, f"{name}: {self.client.get(f'{PODS}/{name}')['status']}")
+        return self.client.log("default", name).splitlines()
+
+    def daemon(self):
+        return self.on_node("cat", f"{PIPE}/nvidia-cuda-mps-control.pid")
+
+    def assert_shared_by(self, replicas, said, size):
+        memory = int(re.match(r"free (\d+) MiB", said[1])[1])
+        self.assertEqual(said[0], f"multiprocessors {-(-MULTIPROCESSORS * (100 // replicas) // 100)}", said)
+        self.assertLessEqual(memory, 81559 // replicas)
+        self.assertEqual(said[2], f"{size} MiB: 0", "within its part")
+        self.assertEqual(said[3], f"{81559 // replicas} MiB: 2", "out of memory: above its part")
+
+    def test_10_without_sharing_the_gpu_is_one(self):
+        node = self.await_offered(1)
+        self.assertEqual(node["metadata"]["labels"]["nvidia.com/mps.capable"], "false")
+        self.start("alone", 70000)
+        self.assertEqual(self.said("alone")[::2], [f"multiprocessors {MULTIPROCESSORS}", "70000 MiB: 0"])
+
+    def test_20_two_pods_share_the_gpu_under_their_limits(self):
+        """device-plugin.md #32 and #48, and section 17: a label, and two pods have half of one GPU each."""
+        self.label("two")
+        node = self.await_offered(2)
+        self.assertEqual(node["metadata"]["labels"]["nvidia.com/mps.capable"], "true")
+        for name in ("first", "second", "third"):
+            self.start(name, 1024, 81559 // 2)
+        running = []
+        for _, pod in self.client.watch(PODS, 120):
+            names = {one["metadata"]["name"] for one in self.client.get(PODS)["items"]
+                     if one["status"].get("phase") == "Running"}
+            if len(names) == 2:
+                running = sorted(names)
+                break
+        self.assertEqual(len(running), 2)
+        for name in running:
+            self.assert_shared_by(2, self.said(name), 1024)
+        waiting = ({"first", "second", "third"} - set(running)).pop()
+        pod = self.client.wait(PODS, waiting, 60, lambda one: (api.condition(one, "PodScheduled") or {}).get("message"))
+        self.assertIn(f"Insufficient {RESOURCE}", api.condition(pod, "PodScheduled")["message"])
+
+    def test_30_a_daemon_that_is_killed_comes_back_with_its_limits(self):
+        self.await_offered(2)
+        before = self.daemon()
+        self.on_node("kill", "-KILL", before)
+        self.assert_shared_by(2, self.said(self.start_until_admitted("after")), 1024)
+        self.assertNotEqual(self.daemon(), before)
+
+    def start_until_admitted(self, name):
+        """As a controller does: while no device is healthy, the kubelet refuses the pods of a node that had some."""
+        for attempt in range(60):
+            pod = f"{name}-{attempt}"
+            self.start(pod, 1024, 81559 // 2)
+            begun = self.client.wait(PODS, pod, 60, lambda one: one["status"].get("phase") != "Pending")
+            self.assertIsNotNone(begun, f"{pod} is not placed")
+            if begun["status"].get("reason") != "UnexpectedAdmissionError":
+                return pod
+        return self.fail("the kubelet admits no pod")
+
+    def test_40_another_number_of_replicas_is_another_limit(self):
+        self.label("four")
+        self.await_offered(4)
+        self.start("quarter", 1024, 81559 // 4)
+        self.assert_shared_by(4, self.said("quarter"), 1024)
+
+    def test_50_and_back(self):
+        self.label("whole")
+        self.await_offered(1)
+        labels = self.client.wait(NODES, "gpu", 60,
+                                  lambda one: one["metadata"]["labels"]["nvidia.com/mps.capable"] == "false")
+        self.assertIsNotNone(labels)
+        for _ in self.client.watch(OPERATOR_PODS, 90):
+            if not any("mps-control-daemon" in pod["metadata"]["name"]
+                       for pod in self.client.get(OPERATOR_PODS)["items"]):
+                break
+        else:
+            self.fail("the MPS control daemon is still there")
+        self.start("whole", 70000)
+        self.assertEqual(self.said("whole")[::2], [f"multiprocessors {MULTIPROCESSORS}", "70000 MiB: 0"])
+
+
+if __name__ == "__main__":
+    unittest.main()
