@@ -89,6 +89,7 @@ base::Status DriverContainer::LoadState() {
 
 base::Status DriverContainer::ShowDevices() {
   TRY(MakeDeviceNodes(paths_.root / "dev", node_));
+  TRY(ShowMigMinors(paths_.root / "proc", node_));
   KeepSubmountsOfSysOut();
   TRY(ShowKernelModule(paths_.root / "sys/module", "nvidia", version_));
   // A node without a PCI folder of its own (no such bus) has nothing to bind.

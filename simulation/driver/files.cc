@@ -6,11 +6,12 @@
 
 #include <array>
 #include <cerrno>
-#include <fstream>
-#include <set>
-#include <sstream>
 #include <string_view>
 #include <vector>
+
+#include "base/file.h"
+#include "simulation/driver/mounts.h"
+#include "simulation/state/capabilities.h"
 
 namespace pitcrew::simulation {
 namespace {
@@ -26,34 +27,13 @@ base::Status Failed(const std::error_code& error, const std::string& what) {
   return base::Fail(base::FromErrno(error.value(), what));
 }
 
-// Character device majors that drivers of this kernel have.
-std::set<unsigned> UsedMajors() {
-  std::set<unsigned> used;
-  std::ifstream file("/proc/devices");
-  std::string line;
-  while (std::getline(file, line) && line != "Block devices:") {
-    std::istringstream words(line);
-    unsigned major = 0;
-    if (words >> major) used.insert(major);
-  }
-  return used;
-}
-
-// From the upper end of the range for dynamic majors.
-unsigned FreeMajor() {
-  const auto used = UsedMajors();
-  unsigned major = 510;
-  while (major > 384 && used.contains(major)) --major;
-  return major;
-}
-
 struct Node {
   std::string name;
   dev_t device;
 };
 
 std::vector<Node> NodesOf(const NodeState& node) {
-  const unsigned uvm = FreeMajor();
+  const unsigned uvm = UvmMajor();
   std::vector<Node> nodes = {{"nvidiactl", makedev(kNvidiaMajor, kControlMinor)},
                              {"nvidia-modeset", makedev(kNvidiaMajor, kModesetMinor)},
                              {"nvidia-uvm", makedev(uvm, 0)},
@@ -145,11 +125,30 @@ base::Status MakeDeviceNodes(const fs::path& dev, const NodeState& node) {
       return base::Fail(base::FromErrno(errno, "set the mode of " + path.string()));
     }
   }
+  if (const int failure = MakeCapabilityNodes(dev, node); failure != 0) {
+    return base::Fail(
+        base::FromErrno(failure, "make MIG capability nodes in " + (dev / "nvidia-caps").string()));
+  }
   return {};
 }
 
 void RemoveDeviceNodes(const fs::path& dev, const NodeState& node) {
   for (const auto& one : NodesOf(node)) ::unlink((dev / one.name).c_str());
+  std::error_code error;
+  fs::remove_all(dev / "nvidia-caps", error);
+}
+
+base::Status ShowMigMinors(const fs::path& proc, const NodeState& node) {
+  const fs::path driver = proc / "driver";
+  const fs::path folder = driver / "nvidia-caps";
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {  // a real /proc takes no folder
+    TRY(MountEmpty(driver));
+    fs::create_directories(folder, error);
+    if (error) return Failed(error, "make " + folder.string());
+  }
+  return base::WriteFileAtomically(folder / "mig-minors", MigMinorsText(node), 0444);
 }
 
 }  // namespace pitcrew::simulation

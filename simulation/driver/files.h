@@ -29,8 +29,13 @@ base::Result<std::string> InstalledVersion(const std::filesystem::path& root);
 
 // Makes nvidia<minor>, nvidiactl, nvidia-uvm, nvidia-uvm-tools, nvidia-modeset in `dev`, mode 0666.
 // Nodes that exist are kept. Majors: the registered 195 for GPUs, and one that no driver of the
-// running kernel has for nvidia-uvm, so that opening them fails and touches nothing.
+// running kernel has for nvidia-uvm, so that opening them fails and touches nothing. With GPUs that
+// can be divided also nvidia-caps (state/capabilities.h).
 base::Status MakeDeviceNodes(const std::filesystem::path& dev, const NodeState& node);
 void RemoveDeviceNodes(const std::filesystem::path& dev, const NodeState& node);
+
+// Shows driver/nvidia-caps/mig-minors in `proc`; over a real /proc, which cannot be added to, by a
+// mount on its empty folder driver, for this mount namespace.
+base::Status ShowMigMinors(const std::filesystem::path& proc, const NodeState& node);
 
 }  // namespace pitcrew::simulation

@@ -70,6 +70,10 @@ base::Status BindFile(const fs::path& source, const fs::path& target) {
   return Mount(source.c_str(), target, nullptr, MS_BIND);
 }
 
+base::Status MountEmpty(const fs::path& target) {
+  return Mount("tmpfs", target, "tmpfs", 0, "size=1m,mode=755");
+}
+
 base::Status ShowKernelModule(const fs::path& sys_module, const std::string& name,
                               const std::string& version) {
   std::error_code error;

@@ -18,6 +18,9 @@ base::Status UnmountAll(const std::filesystem::path& path);
 // Shows `source` (a file) at `target`, which is made if need be.
 base::Status BindFile(const std::filesystem::path& source, const std::filesystem::path& target);
 
+// Shows an empty folder of its own at `target`, which must be there.
+base::Status MountEmpty(const std::filesystem::path& target);
+
 // Makes /sys/module/<name>/{refcnt,version,initstate} visible in this mount namespace, beside the
 // modules that are there: a read-only overlay, for sysfs itself cannot be added to.
 base::Status ShowKernelModule(const std::filesystem::path& sys_module, const std::string& name,

@@ -156,6 +156,7 @@ Return CreateCompute(GpuInstance instance, unsigned profile_id,
     return CreateComputeInstance(node, gpu, target.handle->instance_serial, profile_id, placement,
                                  serial);
   }));
+  Session::Get().ShowCapabilities();
   *compute = Session::Get().HandleFor(
       {Handle::Kind::kComputeInstance, target.handle->gpu, target.handle->instance_serial, serial});
   return kSuccess;

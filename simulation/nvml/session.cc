@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 
+#include "simulation/state/capabilities.h"
 #include "simulation/state/discovery.h"
 #include "simulation/state/mig.h"
 
@@ -102,6 +103,15 @@ Return Session::Initialize() {
   ++initialized_;
   ++users;
   return kSuccess;
+}
+
+void Session::ShowCapabilities() {
+  const auto file = state();
+  if (!file) return;
+  for (const auto& dev : CapabilityFolders(LibraryPath())) {
+    // A process without the right to make nodes gets none, and its call succeeds all the same.
+    (void)MakeCapabilityNodes(dev, *file->Snapshot());
+  }
 }
 
 Return Session::Shutdown() {

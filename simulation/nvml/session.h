@@ -63,6 +63,9 @@ class Session {
   // Null before Initialize and after the last Shutdown.
   std::shared_ptr<StateFile> state();
   Visibility visibility();
+  // Makes device nodes for the capabilities of the MIG devices that exist, as far as this process
+  // may: the real library has nvidia-modprobe do that.
+  void ShowCapabilities();
 
   // The one handle for this value.
   void* HandleFor(const Handle& handle);

@@ -36,9 +36,9 @@ fs::path Resolved(const fs::path& path) {
   return error ? path : resolved;
 }
 
-// The root below which `library` lies in one of the library folders that drivers use; empty when it
-// lies in none.
-fs::path RootOf(const fs::path& library) {
+}  // namespace
+
+fs::path DriverRootOf(const fs::path& library) {
   constexpr std::array<std::string_view, 7> kFolders = {"/usr/lib/x86_64-linux-gnu",
                                                         "/usr/lib/aarch64-linux-gnu",
                                                         "/usr/lib64",
@@ -46,7 +46,7 @@ fs::path RootOf(const fs::path& library) {
                                                         "/lib/aarch64-linux-gnu",
                                                         "/lib64",
                                                         "/usr/lib"};
-  const std::string folder = library.parent_path().string();
+  const std::string folder = Resolved(library).parent_path().string();
   for (const auto end : kFolders) {
     if (!folder.ends_with(end)) continue;
     const std::string root = folder.substr(0, folder.size() - end.size());
@@ -54,8 +54,6 @@ fs::path RootOf(const fs::path& library) {
   }
   return {};
 }
-
-}  // namespace
 
 fs::path FindStateFile(const fs::path& library) {
   if (const char* path = std::getenv(kStateVariable); path != nullptr && *path != 0) return path;
@@ -75,7 +73,7 @@ fs::path FindStateFile(const fs::path& library) {
 fs::path FindDeviceFolder(const fs::path& library) {
   if (const char* dev = std::getenv(kDevVariable); dev != nullptr && *dev != 0) return dev;
   if (HasGpuNode("/dev")) return "/dev";
-  const fs::path root = RootOf(Resolved(library));
+  const fs::path root = DriverRootOf(library);
   if (!root.empty() && root != "/" && HasGpuNode(root / "dev")) return root / "dev";
   return IsCharacterDevice("/dev/nvidiactl") ? "/dev" : fs::path();
 }

@@ -22,6 +22,10 @@ inline constexpr const char* kDevVariable = "PITCREW_SIMULATION_DEV";
 // version if there are several; the node's own file.
 [[nodiscard]] std::filesystem::path FindStateFile(const std::filesystem::path& library);
 
+// The root below which the library (links resolved) lies in one of the library folders that drivers
+// use; empty when it lies in none.
+[[nodiscard]] std::filesystem::path DriverRootOf(const std::filesystem::path& library);
+
 // The folder with the device nodes that decide what this process sees: $PITCREW_SIMULATION_DEV,
 // else /dev when it has a GPU's node, else dev of the driver root that the library lies in when
 // that has one, else /dev when it has the control node (a container that was given no GPU), else

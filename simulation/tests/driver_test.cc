@@ -9,6 +9,7 @@
 #include "simulation/driver/mounts.h"
 #include "simulation/driver/pci_tree.h"
 #include "simulation/state/discovery.h"
+#include "simulation/state/mig.h"
 #include "simulation/testing/test_node.h"
 
 namespace pitcrew::simulation {
@@ -100,6 +101,33 @@ TEST(DriverFiles, DeviceNodes) {
   }
   RemoveDeviceNodes(dev, *node.file().Snapshot());
   EXPECT_TRUE(fs::is_empty(dev));
+}
+
+TEST(DriverFiles, CapabilitiesOfMigDevices) {
+  TestNode node("gpus: [{profile: H100-80, mig: {enabled: true, devices: {3g.40gb: 1}}}]");
+  const auto dev = node.folder() / "dev";
+  ASSERT_TRUE(MakeDeviceNodes(dev, *node.file().Snapshot()));
+  const auto instance = ListMigDevices(node.file().Snapshot()->gpus[0]).at(0);
+  const auto mode_of = [&](std::uint32_t capability) {
+    struct stat info{};
+    const auto path = dev / "nvidia-caps" / ("nvidia-cap" + std::to_string(capability));
+    if (::stat(path.c_str(), &info) != 0 || !S_ISCHR(info.st_mode)) return -1;
+    EXPECT_EQ(minor(info.st_rdev), capability);
+    return static_cast<int>(info.st_mode & 0777);
+  };
+  EXPECT_EQ(mode_of(kMigConfigMinor), 0400);
+  EXPECT_EQ(mode_of(GpuInstanceMinor(0, instance.instance_id)), 0444);
+  EXPECT_EQ(mode_of(ComputeInstanceMinor(0, instance.instance_id, instance.compute_id)), 0444);
+  EXPECT_EQ(mode_of(GpuInstanceMinor(0, instance.instance_id + 1)), -1);
+
+  const auto proc = node.folder() / "proc";
+  ASSERT_TRUE(ShowMigMinors(proc, *node.file().Snapshot()));
+  std::ifstream list(proc / "driver/nvidia-caps/mig-minors");
+  std::string line;
+  std::vector<std::string> first;
+  while (first.size() < 4 && std::getline(list, line)) first.push_back(line);
+  EXPECT_EQ(first, (std::vector<std::string>{"config 1", "monitor 2", "gpu0/gi0/access 3",
+                                             "gpu0/gi0/ci0/access 4"}));
 }
 
 // As in /proc/driver/nvidia-caps/mig-minors.

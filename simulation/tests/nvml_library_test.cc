@@ -380,6 +380,8 @@ TEST_F(NvmlLibrary, OnlyMigDevicesWithCapabilityNodesAreVisible) {
   node_ = std::make_unique<TestNode>(
       "gpus: [{profile: A100-40, mig: {enabled: true, devices: {1g.5gb: 7}}}]");
   node_->Use();
+  // As in a container that was given one of them.
+  std::filesystem::remove_all(node_->folder() / "dev/nvidia-caps");
   MakeNode("nvidia-caps/nvidia-cap" + std::to_string(GpuInstanceMinor(0, 9)), 1);
   MakeNode("nvidia-caps/nvidia-cap" + std::to_string(ComputeInstanceMinor(0, 9, 0)), 2);
   ASSERT_EQ(Call("nvmlInit_v2"), kSuccess);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "api/labels.h"
+#include "api/mig_progress.h"
 
 namespace pitcrew::desired {
 namespace {
@@ -20,7 +21,8 @@ constexpr std::string_view kAnnotations[] = {api::kUpgradeEnabledAnnotation,
                                              api::kUpgradePodCompletionStartAnnotation,
                                              api::kUpgradeValidationStartAnnotation,
                                              api::kUpgradeRequestorModeAnnotation,
-                                             api::kUpgradeInitiallyUnschedulableAnnotation};
+                                             api::kUpgradeInitiallyUnschedulableAnnotation,
+                                             api::kMigConfigProgress};
 
 // What the driver manager, the MIG manager and the vGPU device manager append to a deploy label
 // while they work.

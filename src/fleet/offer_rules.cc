@@ -4,32 +4,79 @@
 #include <algorithm>
 
 #include "api/labels.h"
+#include "api/mig_progress.h"
+#include "base/clock.h"
 #include "base/strings.h"
 #include "fleet/rules.h"
 
 namespace pitcrew::fleet {
 namespace {
 
+// What the MIG manager says itself; upstream's says nothing. That of an earlier configuration does
+// not count.
+std::optional<api::MigProgress> MigProgressOf(const NodeContext& context) {
+  const auto text = Get(context.node.annotations, api::kMigConfigProgress);
+  if (text.empty()) return std::nullopt;
+  auto progress = api::ParseMigProgress(text);
+  if (progress && progress->config != context.node.Label(api::kMigConfig)) return std::nullopt;
+  return progress;
+}
+
+Evidence SawProgress(const NodeContext& context, const api::MigProgress& progress) {
+  std::vector<std::string> parts = {progress.phase};
+  for (const auto& [position, step] : progress.gpus) {
+    parts.push_back(fmt::format("GPU {} {}", position, step));
+  }
+  const auto since = base::ParseRfc3339(progress.since);
+  return {"Node " + context.node.name, "annotation " + std::string(api::kMigConfigProgress),
+          base::Join(parts, ", "), since ? Time(*since) : std::nullopt};
+}
+
 Look MigFailed(const NodeContext& context) {
   if (context.node.Label(api::kMigConfigState) != "failed") return std::nullopt;
-  return Seen{.summary = fmt::format("the MIG configuration \"{}\" could not be applied",
-                                     context.node.Label(api::kMigConfig)),
-              .evidence = {SawLabel(context.node, api::kMigConfig),
-                           SawLabel(context.node, api::kMigConfigState)},
-              .words = {},
-              .since = std::nullopt};
+  Seen seen{.summary = fmt::format("the MIG configuration \"{}\" could not be applied",
+                                   context.node.Label(api::kMigConfig)),
+            .evidence = {SawLabel(context.node, api::kMigConfig),
+                         SawLabel(context.node, api::kMigConfigState)},
+            .words = {},
+            .since = std::nullopt};
+  if (const auto progress = MigProgressOf(context); progress && progress->phase == "failed") {
+    seen.summary += ": " + progress->message;
+    seen.evidence.push_back(SawProgress(context, *progress));
+    seen.since = seen.evidence.back().at;
+  }
+  return seen;
+}
+
+// How far a change is, in a few words; "" when nothing says so.
+std::string HowFar(const api::MigProgress& progress) {
+  if (progress.phase == "waiting" && !progress.waiting_for.empty()) {
+    return fmt::format(": it waits for pods that use the GPUs: {}{}",
+                       base::Join(progress.waiting_for, ", "),
+                       progress.deadline.empty() ? "" : ", until " + progress.deadline);
+  }
+  if (progress.phase == "pausing") return ": operands that use the GPUs end";
+  if (progress.phase == "changing") return ": GPUs are being divided anew";
+  return "";
 }
 
 Look MigPending(const NodeContext& context) {
   const std::string_view state = context.node.Label(api::kMigConfigState);
   if (state != "pending" && state != "rebooting") return std::nullopt;
+  const auto progress = MigProgressOf(context);
   Seen seen{.summary = fmt::format("the MIG configuration \"{}\" is being applied{}",
                                    context.node.Label(api::kMigConfig),
-                                   state == "rebooting" ? ": the node restarts" : ""),
+                                   state == "rebooting" ? ": the node restarts"
+                                   : progress           ? HowFar(*progress)
+                                                        : ""),
             .evidence = {SawLabel(context.node, api::kMigConfig),
                          SawLabel(context.node, api::kMigConfigState)},
             .words = {},
             .since = std::nullopt};
+  if (progress) {
+    seen.evidence.push_back(SawProgress(context, *progress));
+    seen.since = seen.evidence.back().at;
+  }
   for (const auto& [key, value] : context.node.labels) {
     if (key.starts_with(api::kDeployPrefix) && Contains(value, "paused-for-mig")) {
       seen.evidence.push_back(SawLabel(context.node, key));

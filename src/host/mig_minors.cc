@@ -52,10 +52,21 @@ MigMinors ParseMigMinors(std::string_view text) {
   return minors;
 }
 
-base::Result<MigMinors> ReadMigMinors(const std::filesystem::path& proc) {
-  auto text = base::ReadFile(proc / "driver/nvidia-caps/mig-minors");
+base::Result<std::string> ReadMigMinorsText(
+    const std::vector<std::filesystem::path>& proc_folders) {
+  for (const auto& proc : proc_folders) {
+    auto text = base::ReadFile(proc / "driver/nvidia-caps/mig-minors");
+    if (text || text.error().code != base::Code::kNotFound) return text;
+  }
+  return base::Fail(base::NotFound("MigMinorsMissing",
+                                   "the kernel does not list MIG capabilities "
+                                   "(/proc/driver/nvidia-caps/mig-minors is missing)"));
+}
+
+base::Result<MigMinors> ReadMigMinors(const std::vector<std::filesystem::path>& proc_folders) {
+  const auto text = ReadMigMinorsText(proc_folders);
   if (!text && text.error().code == base::Code::kNotFound) return MigMinors();
-  if (!text) return base::Fail(std::move(text).error());
+  if (!text) return base::Fail(text.error());
   return ParseMigMinors(*text);
 }
 

@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 
@@ -27,7 +29,11 @@ struct MigMinors {
 
 // Lines of another form are skipped.
 MigMinors ParseMigMinors(std::string_view text);
-// Empty when the driver has no MIG capabilities (the file is missing).
-base::Result<MigMinors> ReadMigMinors(const std::filesystem::path& proc = "/proc");
+// The file's text, from the first of these /proc folders that has it: the own one, and the driver
+// root's, for a sandbox that gives its containers a /proc without the drivers' files. kNotFound
+// when the driver has no MIG capabilities.
+base::Result<std::string> ReadMigMinorsText(const std::vector<std::filesystem::path>& proc_folders);
+// Empty when the driver has no MIG capabilities.
+base::Result<MigMinors> ReadMigMinors(const std::vector<std::filesystem::path>& proc_folders);
 
 }  // namespace pitcrew::host

@@ -18,6 +18,7 @@
 #include "cdi/generate/locate_graphics.h"
 #include "host/driver_root.h"
 #include "host/kernel.h"
+#include "host/mig_minors.h"
 
 namespace pitcrew::cdi_generate {
 namespace {
@@ -286,7 +287,7 @@ base::Result<DriverFiles> Locate(const LocateOptions& options) {
   TRY_ASSIGN(files.nodes, LocateNodes(options.dev_root));
   files.by_path_links = FindByPathLinks(options.dev_root);
   files.dri_names = FindDriNames(options.sys);
-  const auto minors = base::ReadFile(options.proc / "driver/nvidia-caps/mig-minors");
+  const auto minors = host::ReadMigMinorsText({options.proc, options.driver_root.At("/proc")});
   if (minors) files.mig_minors = ParseMigMinors(*minors);
   if (!minors && minors.error().code != base::Code::kNotFound) return base::Fail(minors.error());
   return files;

@@ -235,7 +235,7 @@ TEST(NodeLabels, WorkloadOfANode) {
 }
 
 TEST(NodeLabels, MigCapable) {
-  RecordProperty("holds", "operator-behaviour.md #18 [TestHasMIGCapableGPU]");
+  RecordProperty("holds", "operator-behaviour.md #18 [TestHasMIGCapableGPU], mig-manager.md #39");
   const auto capable = [](const LabelMap& labels) { return IsMigCapable(MakeNode(labels).labels); };
   EXPECT_TRUE(capable({{"nvidia.com/mig.capable", "true"}}));
   EXPECT_FALSE(capable(
@@ -254,7 +254,7 @@ TEST(NodeLabels, MigCapable) {
 
 // A MIG-capable node gets mig-manager and mig.config; an existing mig.config is kept.
 TEST(NodeLabels, MigManagerAndConfig) {
-  RecordProperty("holds", "operator-behaviour.md #29");
+  RecordProperty("holds", "operator-behaviour.md #29, mig-manager.md #40");
   NodePolicy policy;
   policy.mig_default_all_disabled = true;
   const NodeDecision decision =

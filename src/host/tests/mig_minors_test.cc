@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
+#include "base/file.h"
+
 namespace pitcrew::host {
 namespace {
 
@@ -18,7 +22,20 @@ TEST(MigMinors, ReadsEveryFormAndSkipsTheRest) {  // device-plugin.md section 8.
 }
 
 TEST(MigMinors, ADriverWithoutMigHasNone) {
-  EXPECT_EQ(ReadMigMinors("/does/not/exist").value(), MigMinors());
+  EXPECT_EQ(ReadMigMinors({"/does/not/exist"}).value(), MigMinors());
+  EXPECT_EQ(ReadMigMinors({}).value(), MigMinors());
+}
+
+TEST(MigMinors, TheFirstProcThatHasTheListCounts) {
+  std::string name = (std::filesystem::temp_directory_path() / "pitcrew-proc-XXXXXX").string();
+  const std::filesystem::path root = ::mkdtemp(name.data());
+  const auto file = "driver/nvidia-caps/mig-minors";
+  ASSERT_TRUE(base::WriteFileAtomically(root / "second" / file, "config 1\n"));
+  ASSERT_TRUE(base::WriteFileAtomically(root / "third" / file, "config 7\n"));
+  const auto minors = ReadMigMinors({root / "first", root / "second", root / "third"});
+  std::filesystem::remove_all(root);
+  ASSERT_TRUE(minors) << minors.error().message;
+  EXPECT_EQ(minors->config, 1U);
 }
 
 }  // namespace

@@ -23,6 +23,9 @@ namespace {
 constexpr std::string_view kControlNodes[] = {"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools",
                                               "nvidia-modeset"};
 
+// Label "app" of the pods that run this program.
+constexpr std::string_view kDaemonSetApp = "nvidia-device-plugin-daemonset";
+
 // What appears in a device folder with a GPU, a MIG instance, or what containers get beside them:
 // nvidia<N>, nvidia-cap<N>, nvidiactl, nvidia-uvm, nvidia-fs<N>, channel<N> of IMEX, ...; and in
 // the folder of validations when the driver is there.
@@ -101,6 +104,7 @@ base::Status Daemon::Run() {
   host.folder = plugin_folder();
   host.kubelet_socket = options_.kubelet_socket;
   TRY_ASSIGN(host_, kubelet_plugin::PluginHost::Start(std::move(host)));
+  FollowMigChanges();
   TRY(TryLoad(Occasion::kStart));
   while (true) {
     HandleHealthChanges();
@@ -144,6 +148,8 @@ base::Status Daemon::StartHealth() {
 
 base::Status Daemon::TryLoad(Occasion occasion) {
   retry_at_.reset();
+  // In the middle of a change NVML tells no layout that anybody should be offered; its end is told.
+  if (occasion == Occasion::kDevicesChanged && mig_ && !mig_->changing().empty()) return {};
   const auto loaded = Load(occasion);
   if (loaded) {
     if (occasion == Occasion::kReload) reporter_->SettingsTaken();
@@ -217,7 +223,9 @@ base::Result<gpu::Inventory> Daemon::ReadGpus(const Settings& settings, Occasion
 
 base::Status Daemon::Offer(gpu::Inventory inventory, const Settings& settings) {
   for (const auto& device : inventory.devices) TRY(host::RefuseIntegratedGpu(device.name));
-  TRY_ASSIGN(const auto facts, ReadNodeFacts(paths_.pci_devices, paths_.proc));
+  const host::Root driver(settings.driver_root_in_here);
+  TRY_ASSIGN(const auto facts,
+             ReadNodeFacts(paths_.pci_devices, {paths_.proc, driver.At("/proc")}));
   const auto gpus = known_gpus_.Update(std::move(inventory), facts.pci_devices);
   // Whatever follows: what is offered is watched, through the library that is open.
   monitor_->Follow(library_, gpus.now);
@@ -311,7 +319,7 @@ void Daemon::HandleHealthChanges() {
 
 void Daemon::WatchFolders(const Settings& settings) {
   const host::Root driver(settings.driver_root_in_here);
-  std::vector<std::filesystem::path> folders = {validations::kFolder, driver.At("/")};
+  std::vector<std::filesystem::path> folders = {paths_.validations, driver.At("/")};
   for (const auto& dev : {paths_.dev, driver.At("/dev")}) {
     folders.push_back(dev);
     for (const auto* inner : {"nvidia-caps", "nvidia-caps-imex-channels", "infiniband"}) {
@@ -331,10 +339,30 @@ void Daemon::Watch(const std::vector<std::filesystem::path>& folders) {
   }
 }
 
+void Daemon::FollowMigChanges() {
+  Watch({paths_.validations});
+  auto follower = validations::MigFollower::Register(validations::StatusFolder(paths_.validations),
+                                                     kDaemonSetApp);
+  if (follower) {
+    mig_ = *std::move(follower);
+  } else {
+    base::LogInfo("the MIG manager will restart this program for its changes",
+                  {{"why", follower.error().ToString()}});
+  }
+}
+
 base::Status Daemon::HandleFileChanges() {
   TRY_ASSIGN(const auto changes, watcher_->Take());
   bool devices_changed = false;
   for (const auto& change : changes) {
+    if (mig_ && change.name == validations::kMigChange) {
+      if (const auto read = mig_->Refresh(); !read) {
+        base::LogWarning("what the MIG manager announces cannot be read", read.error());
+      }
+      PublishHealth();
+      devices_changed = true;
+      continue;
+    }
     // Without a driver every change may be its arrival.
     devices_changed =
         devices_changed || !library_ || change.name.empty() || TellsOfDevices(change.name);
@@ -344,7 +372,7 @@ base::Status Daemon::HandleFileChanges() {
 }
 
 bool Daemon::IsUsable(const std::string& resource, const OfferedDevice& device) const {
-  return monitor_->IsHealthy(device) &&
+  return monitor_->IsHealthy(device) && !(mig_ && mig_->changing().contains(device.gpu_uuid)) &&
          (!mps_resources_.contains(resource) || mps_services_->Serves(resource));
 }
 

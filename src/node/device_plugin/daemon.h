@@ -21,6 +21,8 @@
 #include "node/device_plugin/reporter.h"
 #include "node/device_plugin/settings.h"
 #include "node/mps_folder/service_watch.h"
+#include "node/validations/mig_change.h"
+#include "node/validations/status_folder.h"
 #include "nvml/guarded.h"
 #include "nvml/nvml.h"
 
@@ -33,6 +35,7 @@ struct NodePaths {
   std::filesystem::path dev = "/dev";
   std::filesystem::path proc = "/proc";
   std::filesystem::path sys = "/sys";
+  std::filesystem::path validations = validations::kFolder;
   // Device folders of sysfs, best first: the host's own where a pod mounts it.
   std::vector<std::filesystem::path> pci_devices = {"/host/sys/bus/pci/devices",
                                                     "/sys/bus/pci/devices"};
@@ -77,6 +80,8 @@ class Daemon {
   void WatchFolders(const Settings& settings);
   // Folders that do not exist are left out.
   void Watch(const std::vector<std::filesystem::path>& folders);
+  // What the MIG manager announces is followed without a restart (validations/mig_change.h).
+  void FollowMigChanges();
   base::Status HandleFileChanges();
   // Offers every resource that may be.
   void OfferAll();
@@ -93,6 +98,7 @@ class Daemon {
   std::optional<HealthFile> health_file_;
   std::unique_ptr<Reporter> reporter_;
   std::optional<Settings> settings_;  // in force
+  std::optional<validations::MigFollower> mig_;
   std::shared_ptr<nvml::Library> library_;
   KnownGpus known_gpus_;
   std::unique_ptr<HealthMonitor> monitor_;

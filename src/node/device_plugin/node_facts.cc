@@ -6,7 +6,7 @@
 namespace pitcrew::node::device_plugin {
 
 base::Result<NodeFacts> ReadNodeFacts(const std::vector<std::filesystem::path>& pci_devices,
-                                      const std::filesystem::path& proc) {
+                                      const std::vector<std::filesystem::path>& proc_folders) {
   NodeFacts facts;
   for (const auto& folder : pci_devices) {
     const auto scan = host::ReadPciDevices(folder);
@@ -21,7 +21,7 @@ base::Result<NodeFacts> ReadNodeFacts(const std::vector<std::filesystem::path>& 
     }
     break;
   }
-  TRY_ASSIGN(facts.mig_minors, host::ReadMigMinors(proc));
+  TRY_ASSIGN(facts.mig_minors, host::ReadMigMinors(proc_folders));
   return facts;
 }
 

@@ -12,6 +12,6 @@ namespace pitcrew::node::device_plugin {
 // `pci_devices` are candidates for /sys/bus/pci/devices; the first with any device counts. NUMA
 // nodes that cannot be read are missing.
 base::Result<NodeFacts> ReadNodeFacts(const std::vector<std::filesystem::path>& pci_devices,
-                                      const std::filesystem::path& proc);
+                                      const std::vector<std::filesystem::path>& proc_folders);
 
 }  // namespace pitcrew::node::device_plugin

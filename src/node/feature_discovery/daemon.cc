@@ -24,6 +24,9 @@ using base::Status;
 constexpr std::chrono::seconds kFirstRetry{1};
 constexpr std::chrono::seconds kLongestRetry{60};
 
+// Label "app" of the pods that run this program.
+constexpr std::string_view kDaemonSetApp = "gpu-feature-discovery";
+
 // GPUs, MIG instances and the driver's library come and go under these names.
 bool TellsOfGpus(const std::string& name) {
   return name.empty() || name.starts_with("nvidia") || name == host::kNvmlLibrary;
@@ -70,6 +73,8 @@ Status Daemon::Run() {
                   {{"why", kernel.error().ToString()}});
   }
   TRY(Load());
+  // Whoever looks only once does not follow.
+  if (!settings_.oneshot && !settings_.LooksOnce()) FollowMigChanges();
   while (true) {
     const auto looked = Look();
     if (!looked && looked.error().code == base::Code::kCancelled) return {};
@@ -173,10 +178,21 @@ Status Daemon::Look() {
   return {};
 }
 
+void Daemon::FollowMigChanges() {
+  auto follower = validations::MigFollower::Register(validations::StatusFolder(paths_.validations),
+                                                     kDaemonSetApp);
+  if (follower) {
+    mig_ = *std::move(follower);
+  } else {
+    base::LogInfo("the MIG manager will restart this program for its changes",
+                  {{"why", follower.error().ToString()}});
+  }
+}
+
 void Daemon::WatchFolders() {
   const host::Root driver(settings_.driver_root_in_here);
   std::vector<std::filesystem::path> folders = {"/dev", "/dev/nvidia-caps", driver.At("/dev"),
-                                                driver.At("/dev/nvidia-caps")};
+                                                driver.At("/dev/nvidia-caps"), paths_.validations};
   for (const auto folder : host::LibraryFolders()) {
     folders.push_back(driver.At(folder));
     folders.emplace_back(folder);
@@ -196,6 +212,13 @@ Result<bool> Daemon::TakeAnnouncements() {
   bool look = false;
   TRY_ASSIGN(const auto changes, watcher_->Take());
   for (const auto& change : changes) {
+    if (mig_ && change.name == validations::kMigChange) {
+      if (const auto read = mig_->Refresh(); !read) {
+        base::LogWarning("what the MIG manager announces cannot be read", read.error());
+      }
+      look = true;
+      continue;
+    }
     const bool own_file =
         change.path() == settings_.output_file && change.kind == io::FileChange::Kind::kRemoved;
     look = look || own_file || TellsOfGpus(change.name);
@@ -205,7 +228,8 @@ Result<bool> Daemon::TakeAnnouncements() {
     look = look || batch.lost ||
            std::ranges::any_of(batch.events, [](const auto& event) { return TellsOfGpus(event); });
   }
-  return look;
+  // In the middle of a change NVML tells nothing that should become a label.
+  return look && !(mig_ && !mig_->changing().empty());
 }
 
 Result<bool> Daemon::WaitForChange() {

@@ -15,6 +15,8 @@
 #include "io/stop.h"
 #include "node/feature_discovery/output.h"
 #include "node/feature_discovery/settings.h"
+#include "node/validations/mig_change.h"
+#include "node/validations/status_folder.h"
 #include "nvml/nvml.h"
 
 namespace pitcrew::node::feature_discovery {
@@ -22,6 +24,7 @@ namespace pitcrew::node::feature_discovery {
 // Where the node's files are, so that a test can give another tree.
 struct NodePaths {
   std::filesystem::path pci_devices = "/sys/bus/pci/devices";
+  std::filesystem::path validations = validations::kFolder;
 };
 
 class Daemon {
@@ -52,6 +55,8 @@ class Daemon {
   base::Result<gpu::Inventory> ReadGpus();
   // Waits for the next reason to look; false on stop.
   base::Result<bool> WaitForChange();
+  // What the MIG manager announces is followed without a restart (validations/mig_change.h).
+  void FollowMigChanges();
   void WatchFolders();
   base::Result<bool> TakeAnnouncements();
 
@@ -63,6 +68,7 @@ class Daemon {
   const io::StopToken stop_;
   std::optional<io::FileWatcher> watcher_;
   std::optional<host::UeventReceiver> kernel_;
+  std::optional<validations::MigFollower> mig_;
   Settings settings_;
   std::unique_ptr<Output> output_;
   std::shared_ptr<nvml::Library> library_;

@@ -1,7 +1,9 @@
 // nvidia-ctk-installer: install, configure, stay, clean up (container-toolkit.md 4.2).
+#include <algorithm>
 #include <csignal>
 
 #include "base/log.h"
+#include "io/file_watcher.h"
 #include "io/stop.h"
 #include "node/toolkit/cdi_specs.h"
 #include "node/toolkit/command.h"
@@ -11,6 +13,7 @@
 #include "node/toolkit/node_pods.h"
 #include "node/toolkit/options.h"
 #include "node/toolkit/pid_file.h"
+#include "node/validations/mig_change.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -88,6 +91,33 @@ base::Status Leave(const Options& options) {
   return {};
 }
 
+// Until the stop: after a change of the MIG geometry (validations/mig_change.h) other devices can
+// be asked for by name. A failure is logged: containers that run are not concerned.
+void FollowMigChanges(const Options& options, const io::StopToken& stop) {
+  auto watcher = io::FileWatcher::Create();
+  if (watcher) {
+    if (const auto watched = watcher->Watch(options.validations); !watched) {
+      base::LogInfo("Changes of the MIG geometry are not followed",
+                    {{"why", watched.error().message}});
+    }
+  }
+  while (watcher && options.cdi_enabled && io::WaitReadable({watcher->fd()}, stop)) {
+    const auto changes = watcher->Take();
+    if (!changes || std::ranges::none_of(*changes, [](const io::FileChange& change) {
+          return change.name.empty() || change.name == validations::kMigChange;
+        })) {
+      continue;
+    }
+    const auto changing =
+        validations::ReadMigChange(validations::StatusFolder(options.validations));
+    if (!changing || !changing->empty()) continue;
+    if (const auto written = WriteCdiSpecs(options); !written) {
+      base::LogWarning("CDI specifications stay as they are", written.error());
+    }
+  }
+  stop.Wait();
+}
+
 base::Status Run(const Options& options, const io::StopToken& stop) {
   TRY_ASSIGN(const PidFile pid_file, PidFile::Lock(options.pid_file));
   const auto state_folder = options.pid_file.parent_path();
@@ -107,7 +137,7 @@ base::Status Run(const Options& options, const io::StopToken& stop) {
   if (!stop.stopped()) {
     base::LogInfo("The node is ready for GPU containers; waiting to be told to stop");
     if (!options.no_runtime_config) RetryWaitingPods(stop);
-    stop.Wait();
+    FollowMigChanges(options, stop);
   }
   base::LogInfo("Stopping");
   return options.no_runtime_config ? base::Status() : Leave(options);

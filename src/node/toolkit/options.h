@@ -69,6 +69,7 @@ struct Options {
   std::string cdi_kind = "management.nvidia.com/gpu";
   bool create_control_nodes = true;
   bool ignore_errors = false;
+  std::filesystem::path validations = "/run/nvidia/validations";  // another one is for tests
 
   RuntimeSettings runtime;
   EngineOptions engine;

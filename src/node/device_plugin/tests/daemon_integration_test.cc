@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "cdi/format.h"
+#include "node/validations/mig_change.h"
 #include "nvml/nvml.h"
 #include "rpc/testing/fake_kubelet.h"
 #include "tests/support/simulated_node.h"
@@ -32,6 +33,10 @@ using ::testing::SizeIs;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
+validations::StatusFolder ValidationsOf(const SimulatedNode& node) {
+  return validations::StatusFolder(node.folder().path() / "validations");
+}
+
 // A daemon on a thread of its own; stopped and checked at the end of the test.
 class RunningDaemon {
  public:
@@ -50,6 +55,8 @@ class RunningDaemon {
     paths.dev = node.driver_root() / "dev";
     paths.pci_devices = {node.pci_devices()};
     paths.health_file = node.folder().path() / "health.json";
+    paths.validations = ValidationsOf(node).path();
+    std::filesystem::create_directories(paths.validations);
     thread_ = std::thread([this, options, paths] {
       const auto reload = io::SignalReceiver::Create({SIGHUP});
       Daemon daemon(options, paths, *reload, stop_.token());
@@ -164,6 +171,65 @@ TEST(DevicePlugin, AllocatesThroughCdi) {
   const auto two = client->Allocate({{uuids[0]}, {uuids[1]}});
   ASSERT_TRUE(two.has_value());
   EXPECT_NE(two->at(0).annotations.begin()->first, two->at(1).annotations.begin()->first);
+}
+
+// What the MIG manager does to one GPU.
+void Divide(const SimulatedNode& node, const std::string& gpu, unsigned profile, int count) {
+  const auto library = nvml::Library::Open({node.driver_root()});
+  ASSERT_TRUE(library) << library.error().ToString();
+  const auto control = *(*library)->OpenMig(gpu);
+  for (const auto& instance : *control->GpuInstances()) {
+    for (const auto& compute : *control->ComputeInstances(instance.id)) {
+      ASSERT_TRUE(control->DestroyComputeInstance(instance.id, compute.id));
+    }
+    ASSERT_TRUE(control->DestroyGpuInstance(instance.id));
+  }
+  const auto profiles = *control->GpuInstanceProfiles();
+  const auto wanted = std::ranges::find(profiles, profile, &nvml::InstanceProfile::index);
+  ASSERT_NE(wanted, profiles.end());
+  for (int i = 0; i < count; ++i) {
+    const auto made = control->CreateGpuInstance(wanted->id, std::nullopt);
+    ASSERT_TRUE(made) << made.error().ToString();
+    const auto parts = *control->ComputeInstanceProfiles(made->id);
+    const auto whole = *std::ranges::max_element(parts, {}, &nvml::InstanceProfile::slice_count);
+    ASSERT_TRUE(control->CreateComputeInstance(made->id, whole.id, std::nullopt));
+  }
+}
+
+TEST(DevicePlugin, FollowsAChangedGeometryWithoutARestart) {
+  const SimulatedNode node(
+      "gpus: [{profile: H100-80, count: 2, mig: {enabled: true, devices: {1g.10gb: 7}}}]");
+  node.InstallDriver();
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  auto flags = CdiFlags();
+  flags.mig_strategy = "mixed";
+  RunningDaemon daemon(node, flags);
+  ASSERT_THAT(kubelet->WaitForRegistrations(1), SizeIs(1));
+  EXPECT_EQ(validations::IsMigFollowed(ValidationsOf(node), "nvidia-device-plugin-daemonset"),
+            true);
+  const auto small = PluginClient::Connect(node.kubelet_folder() / "nvidia-mig-1g.10gb.sock");
+  ASSERT_THAT(Ids(small->NextList()), SizeIs(14));
+  const auto first = Uuids(node).front();
+
+  // While the GPU is divided anew, the kubelet can give none of it away; the other one goes on.
+  ASSERT_TRUE(validations::AnnounceMigChange(ValidationsOf(node), {first}));
+  const auto during = small->NextList();
+  ASSERT_TRUE(during) << during.error().ToString();
+  EXPECT_EQ(std::ranges::count_if(*during, &rpc::PluginDevice::healthy), 7);
+  Divide(node, first, 2, 2);  // 3g.40gb
+  ASSERT_TRUE(validations::AnnounceMigChange(ValidationsOf(node), {}));
+  const auto taken = kubelet->WaitForRegistrations(2);
+  ASSERT_THAT(taken, SizeIs(2));
+  EXPECT_EQ(taken[1].resource_name, "nvidia.com/mig-3g.40gb");
+  const auto large = PluginClient::Connect(node.kubelet_folder() / taken[1].endpoint);
+  const auto ids = Ids(large->NextList());
+  EXPECT_THAT(ids, SizeIs(2));
+  // Its CDI devices are there before the kubelet can ask for them.
+  const auto answer = large->Allocate({{ids.front()}});
+  ASSERT_TRUE(answer) << answer.error().ToString();
+  const auto text = base::ReadFile(node.cdi_folder() / "k8s.device-plugin.nvidia.com-gpu.json");
+  ASSERT_TRUE(text) << text.error().ToString();
+  EXPECT_THAT(*text, ::testing::HasSubstr(ids.front()));
 }
 
 TEST(DevicePlugin, PrefersGpusThatAreConnected) {

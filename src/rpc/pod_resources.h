@@ -1,0 +1,43 @@
+// The kubelet's pod resources API: which pod of this node holds which devices of device plugins
+// (k8s.io/kubelet, podresources v1). No gRPC type leaves this room.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/result.h"
+#include "io/stop.h"
+
+namespace pitcrew::rpc {
+
+inline constexpr std::string_view kPodResourcesSocket =
+    "/var/lib/kubelet/pod-resources/kubelet.sock";
+
+// Devices of one resource that the containers of one pod hold, by the ids that the device plugin
+// gave them.
+struct HeldDevices {
+  std::string resource;  // "nvidia.com/gpu"
+  std::vector<std::string> ids;
+
+  bool operator==(const HeldDevices&) const = default;
+};
+
+struct PodDevices {
+  std::string namespace_name;
+  std::string pod_name;
+  std::vector<HeldDevices> devices;  // of all containers; a resource may stand there several times
+
+  bool operator==(const PodDevices&) const = default;
+};
+
+// Every pod that the kubelet has admitted, those without devices too. kNotFound when nothing lies
+// at `socket`, kUnsupported when the kubelet does not serve this API, kTimeout at the deadline,
+// kCancelled on stop, kUnavailable for any other refusal.
+base::Result<std::vector<PodDevices>> ListPodDevices(const std::filesystem::path& socket,
+                                                     const io::StopToken& stop,
+                                                     base::Deadline deadline);
+
+}  // namespace pitcrew::rpc
