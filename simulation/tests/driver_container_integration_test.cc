@@ -135,6 +135,8 @@ class DriverContainerTest : public ::testing::Test {
 TEST_F(DriverContainerTest, DoesToTheNodeWhatADriverContainerDoes) {
   auto driver = StartDriver();
   EXPECT_EQ(base::ReadFile(run() / "driver/sys/module/nvidia/refcnt").value_or(""), "0\n");
+  const auto minors = run() / "driver/proc/driver/nvidia-caps/mig-minors";
+  EXPECT_TRUE(base::ReadFile(minors).value_or("").starts_with("config 1\nmonitor 2\n"));
   EXPECT_TRUE(fs::exists(run() / "nvidia-driver.pid"));
   EXPECT_EQ(fs::canonical(pci() / "0000:1b:00.0/driver").filename(), "nvidia");
   for (const char* node : {"nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm"}) {
