@@ -14,6 +14,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 import cases  # noqa: E402
 import configurations  # noqa: E402
 import meaning  # noqa: E402
+import mig  # noqa: E402
+import mig_manager_side  # noqa: E402
 import run  # noqa: E402
 from simulated_node import mig_minors  # noqa: E402
 
@@ -169,10 +171,33 @@ class Cases(unittest.TestCase):
         self.assertIn("gpu1/gi0/access 138", lines)
 
 
+class Mig(unittest.TestCase):
+    def test_every_model_has_layouts_of_the_default_configuration_and_some_that_it_has_not(self):
+        for model, profile in cases.PROFILES.items():
+            if "mig" in profile:
+                own, foreign = mig.layouts(model)
+                self.assertGreater(len(own), 5, model)
+                self.assertFalse(set(own) & set(foreign))
+                self.assertEqual(len(foreign), mig.FOREIGN)
+
+    def test_both_sides_take_the_same_steps(self):
+        ours, theirs = (mig.walk_of("A30", side) for side in mig.SIDES)
+        self.assertEqual(sorted(ours.names), sorted(theirs.names))
+        self.assertEqual(len(set(ours.names)), len(ours.names))
+
+    def test_what_a_change_of_a_label_went_through(self):
+        state, deploy = mig_manager_side.STATE, mig_manager_side.DEPLOY + "dcgm"
+        history = [{deploy: "true"}, {state: "pending", deploy: "true"}, {state: "pending", deploy: "paused"},
+                   {state: "pending", deploy: "true"}, {state: "success", deploy: "true"}]
+        self.assertEqual(mig_manager_side.told(history), {
+            "states": ["pending", "success"], "operands": {"dcgm": ["true", "paused", "true"]}})
+
+
 class Files(unittest.TestCase):
     def test_every_accepted_difference_has_a_reason(self):
-        for rule in yaml.safe_load((HERE / "accepted.yaml").read_text()):
-            self.assertTrue({"where", "reason"} <= set(rule) <= {"where", "reason", "ours", "theirs", "tags"}, rule)
+        for file in ("accepted.yaml", "mig_accepted.yaml"):
+            for rule in yaml.safe_load((HERE / file).read_text()):
+                self.assertTrue({"where", "reason"} <= set(rule) <= {"where", "reason", "ours", "theirs", "tags"}, rule)
 
     def test_configurations_have_names_of_their_own(self):
         names = [case["name"] for case in configurations.cases()]
