@@ -1,8 +1,9 @@
 """Random nodes with random configurations of device plugin and feature discovery, seeded: the same seed gives the same.
 
-A case is JSON: what the node is (`description`, as in simulation/README.md, `driver`, `before`: what happens to its GPUs
-before anything starts), how each program is configured (`flags`, `env`, `config`), how many questions the kubelet asks
-and which incidents follow. `tags` say what is special about it; a rule of accepted.yaml may be about cases with a tag.
+A case is JSON: what the node is (`description`, as in simulation/README.md, `driver`, `before`: what happens to its
+GPUs before anything starts), how each program is configured (`flags`, `env`, `config`), how many questions the kubelet
+asks and which incidents follow. `tags` say what is special about it; a rule of accepted.yaml may be about cases with a
+tag.
 """
 
 import json
@@ -225,7 +226,8 @@ class Case:
             blocks["sharing"] = {"timeSlicing": block}
             self.tags.add("sharing")
         if rng.random() < 0.08:
-            blocks["imex"] = rng.choice([{"channelIDs": []}, {"channelIDs": [0]}, {"channelIDs": [0], "required": False}])
+            blocks["imex"] = rng.choice([{"channelIDs": []}, {"channelIDs": [0]},
+                                         {"channelIDs": [0], "required": False}])
         if rng.random() < 0.08:
             blocks["resources"] = {"gpus": [{"pattern": "*H100*", "name": "h100"}, {"pattern": "*", "name": "rest"}]}
         return blocks
@@ -331,13 +333,15 @@ class Case:
             self.tags.add("compute-instances")
         if self.strategy == "none" and "mig" in self.tags and self.cdi:
             self.tags.add("whole-mig-gpu-by-cdi")
-        offers_nothing = all(is_skipped(entry) or self.strategy == "mixed" and mig.get("enabled") and not mig.get("devices")
-                             for entry, mig in self.gpus_with_mig())
+        offers_nothing = all(
+            is_skipped(entry) or self.strategy == "mixed" and mig.get("enabled") and not mig.get("devices")
+            for entry, mig in self.gpus_with_mig())
         if self.cdi and offers_nothing:
             self.tags.add("nothing-to-offer-by-cdi")
         if self.cdi and "no-driver" in self.tags and self.settings.get("failOnInitError") is False:
             self.tags.add("no-driver-by-cdi")
-        if {"mig", "sharing"} <= self.tags and any(entry["profile"] == "RTX-PRO-6000" for entry, _ in self.gpus_with_mig()):
+        models = {entry["profile"] for entry, _ in self.gpus_with_mig()}
+        if {"mig", "sharing"} <= self.tags and "RTX-PRO-6000" in models:
             self.tags.add("long-product")
 
 

@@ -15,8 +15,9 @@ def case(entry):
     discovery = {"flags": [flag for flag in entry.get("flags", []) if "mig" in flag or "fail" in flag],
                  "env": {"LD_LIBRARY_PATH": "{libraries}", "DRIVER_ROOT_CTR_PATH": "{root}"} | env,
                  "config": entry.get("config")}
-    return {"name": "configuration " + entry["name"], "seed": entry["name"], "questions": 2, "tags": entry.get("tags", []),
-            "description": entry.get("description", NODE), "plugin": plugin, "discovery": discovery}
+    return {"name": "configuration " + entry["name"], "seed": entry["name"], "questions": 2,
+            "tags": entry.get("tags", []), "description": entry.get("description", NODE), "plugin": plugin,
+            "discovery": discovery}
 
 
 def cases():

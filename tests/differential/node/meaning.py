@@ -1,8 +1,8 @@
 """Brings what one side answered into a form in which two equal meanings are equal.
 
-Upstream leaves open the order of devices, of device specifications and of the names that the index strategy gives, which
-of several equally loaded GPUs a greedy allocation takes, and the name of an annotation; all of that is taken out here,
-and nothing else.
+Upstream leaves open the order of devices, of device specifications and of the names that the index strategy gives,
+which of several equally loaded GPUs a greedy allocation takes, and the name of an annotation; it names a device once
+for each of its replicas. All of that is taken out here, and nothing else.
 """
 
 import collections
@@ -41,7 +41,7 @@ def container(value, by_index):
 
 
 def is_greedy(question, ids):
-    """Shared and MIG devices are spread or packed by how many of a GPU's are taken; whole GPUs by how they are connected."""
+    """Shared and MIG devices are spread or packed by how many of a GPU's are taken; whole GPUs go by their links."""
     return any("::" in one or one.startswith("MIG-") for one in [*question["available"], *ids])
 
 
@@ -51,7 +51,8 @@ def spread(question, answer, ids):
     total = collections.Counter(base(one) for one in ids)
     taken = collections.Counter(base(one) for one in answer)
     must = collections.Counter(base(one) for one in question["must_include"])
-    chosen = sorted(f"{taken[gpu] - must[gpu]} of {left[gpu]} left of {total[gpu]}" for gpu in taken if taken[gpu] > must[gpu])
+    chosen = sorted(f"{taken[gpu] - must[gpu]} of {left[gpu]} left of {total[gpu]}" for gpu in taken
+                    if taken[gpu] > must[gpu])
     return {"chosen": chosen, "with what is needed": set(question["must_include"]) <= set(answer)}
 
 

@@ -122,7 +122,7 @@ def run_walk(arguments, peer, description, walk, files):
 
 def meant(name, result):
     """Status and what was written, as values; each side has its own words for failures."""
-    value = {"status": "done" if result["status"] == 0 else "still running" if result["status"] == "still running" else "failed"}
+    value = {"status": {0: "done", "still running": "still running"}.get(result["status"], "failed")}
     if "export" in name or "generate-config" in name:
         value["output"] = yaml.safe_load(result["stdout"]) if result["status"] == 0 else None
     elif result["status"] == 0:
@@ -143,8 +143,8 @@ def compare_node(arguments, peer, title, description, make_walk, accepted, used)
                for walk in walks]
     # On the other side's node the names by applier and by other are exchanged.
     told = [values(walk, result) for walk, result in zip(walks, results)]
-    found = list(compare.differences({f"{title}: {name}": value for name, value in told[0].items()},
-                                     {f"{title}: {name}": value for name, value in told[1].items()}, accepted, used=used))
+    titled = [{f"{title}: {name}": value for name, value in side.items()} for side in told]
+    found = list(compare.differences(*titled, accepted, used=used))
     for walk, made in zip(walks, told):
         for name, value in made.items():
             if " by other" not in name or "restore of" in name:
@@ -192,7 +192,8 @@ def main():
     parser.add_argument("--ours", help="another program than pitcrew as our nvidia-mig-parted")
     parser.add_argument("--models", nargs="*", help="only these models")
     parser.add_argument("--jobs", type=int, default=1, help="how many nodes at once")
-    parser.add_argument("--verbose", action="store_true", help="with each difference what was written to standard error")
+    parser.add_argument("--verbose", action="store_true",
+                        help="with each difference what was written to standard error")
     arguments = parser.parse_args()
     peer = os.environ.get("PITCREW_PEER_MIG_PARTED")
     if not peer or os.geteuid() != 0:
@@ -204,7 +205,8 @@ def main():
 
     def one(item):
         title, model, description = item
-        return title, *compare_node(arguments, peer, title, description, lambda side: walk_of(model, side), accepted, used)
+        return title, *compare_node(arguments, peer, title, description, lambda side: walk_of(model, side), accepted,
+                                    used)
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as workers:
         for title, found, steps, logs in workers.map(one, nodes(arguments.models)):
             print(f"{title}: {steps} steps, {len(found)} differences", flush=True)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Compares Pitcrew's nvidia-mig-manager with another one: on one real API server each follows its own node's label
-nvidia.com/mig.config over the same run of changes; the values of nvidia.com/mig.config.state and of the operands' labels
-have to be equal in order, and so has the geometry after each.
+nvidia.com/mig.config over the same run of changes; the values of nvidia.com/mig.config.state and of the operands'
+labels have to be equal in order, and so has the geometry after each.
 
-The other side is the program named by $PITCREW_PEER_MIG_MANAGER, and the nvidia-mig-parted that it starts lies beside it.
-Without it, or without root, the exit status is 77.
+The other side is the program named by $PITCREW_PEER_MIG_MANAGER, and the nvidia-mig-parted that it starts lies beside
+it. Without it, or without root, the exit status is 77.
 """
 
 import argparse
@@ -42,12 +42,13 @@ def configuration():
 
 def run_side(arguments, server, node, program, path):
     server.create("/api/v1/nodes", {"metadata": {"name": node, "labels": LABELS}})
-    request = {"description": mig.node([("H100-80", 2)]), "programs": arguments.programs, "program": program, "path": path,
-               "parted": os.path.join(os.path.dirname(os.environ["PITCREW_PEER_MIG_MANAGER"]), "nvidia-mig-parted"),
+    request = {"description": mig.node([("H100-80", 2)]), "programs": arguments.programs, "program": program,
+               "path": path,
+               "parted": str(pathlib.Path(os.environ["PITCREW_PEER_MIG_MANAGER"]).with_name("nvidia-mig-parted")),
                "config": configuration(), "kubeconfig": str(server.kubeconfig()), "port": server.port,
                "token": "admin", "node": node, "changes": CHANGES}
-    done = subprocess.run([sys.executable, HERE / "mig_manager_side.py"], input=json.dumps(request), stdout=subprocess.PIPE,
-                          text=True, check=True)
+    done = subprocess.run([sys.executable, HERE / "mig_manager_side.py"], input=json.dumps(request),
+                          stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
 
 
@@ -58,7 +59,8 @@ def by_change(side):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", default=str(ROOT / "build/release/bin"), help="the folder of Pitcrew's programs")
-    parser.add_argument("--verbose", action="store_true", help="also what each side told after each change, and its log")
+    parser.add_argument("--verbose", action="store_true",
+                        help="also what each side told after each change, and its log")
     arguments = parser.parse_args()
     peer = os.environ.get("PITCREW_PEER_MIG_MANAGER")
     if not peer or os.geteuid() != 0:

@@ -22,8 +22,8 @@ SECONDS = 120
 
 def environment(node):
     root = node.root
-    return {"PATH": f"{root}/usr/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/run", "LD_LIBRARY_PATH": str(root / LIBRARIES),
-            "NODE_NAME": "node"}
+    return {"PATH": f"{root}/usr/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/run",
+            "LD_LIBRARY_PATH": str(root / LIBRARIES), "NODE_NAME": "node"}
 
 
 def run_step(request, node, step):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compares Pitcrew's device plugin and feature discovery with other ones, over random nodes and configurations.
 
-For each case both sides get a simulated node of their own, in a mount namespace of their own, and a kubelet that asks the
-same questions: what is registered and listed (ListAndWatch), Allocate, GetPreferredAllocation, health after XIDs, the
-names in CDI files, and the labels of feature discovery. A difference that accepted.yaml does not list is a failure.
+For each case both sides get a simulated node of their own, in a mount namespace of their own, and a kubelet that asks
+the same questions: what is registered and listed (ListAndWatch), Allocate, GetPreferredAllocation, health after XIDs,
+the names in CDI files, and the labels of feature discovery. A difference that accepted.yaml does not list is a failure.
 
 The other side are programs named by $PITCREW_PEER_DEVICE_PLUGIN and $PITCREW_PEER_FEATURE_DISCOVERY. Without them, or
 without root, the exit status is 77 ("skipped: ..."). The same seed gives the same cases.
@@ -92,7 +92,8 @@ def describe(case, both, found, verbose):
 
 def missing():
     """Why nothing can be compared, if so."""
-    names = [name for name in ("PITCREW_PEER_DEVICE_PLUGIN", "PITCREW_PEER_FEATURE_DISCOVERY") if not os.environ.get(name)]
+    names = [name for name in ("PITCREW_PEER_DEVICE_PLUGIN", "PITCREW_PEER_FEATURE_DISCOVERY")
+             if not os.environ.get(name)]
     if names:
         return f"{' and '.join(names)} name no program to compare with"
     return None if os.geteuid() == 0 else "mount namespaces need root"

@@ -210,7 +210,8 @@ def run(request):
     case = request["case"]
     with tempfile.TemporaryDirectory(prefix="node-differential-", dir="/tmp") as folder:
         programs_folder = pathlib.Path(request["programs"])
-        node = SimulatedNode(pathlib.Path(folder, "node"), programs_folder, case["description"], case.get("driver", True))
+        node = SimulatedNode(pathlib.Path(folder, "node"), programs_folder, case["description"],
+                             case.get("driver", True))
         for words in case.get("before", []):
             node.gpu(*words)
         return node.run_inside(lambda: inside(request, programs_folder, node))

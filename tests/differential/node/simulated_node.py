@@ -112,8 +112,8 @@ class SimulatedNode:
         os.makedirs("/run/cdi", exist_ok=True)
 
     def _fill_proc(self):
-        """modules and driver are this node's. Nothing can be made in a real /proc, and a kernel may lack modules: so it is
-        a folder of links into the real one. Other processes' folders are not in it."""
+        """modules and driver are this node's. Nothing can be made in a real /proc, and a kernel may lack modules: so it
+        is a folder of links into the real one. Other processes' folders are not in it."""
         real = self.folder / "proc"
         real.mkdir()
         mount("/proc", real, flags=MS_BIND | MS_REC)
