@@ -89,7 +89,9 @@ base::Status DriverContainer::LoadState() {
 
 base::Status DriverContainer::ShowDevices() {
   TRY(MakeDeviceNodes(paths_.root / "dev", node_));
-  TRY(ShowMigMinors(paths_.root / "proc", node_));
+  if (const auto shown = ShowMigMinors(paths_.root / "proc", node_); !shown) {
+    base::LogWarning("MIG devices cannot be given to containers", shown.error());
+  }
   KeepSubmountsOfSysOut();
   TRY(ShowKernelModule(paths_.root / "sys/module", "nvidia", version_));
   // A node without a PCI folder of its own (no such bus) has nothing to bind.

@@ -71,7 +71,9 @@ base::Status InstallDriver(const Options& options) {
   const std::string version = node.driver_version;
   TRY(InstallDriverFiles(root, version, files));
   TRY(MakeDeviceNodes(root / "dev", node));
-  TRY(ShowMigMinors(root / "proc", node));
+  if (const auto shown = ShowMigMinors(root / "proc", node); !shown) {
+    base::LogWarning("MIG devices cannot be given to containers", shown.error());
+  }
   node.driver_loaded = 1;
   const fs::path state = root / fs::path(kStatePath).relative_path();
   TRY(StateFile::Create(state, node));
