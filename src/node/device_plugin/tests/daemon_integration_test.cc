@@ -178,8 +178,10 @@ void Divide(const SimulatedNode& node, const std::string& gpu, unsigned profile,
   const auto library = nvml::Library::Open({node.driver_root()});
   ASSERT_TRUE(library) << library.error().ToString();
   const auto control = *(*library)->OpenMig(gpu);
-  for (const auto& instance : *control->GpuInstances()) {
-    for (const auto& compute : *control->ComputeInstances(instance.id)) {
+  const auto instances = *control->GpuInstances();
+  for (const auto& instance : instances) {
+    const auto parts = *control->ComputeInstances(instance.id);
+    for (const auto& compute : parts) {
       ASSERT_TRUE(control->DestroyComputeInstance(instance.id, compute.id));
     }
     ASSERT_TRUE(control->DestroyGpuInstance(instance.id));

@@ -65,6 +65,7 @@ TEST(FeatureDiscovery, FollowsAChangedGeometryWithoutARestart) {
   node.InstallDriver();
   Options options;
   options.flags.mig_strategy = "mixed";
+  options.flags.use_node_feature_api = false;  // the labels stay here
   options.flags.driver_root_in_here = node.driver_root().string();
   options.flags.sleep_interval = std::chrono::hours(24);  // nothing comes by itself
   NodePaths paths;
@@ -82,7 +83,8 @@ TEST(FeatureDiscovery, FollowsAChangedGeometryWithoutARestart) {
           return std::make_unique<Recorder>(published);
         },
         [](const base::Error&) {}, *reload, stop.token());
-    EXPECT_TRUE(daemon.Run());
+    const auto ran = daemon.Run();
+    EXPECT_TRUE(ran) << ran.error().ToString();
   });
   published.WaitFor(kCount, "7");
   EXPECT_EQ(validations::IsMigFollowed(folder, "gpu-feature-discovery"), true);

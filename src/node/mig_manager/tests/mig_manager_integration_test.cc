@@ -264,6 +264,9 @@ TEST_F(MigManagerTest, ARepairedFileIsTriedAgain) {
   Want("mine");
   EXPECT_THAT(StatesUntil("failed"), ElementsAre("failed"));
   EXPECT_THAT(Geometry(), ElementsAre(kWhole, kWhole)) << "eight do not fit";
+  // Other files in the folder are no reason to try again.
+  gpus_.folder().Write("config/manager.log", "a line");
+  gpus_.folder().Write("config/manager.log", "another line");
   gpus_.folder().Write(
       "config/config.yaml",
       "version: v1\nmig-configs:\n  mine: [{devices: [1], mig-enabled: true, mig-devices: "
