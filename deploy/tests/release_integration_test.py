@@ -146,8 +146,8 @@ class Release(ReleaseTest):
         notes = self.helm("install", *release, "--set", "psp.enabled=true,cdi.default=true")
         self.assertIn("kubectl get clusterpolicy cluster-policy", notes)
         self.assertIn("have no effect in this version: cdi.default, psp", notes)
-        self.assertRegex(notes, r"Pitcrew v\S+ is installed in namespace gpu-operator\.")
-        self.assertIn("kubectl exec -n gpu-operator deployment/gpu-operator -- pitcrew doctor", notes)
+        self.assertRegex(notes, rf"Pitcrew v\S+ is installed in namespace {NAMESPACE}\.")
+        self.assertIn(f"kubectl exec -n {NAMESPACE} deployment/gpu-operator -- pitcrew doctor", notes)
         for told_only_where_it_is_so in ("No ClusterPolicy was created", "nfd.enabled=false", "upgradeCRD=false"):
             self.assertNotIn(told_only_where_it_is_so, notes)
         self.assertEqual(self.policy()["spec"]["mig"]["strategy"], "single")
