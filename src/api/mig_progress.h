@@ -1,7 +1,7 @@
-// What the MIG manager tells beside upstream's labels: how far a node's change of its MIG geometry is,
-// which it writes into the Node's annotation nvidia.com/mig.config.progress, for people, `pitcrew
-// status` and `pitcrew doctor`.
-// Upstream has only the label nvidia.com/mig.config.state (mig-manager.md 9.3).
+// What the MIG manager tells beside upstream's labels: how far a node's change of its MIG geometry
+// is, which it writes into the Node's annotation nvidia.com/mig.config.progress, for people,
+// `pitcrew status` and `pitcrew doctor`. Upstream has only the label nvidia.com/mig.config.state
+// (mig-manager.md 9.3).
 #pragma once
 
 #include <map>

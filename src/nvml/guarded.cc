@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "nvml/library.h"
 #include "nvml/patient_calls.h"
@@ -261,7 +262,10 @@ void PatientCalls::GiveUp(Shared& shared, const std::string& key) {
   shared.released.notify_all();
   if (std::exchange(shared.kept_for_ever, true)) return;
   // Never freed: a thread may be in its code until the process ends.
-  new std::shared_ptr<void>(shared.keep);
+  static std::mutex mutex;
+  static auto& left_behind = *new std::vector<std::shared_ptr<void>>;
+  const std::lock_guard lock_left_behind(mutex);
+  left_behind.push_back(shared.keep);
 }
 
 Result<std::shared_ptr<Library>> OpenGuarded(const std::vector<std::filesystem::path>& driver_roots,

@@ -61,8 +61,9 @@ devicePlugin: {mps: {root: /var/mps}, resources: {limits: {cpu: "1"}}, args: [--
 }
 
 TEST(MigManagerTest, DefaultConfig) {
-  RecordProperty("holds", "operand-manifests.md #21 [TestTransformMigManager, TestMIGManager], "
-                          "mig-manager.md #38");
+  RecordProperty("holds",
+                 "operand-manifests.md #21 [TestTransformMigManager, TestMIGManager], "
+                 "mig-manager.md #38");
   for (const char* spec : {"{}", "{migManager: {config: {name: ''}}}"}) {
     const Json daemonset = RenderDaemonSet("state-mig-manager", spec);
     EXPECT_EQ(VolumeOf(daemonset, "mig-parted-config")["configMap"],

@@ -23,8 +23,8 @@ bool TellsOfGpus(const host::Uevent& event) {
   return event.subsystem() == "pci" && event.action != "change";
 }
 
-// The file itself, or what the kubelet replaces when a ConfigMap has changed; not, for example, a log
-// that somebody keeps in the same folder. An empty name: changes were lost.
+// The file itself, or what the kubelet replaces when a ConfigMap has changed; not, for example, a
+// log that somebody keeps in the same folder. An empty name: changes were lost.
 bool TellsOfConfig(const io::FileChange& change, const std::filesystem::path& config) {
   return change.name.empty() || change.name == "..data" || change.name == config.filename();
 }

@@ -73,8 +73,8 @@ class StatusTest : public OperatorTest {
 constexpr const char* kReady =
     "{phase: Running, conditions: [{type: Ready, status: 'True'}], containerStatuses: []}";
 
-// What a condition tells: observedGeneration, desired and ready counts, the first node that is behind and why; each
-// of them as new as the pod's own status.
+// What a condition tells: observedGeneration, desired and ready counts, the first node that is
+// behind and why; each of them as new as the pod's own status.
 TEST_F(StatusTest, ConditionNamesTheNodeThatIsBehind) {
   CreateGpuNode("gpu-1");
   CreatePolicy("behind-policy");

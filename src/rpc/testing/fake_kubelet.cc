@@ -100,9 +100,8 @@ class GrpcPluginClient final : public PluginClient {
   explicit GrpcPluginClient(const std::filesystem::path& socket) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    const auto channel =
-        grpc::CreateCustomChannel(fmt::format("unix:{}", socket.string()),
-                                  grpc::InsecureChannelCredentials(), arguments);
+    const auto channel = grpc::CreateCustomChannel(fmt::format("unix:{}", socket.string()),
+                                                   grpc::InsecureChannelCredentials(), arguments);
     // A socket's file is there a moment before somebody listens on it. Nobody at all is an answer
     // too, of the first call.
     channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(5));
