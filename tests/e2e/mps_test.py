@@ -37,7 +37,8 @@ RESOURCE = "nvidia.com/gpu"
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
 OPERATOR_PODS = f"/api/v1/namespaces/{chart.NAMESPACE}/pods"
-CLIENT = support.BUILD / "bin/cuda_client"
+# On the node: the checkout may lie where a node sees a folder of its own, for example below /tmp.
+CLIENT = "/tmp/cuda_client"
 PIPE = f"/run/nvidia/mps/{RESOURCE}/pipe"
 MULTIPROCESSORS = 132  # of the simulated H100
 
@@ -58,6 +59,8 @@ class Mps(unittest.TestCase):
             raise AssertionError(f"up ended with {up.returncode}")
         cls.state = State(NAME)
         cls.client = api.Api(cls.state.kubeconfig)
+        with open(support.BUILD / "bin/cuda_client", "rb") as client:
+            enter.run(cls.state, "gpu", ["sh", "-c", f"cat > {CLIENT} && chmod 755 {CLIENT}"], stdin=client)
         # The samples of `up` hold the one GPU.
         for name in ("one-gpu", "too-many-gpus"):
             cls.client.delete(f"{PODS}/{name}")
@@ -86,7 +89,7 @@ class Mps(unittest.TestCase):
         container["command"] = ["/client", "/tmp/shown", *map(str, sizes)]  # as the sample's readiness probe expects
         del container["args"]
         container["volumeMounts"] = [{"name": "client", "mountPath": "/client", "readOnly": True}]
-        pod["spec"]["volumes"] = [{"name": "client", "hostPath": {"path": str(CLIENT), "type": "File"}}]
+        pod["spec"]["volumes"] = [{"name": "client", "hostPath": {"path": CLIENT, "type": "File"}}]
         self.client.create(PODS, pod)
         self.addCleanup(self.client.wait_gone, PODS, name, 60)
         self.addCleanup(self.client.delete, f"{PODS}/{name}")
