@@ -4,15 +4,12 @@ One cluster serves all tests here; each leaves the GPUs as it found them.
 """
 
 import json
-import pathlib
 import re
 import subprocess
-import tempfile
 import unittest
 
 import support  # first: it sets the state folder
 from cluster import api, chart, enter, showcase
-from cluster.state import State
 
 NAME = support.cluster_name()
 # One node whose GPUs are shared and go wrong, and one whose kubelet gives a pod GPUs of one NUMA node only.
@@ -31,32 +28,15 @@ VALUES = {"devicePlugin": {"config": {"create": True, "name": "plugin-configs", 
 RESOURCE = "nvidia.com/gpu"
 LABEL = "nvidia.com/device-plugin.config"
 NODES = "/api/v1/nodes"
-PODS = "/api/v1/namespaces/default/pods"
+PODS = support.PODS
 EVENTS = "/api/v1/namespaces/default/events"
 OPERATOR_PODS = f"/api/v1/namespaces/{chart.NAMESPACE}/pods"
 STATE = "/run/nvidia/simulation/state"
 SECONDS = 180
 
 
-class DevicePlugin(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        file = pathlib.Path(folder.name) / "cluster.yaml"
-        file.write_text(FILE, encoding="utf-8")
-        values = pathlib.Path(folder.name) / "values.json"
-        values.write_text(json.dumps(VALUES), encoding="utf-8")
-        cls.addClassCleanup(support.run, "down", NAME)
-        up = support.up(file, "--values", values)
-        print(up.stdout, flush=True)
-        if up.returncode != 0:
-            raise AssertionError(f"up ended with {up.returncode}")
-        cls.state = State(NAME)
-        cls.client = api.Api(cls.state.kubeconfig)
-        for name in ("one-gpu", "too-many-gpus"):
-            cls.client.delete(f"{PODS}/{name}")
-            cls.client.wait_gone(PODS, name, SECONDS)
+class DevicePlugin(support.ClusterTest):
+    NAME, FILE, VALUES = NAME, FILE, json.dumps(VALUES)
 
     def on(self, node, *argv):
         """What a command on the node prints."""

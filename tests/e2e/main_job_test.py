@@ -27,7 +27,7 @@ nodes:
 """
 GPUS = {"managed": 8, "mixed": 3, "plain": 0}
 RESOURCE = "nvidia.com/gpu"
-PODS = "/api/v1/namespaces/default/pods"
+PODS = support.PODS
 OPERATOR_PODS = f"/api/v1/namespaces/{chart.NAMESPACE}/pods"
 
 

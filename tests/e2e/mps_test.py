@@ -1,15 +1,12 @@
 """GPUs shared by MPS on a whole cluster: by a node's label, with limits that CUDA keeps to, through the death of the
 daemon, and back."""
 
-import pathlib
 import re
 import subprocess
-import tempfile
 import unittest
 
 import support  # first: it sets the state folder
 from cluster import api, chart, enter, showcase
-from cluster.state import State
 
 NAME = support.cluster_name()
 FILE = f"""name: {NAME}
@@ -35,7 +32,7 @@ devicePlugin:
 """
 RESOURCE = "nvidia.com/gpu"
 NODES = "/api/v1/nodes"
-PODS = "/api/v1/namespaces/default/pods"
+PODS = support.PODS
 OPERATOR_PODS = f"/api/v1/namespaces/{chart.NAMESPACE}/pods"
 # On the node: the checkout may lie where a node sees a folder of its own, for example below /tmp.
 CLIENT = "/tmp/cuda_client"
@@ -43,28 +40,14 @@ PIPE = f"/run/nvidia/mps/{RESOURCE}/pipe"
 MULTIPROCESSORS = 132  # of the simulated H100
 
 
-class Mps(unittest.TestCase):
+class Mps(support.ClusterTest):
+    NAME, FILE, VALUES = NAME, FILE, VALUES
+
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        file = pathlib.Path(folder.name) / "cluster.yaml"
-        file.write_text(FILE, encoding="utf-8")
-        values = pathlib.Path(folder.name) / "values.yaml"
-        values.write_text(VALUES, encoding="utf-8")
-        cls.addClassCleanup(support.run, "down", NAME)
-        up = support.up(file, "--values", values)
-        print(up.stdout, flush=True)
-        if up.returncode != 0:
-            raise AssertionError(f"up ended with {up.returncode}")
-        cls.state = State(NAME)
-        cls.client = api.Api(cls.state.kubeconfig)
+        super().setUpClass()
         with open(support.BUILD / "bin/cuda_client", "rb") as client:
             enter.run(cls.state, "gpu", ["sh", "-c", f"cat > {CLIENT} && chmod 755 {CLIENT}"], stdin=client)
-        # The samples of `up` hold the one GPU.
-        for name in ("one-gpu", "too-many-gpus"):
-            cls.client.delete(f"{PODS}/{name}")
-            cls.client.wait_gone(PODS, name, 60)
 
     def on_node(self, *argv):
         result = enter.run(self.state, "gpu", list(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
@@ -16,6 +17,11 @@ sys.path.insert(0, str(ROOT))
 STATE = pathlib.Path(tempfile.mkdtemp(prefix="pitcrew-e2e-"))
 os.environ["PITCREW_STATE"] = str(STATE)
 atexit.register(shutil.rmtree, STATE, ignore_errors=True)
+
+from cluster import api  # noqa: E402  pylint: disable=wrong-import-position
+from cluster.state import State  # noqa: E402  pylint: disable=wrong-import-position
+
+PODS = "/api/v1/namespaces/default/pods"
 
 
 def cluster_name():
@@ -38,6 +44,31 @@ def run(*arguments, timeout=600):
 
 def up(file, *arguments, timeout=600):
     return run("up", "--build", BUILD, *arguments, file, timeout=timeout)
+
+
+class ClusterTest(unittest.TestCase):
+    """A cluster of their own for all tests of a class, with its GPUs free. A class says NAME, FILE (the cluster's
+    description) and VALUES (Helm values), both YAML."""
+    NAME = FILE = VALUES = None
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        file, values = pathlib.Path(folder.name) / "cluster.yaml", pathlib.Path(folder.name) / "values.yaml"
+        file.write_text(cls.FILE, encoding="utf-8")
+        values.write_text(cls.VALUES, encoding="utf-8")
+        cls.addClassCleanup(run, "down", cls.NAME)
+        result = up(file, "--values", values)
+        print(result.stdout, flush=True)
+        if result.returncode != 0:
+            raise AssertionError(f"up ended with {result.returncode}")
+        cls.state = State(cls.NAME)
+        cls.client = api.Api(cls.state.kubeconfig)
+        # The samples of `up` hold GPUs.
+        for name in ("one-gpu", "too-many-gpus"):
+            cls.client.delete(f"{PODS}/{name}")
+            cls.client.wait_gone(PODS, name, 180)
 
 
 class Machine:

@@ -1,17 +1,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
-#include <iterator>
-#include <thread>
 
 #include "base/file.h"
 #include "codec/base64.h"
@@ -19,6 +12,7 @@
 #include "kube/client.h"
 #include "kube/config.h"
 #include "kube/credentials.h"
+#include "tests/support/without_pidfd.h"
 
 namespace pitcrew::kube {
 namespace {
@@ -252,19 +246,6 @@ cat <<END
 END
 )";
 
-void ForbidPidfd() {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter{.len = std::size(program), .filter = program};
-  ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-  ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
-  ASSERT_LT(::syscall(SYS_pidfd_open, ::getpid(), 0), 0);
-}
-
 class PluginTest : public KubeconfigTest {
  protected:
   void SetUp() override {
@@ -315,16 +296,13 @@ TEST_F(PluginTest, AFailureTellsWhatThePluginSaid) {
   EXPECT_NE(credentials.error().message.find("status 3: no such user"), std::string::npos);
 }
 
-// Kernels before 5.3 do not have it, and seccomp profiles of older container runtimes forbid it.
 TEST_F(PluginTest, APluginIsRunWhereThereIsNoPidfd) {
   const auto config = ParsePlugin("interactiveMode: Never", "2999-01-01T00:00:00Z");
-  std::thread without([&] {  // the filter lasts as long as its thread
-    ForbidPidfd();
+  test_support::WithoutPidfd([&] {
     const auto credentials = config->credentials->Current({});
     ASSERT_TRUE(credentials) << credentials.error().message;
     EXPECT_EQ(credentials->bearer_token, "from-plugin");
   });
-  without.join();
 }
 
 TEST_F(PluginTest, AHangingPluginEndsWithTheStop) {
