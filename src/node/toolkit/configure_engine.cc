@@ -1,15 +1,14 @@
 #include "node/toolkit/configure_engine.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "node/toolkit/engine.h"
+#include "node/toolkit/engine_files.h"
 #include "node/toolkit/engine_process.h"
 
 namespace pitcrew::node::toolkit {
@@ -21,55 +20,52 @@ using codec::Json;
 // A pod that is being deleted has 30 s in all.
 constexpr auto kCleanupTime = 20s;
 
-std::filesystem::path RestartMark(const std::filesystem::path& state_folder) {
-  return state_folder / "engine-restart-due";
-}
-
-base::Result<std::optional<std::string>> ReadIfThere(const std::filesystem::path& path) {
-  if (path.empty()) return std::nullopt;
-  auto text = base::ReadFile(path);
-  if (text) return *std::move(text);
-  if (text.error().code == base::Code::kNotFound) return std::nullopt;
-  return base::Fail(text.error());
-}
-
 base::Result<EngineFiles> ReadEngineFiles(const EngineOptions& options) {
+  const EngineFileStore store(options.host_root);
   EngineFiles files;
-  TRY_ASSIGN(files.config, ReadIfThere(options.config));
-  TRY_ASSIGN(files.drop_in, ReadIfThere(options.drop_in));
+  TRY_ASSIGN(files.config, store.Read(options.config));
+  TRY_ASSIGN(files.drop_in, store.Read(options.drop_in));
   return files;
 }
 
 base::Result<Json> LoadFile(const EngineOptions& options, const std::filesystem::path& path) {
-  TRY_ASSIGN(const auto text, ReadIfThere(path));
+  TRY_ASSIGN(const auto text, EngineFileStore(options.host_root).Read(path));
   return ParseEngineConfig(options.kind, text.value_or(""), path.string());
 }
 
-base::Status Remove(const std::filesystem::path& path) {
-  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
-  return base::Fail(base::FromErrno(errno, "remove " + path.string()));
-}
+// The wanted files that differ from what is there, and those as they are.
+struct Difference {
+  std::vector<FileContent> wanted;
+  std::vector<SavedFile> now;
+};
 
-base::Status Put(const FileContent& file) {
-  return file.content ? base::WriteFileAtomically(file.path, *file.content, 0644)
-                      : Remove(file.path);
-}
-
-// The files that differ from what is wanted, with the content that they have now.
-base::Result<std::vector<FileContent>> Differing(const std::vector<FileContent>& wanted) {
-  std::vector<FileContent> previous;
+base::Result<Difference> Compare(const EngineFileStore& store,
+                                 const std::vector<FileContent>& wanted) {
+  Difference difference;
   for (const auto& file : wanted) {
-    TRY_ASSIGN(auto current, ReadIfThere(file.path));
-    if (current != file.content) previous.push_back({file.path, std::move(current)});
+    TRY_ASSIGN(auto now, store.SaveIfDifferent(file));
+    if (!now) continue;
+    difference.wanted.push_back(file);
+    difference.now.push_back(*std::move(now));
   }
-  return previous;
+  return difference;
 }
 
-void PutBack(const std::vector<FileContent>& previous) {
-  for (const auto& file : previous) {
-    if (const auto done = Put(file); !done) {
+// What a killed run before this one has noted stays: it has the files as they were before both.
+void NoteFiles(const std::vector<SavedFile>& now, EngineChange& change) {
+  for (const auto& saved : now) {
+    const bool noted = std::ranges::any_of(change.before, [&](const SavedFile& before) {
+      return before.file.path == saved.file.path;
+    });
+    if (!noted) change.before.push_back(saved);
+  }
+}
+
+void PutBack(const EngineFileStore& store, const std::vector<SavedFile>& before) {
+  for (const auto& saved : before) {
+    if (const auto done = store.PutBack(saved); !done) {
       base::LogError("A file of the container engine could not be put back", done.error(),
-                     {{"file", file.path.string()}});
+                     {{"file", saved.file.path.string()}});
     }
   }
 }
@@ -92,32 +88,38 @@ base::Status CheckWithDump(const EngineOptions& options,
   return CheckEffective(options, RuntimesFor(options, toolkit_folder), config);
 }
 
+// `change` is on disk before the first file changes, and before the engine is told.
 base::Status WriteAndRestart(const EngineOptions& options, const std::vector<FileContent>& wanted,
                              const std::filesystem::path& toolkit_folder,
-                             const std::filesystem::path& state_folder, const io::StopToken& stop) {
-  for (const auto& file : wanted) TRY(Put(file));
+                             const std::filesystem::path& state_folder, EngineChange& change,
+                             const io::StopToken& stop) {
+  const EngineFileStore store(options.host_root);
+  for (const auto& file : wanted) {
+    base::LogInfo("Changing a file of the container engine", {{"file", file.path.string()}});
+    TRY(store.Put(file));
+  }
   TRY(CheckWithDump(options, toolkit_folder));
-  TRY(base::WriteFileAtomically(RestartMark(state_folder), "", 0600));
+  change.restarting = true;
+  TRY(WriteEngineChange(state_folder, change));
   return RestartEngine(options, stop, base::SteadyClock::now() + options.restart_time);
 }
 
 // Puts the old files back and lets the engine read them.
-void RollBack(const EngineOptions& options, const std::vector<FileContent>& previous,
+void RollBack(const EngineOptions& options, const EngineChange& change,
               const std::filesystem::path& state_folder, const base::Error& why) {
   base::LogError("The container engine's configuration is put back", why);
-  PutBack(previous);
-  const auto due = base::ReadFile(RestartMark(state_folder));
-  if (!due) return;
-  // An engine in a restart loop picks the old files up by itself; one that still runs needs another
-  // restart only if it came up with the new ones.
-  const auto deadline = base::SteadyClock::now() + options.restart_time;
-  base::Status restarted = RestartEngine(options, {}, deadline);
-  if (restarted) restarted = Remove(RestartMark(state_folder));
-  if (restarted) {
-    base::LogInfo("The container engine answers again with its old configuration");
-  } else {
+  PutBack(EngineFileStore(options.host_root), change.before);
+  base::Status done;
+  if (change.restarting) {
+    // An engine in a restart loop picks the old files up by itself; one that still runs needs
+    // another restart only if it came up with the new ones.
+    done = RestartEngine(options, {}, base::SteadyClock::now() + options.restart_time);
+    if (done) base::LogInfo("The container engine answers again with its old configuration");
+  }
+  if (done) done = ForgetEngineChange(state_folder);
+  if (!done) {
     base::LogError("The container engine does not answer with its old configuration either",
-                   restarted.error());
+                   done.error());
   }
 }
 
@@ -159,28 +161,28 @@ base::Status ConfigureEngine(const EngineOptions& options, const Json& source,
   TRY_ASSIGN(const EngineFiles files, ReadEngineFiles(options));
   TRY_ASSIGN(const auto wanted,
              PlanSetup(options, RuntimesFor(options, toolkit_folder), source, files));
-  TRY_ASSIGN(const auto previous, Differing(wanted));
-  if (previous.empty()) {
-    if (!base::ReadFile(RestartMark(state_folder))) {
-      base::LogInfo("The container engine is configured already; it is not restarted",
-                    {{"engine", ToString(options.kind)}});
-      return {};
-    }
-    base::LogInfo("A restart of the container engine is still due");
-    TRY(RestartEngine(options, stop, base::SteadyClock::now() + options.restart_time));
-    return Remove(RestartMark(state_folder));
+  TRY_ASSIGN(const auto difference, Compare(EngineFileStore(options.host_root), wanted));
+  TRY_ASSIGN(const auto unfinished, ReadEngineChange(state_folder));
+  if (difference.wanted.empty() && !unfinished) {
+    base::LogInfo("The container engine is configured already; it is not restarted",
+                  {{"engine", ToString(options.kind)}});
+    return {};
   }
-  for (const auto& file : previous) {
-    base::LogInfo("Changing a file of the container engine", {{"file", file.path.string()}});
+  if (unfinished) {
+    base::LogInfo("A change of the container engine's configuration was not finished; going on");
   }
-  const auto done = WriteAndRestart(options, wanted, toolkit_folder, state_folder, stop);
+  EngineChange change = unfinished.value_or(EngineChange{});
+  NoteFiles(difference.now, change);
+  TRY(WriteEngineChange(state_folder, change));
+  const auto done =
+      WriteAndRestart(options, difference.wanted, toolkit_folder, state_folder, change, stop);
   if (!done) {
     if (done.error().code != base::Code::kCancelled) {
-      RollBack(options, previous, state_folder, done.error());
+      RollBack(options, change, state_folder, done.error());
     }
     return done;
   }
-  TRY(Remove(RestartMark(state_folder)));
+  TRY(ForgetEngineChange(state_folder));
   base::LogInfo("The container engine runs with the NVIDIA runtimes",
                 {{"engine", ToString(options.kind)}, {"runtime", options.runtime_name}});
   return {};
@@ -189,15 +191,18 @@ base::Status ConfigureEngine(const EngineOptions& options, const Json& source,
 base::Status RestoreEngine(const EngineOptions& options,
                            const std::filesystem::path& toolkit_folder,
                            const std::filesystem::path& state_folder) {
+  const EngineFileStore store(options.host_root);
   TRY_ASSIGN(const EngineFiles files, ReadEngineFiles(options));
   TRY_ASSIGN(const auto wanted, PlanCleanup(options, RuntimesFor(options, toolkit_folder), files));
-  TRY_ASSIGN(const auto previous, Differing(wanted));
-  if (previous.empty()) return {};
-  for (const auto& file : wanted) TRY(Put(file));
-  TRY(base::WriteFileAtomically(RestartMark(state_folder), "", 0600));
+  TRY_ASSIGN(const auto difference, Compare(store, wanted));
+  TRY_ASSIGN(const auto unfinished, ReadEngineChange(state_folder));
+  if (difference.wanted.empty() && !unfinished) return {};
+  // Nothing to put back: whoever starts after a kill either goes on here or configures anew.
+  TRY(WriteEngineChange(state_folder, {.before = {}, .restarting = true}));
+  for (const auto& file : difference.wanted) TRY(store.Put(file));
   TRY(RestartEngine(options, {}, base::SteadyClock::now() + kCleanupTime));
   base::LogInfo("The NVIDIA runtimes are out of the container engine's configuration");
-  return Remove(RestartMark(state_folder));
+  return ForgetEngineChange(state_folder);
 }
 
 }  // namespace pitcrew::node::toolkit

@@ -17,8 +17,9 @@ namespace pitcrew::node::toolkit {
 base::Result<codec::Json> ReadEngineConfig(const EngineOptions& options);
 
 // `source` is what ReadEngineConfig read. `state_folder` survives this process's end (the pid
-// file's folder): it has a mark while a restart is due, so that a process which was killed between
-// writing and restarting makes up for it.
+// file's folder): it has a journal of the change (engine_files.h) from before the first file is
+// written until the engine answers, so that the next process finishes what a killed one began, and
+// can still put back what was there before both.
 base::Status ConfigureEngine(const EngineOptions& options, const codec::Json& source,
                              const std::filesystem::path& toolkit_folder,
                              const std::filesystem::path& state_folder, const io::StopToken& stop);

@@ -190,10 +190,13 @@ std::vector<std::string> LowLevelRuntimes(EngineKind kind, const Json& source) {
 
 base::Status CheckEffective(const EngineOptions& options, const std::vector<Runtime>& runtimes,
                             const Json& dump) {
-  const int version =
-      options.kind == EngineKind::kContainerd ? ConfigVersion(dump, 2).value_or(2) : 2;
   for (const auto& runtime : runtimes) {
-    const std::string program = ProgramOf(options.kind, dump, runtime.name, version);
+    std::string program;
+    // containerd 2.0.0 to 2.0.4 print version 3 with the tables of version 2.
+    for (const int version : {3, 2, 1}) {
+      program = ProgramOf(options.kind, dump, runtime.name, version);
+      if (program == runtime.path || options.kind != EngineKind::kContainerd) break;
+    }
     if (program == runtime.path) continue;
     return base::Fail(base::Invalid(
         "EngineConfigNotEffective",

@@ -19,6 +19,7 @@ namespace pitcrew::node::toolkit {
 struct FileContent {
   std::filesystem::path path;
   std::optional<std::string> content;
+  bool has_credentials = false;  // then nobody but its owner may read it
   bool operator==(const FileContent&) const = default;
 };
 

@@ -7,6 +7,8 @@
 #include <array>
 #include <set>
 
+#include "base/file.h"
+#include "base/strings.h"
 #include "kube/await.h"
 #include "kube/config.h"
 #include "kube/projection.h"
@@ -38,13 +40,47 @@ bool HasSandbox(const Json& pod) {
 
 }  // namespace
 
+std::string PodUidOf(std::string_view mountinfo) {
+  constexpr std::string_view kPods = "/pods/";
+  for (const auto& line : base::Split(mountinfo, '\n')) {
+    // proc_pid_mountinfo(5): fields 4 and 5 are the folder in its file system, and where it is.
+    const auto fields = base::Split(line, ' ');
+    if (fields.size() < 5 || (fields[4] != "/etc/hosts" && fields[4] != "/dev/termination-log")) {
+      continue;
+    }
+    const auto at = fields[3].find(kPods);
+    if (at == std::string::npos) continue;
+    const auto uid = std::string_view(fields[3]).substr(at + kPods.size());
+    return std::string(uid.substr(0, uid.find('/')));
+  }
+  return {};
+}
+
 base::Result<NodePods> NodePods::Find(std::shared_ptr<kube::Client> client,
-                                      const std::string& namespace_name, const std::string& own_pod,
+                                      const std::string& namespace_name,
+                                      const std::string& host_name, const std::string& pod_uid,
                                       const io::StopToken& stop) {
-  TRY_ASSIGN(const Json own,
-             client->Get(kube::kPods, {.namespace_name = namespace_name, .name = own_pod}, stop));
-  return NodePods(std::move(client), namespace_name, own_pod,
-                  codec::FindString(own, {"spec", "nodeName"}));
+  const auto is_own = [&](const Json& pod) {
+    return pod_uid.empty() || codec::FindString(pod, {"metadata", "uid"}) == pod_uid;
+  };
+  auto own = client->Get(kube::kPods, {.namespace_name = namespace_name, .name = host_name}, stop);
+  if (!own && (pod_uid.empty() || own.error().code != base::Code::kNotFound)) {
+    return base::Fail(own.error());
+  }
+  if (!own || !is_own(*own)) {
+    TRY_ASSIGN(const auto pods,
+               client->List(kube::kPods, namespace_name,
+                            {.field_selector = "spec.nodeName=" + host_name}, stop));
+    const auto found = std::ranges::find_if(pods.items, is_own);
+    if (found == pods.items.end()) {
+      return base::Fail(base::NotFound(
+          "OwnPodNotFound", "no pod of namespace " + namespace_name + " is named " + host_name +
+                                " or runs on a node of that name with the UID " + pod_uid));
+    }
+    own = *found;
+  }
+  return NodePods(std::move(client), namespace_name, codec::FindString(*own, {"metadata", "name"}),
+                  codec::FindString(*own, {"spec", "nodeName"}));
 }
 
 base::Result<NodePods> NodePods::InCluster(const io::StopToken& stop) {
@@ -53,7 +89,8 @@ base::Result<NodePods> NodePods::InCluster(const io::StopToken& stop) {
   TRY_ASSIGN(auto client,
              kube::Client::Create(std::move(config), {.user_agent = "nvidia-container-toolkit",
                                                       .limits = {.timeout = kTimeout}}));
-  return Find(std::move(client), namespace_name, Hostname(), stop);
+  const auto mounts = base::ReadFile("/proc/self/mountinfo");
+  return Find(std::move(client), namespace_name, Hostname(), PodUidOf(mounts.value_or("")), stop);
 }
 
 bool NodePods::IsIn(State state, const Json& pod) const {

@@ -28,12 +28,18 @@ inline const std::vector<std::chrono::milliseconds> kRetryPauses = {
     std::chrono::milliseconds(400), std::chrono::milliseconds(600), std::chrono::milliseconds(1000),
     std::chrono::milliseconds(2000), std::chrono::milliseconds(4000)};
 
+// The UID of the pod that a process with this /proc/self/mountinfo is in, by what the kubelet
+// mounts into each container (/etc/hosts, /dev/termination-log); "" when nothing tells.
+std::string PodUidOf(std::string_view mountinfo);
+
 class NodePods {
  public:
-  // Pods of `namespace_name` that are on the node of the pod `own_pod`, without that one. kNotFound
-  // when there is no such pod.
+  // Pods of `namespace_name` that are on the node of the pod that this process is in, without that
+  // one. It is the one named as the host; in the host's network that is the node's name, and the
+  // pod is the one with `pod_uid` on it ("": not known). kNotFound when there is no such pod.
   static base::Result<NodePods> Find(std::shared_ptr<kube::Client> client,
-                                     const std::string& namespace_name, const std::string& own_pod,
+                                     const std::string& namespace_name,
+                                     const std::string& host_name, const std::string& pod_uid,
                                      const io::StopToken& stop);
   // The same with this pod's service account and name.
   static base::Result<NodePods> InCluster(const io::StopToken& stop);

@@ -21,6 +21,7 @@
 #include "host/process.h"
 #include "node/toolkit/configure_engine.h"
 #include "node/toolkit/engine.h"
+#include "node/toolkit/engine_files.h"
 #include "node/toolkit/engine_process.h"
 #include "rpc/container_runtime.h"
 #include "rpc/testing/fake_container_runtime.h"
@@ -196,7 +197,7 @@ class Containerd : public ::testing::Test {
 
 // container-toolkit.md 4.14, 4.15, #29, #40; 13 rows 4, 5, 18.
 TEST_F(Containerd, IsConfiguredRestartedOnceAndPutBack) {
-  RecordProperty("holds", "container-toolkit.md #29, #40");
+  RecordProperty("holds", "container-toolkit.md #29, #40; runtimes-and-distributions.md #13");
   Start();
   const pid_t first = Pid();
   const auto configured = Configure();
@@ -224,7 +225,7 @@ TEST_F(Containerd, IsConfiguredRestartedOnceAndPutBack) {
   EXPECT_EQ(Pid(), second);
 
   // A killed toolkit left files and a due restart behind.
-  ASSERT_TRUE(base::WriteFileAtomically(folder_ / "engine-restart-due", ""));
+  ASSERT_TRUE(WriteEngineChange(folder_, {.before = {}, .restarting = true}));
   ASSERT_TRUE(Configure());
   EXPECT_EQ(supervisor_->starts(), 3);
 
@@ -260,6 +261,66 @@ TEST_F(Containerd, OldFilesAreBackWhenItDoesNotComeUp) {
   EXPECT_FALSE(fs::exists(options_.drop_in));
   EXPECT_EQ(*base::ReadFile(options_.config), Config());
   EXPECT_TRUE(WaitForEngine(options_.kind, options_.socket, {}, base::SteadyClock::now() + 60s));
+}
+
+// The toolkit was killed after it had written, and the engine does not come up with that: what was
+// there before the first of the two is put back.
+TEST_F(Containerd, WhatAKilledToolkitChangedIsPutBackToo) {
+  Start();
+  const SavedFile config{{options_.config, Config()}, 0600, ::geteuid(), ::getegid()};
+  ASSERT_TRUE(
+      WriteEngineChange(folder_, {.before = {config, {.file = {options_.drop_in, std::nullopt}}}}));
+  ASSERT_TRUE(base::WriteFileAtomically(options_.drop_in, "version = 9\n"));
+  ASSERT_TRUE(base::WriteFileAtomically(options_.config, Config() + "# changed\n"));
+  options_.executable = "/bin/false";  // as a containerd that refuses the configuration
+  const pid_t before = Pid();
+  const auto configured = ConfigureEngine(options_, codec::Json::object({{"version", 3}}),
+                                          "/opt/t/toolkit", folder_, {});
+  ASSERT_FALSE(configured);
+  EXPECT_EQ(*base::ReadFile(options_.config), Config());
+  EXPECT_FALSE(fs::exists(options_.drop_in));
+  EXPECT_EQ(Pid(), before);
+  EXPECT_FALSE(fs::exists(folder_ / "engine-change.json"));
+}
+
+// A root file of version 2, as kubeadm and others of the time of containerd 1.7 wrote it, under
+// containerd 2: its settings go on to hold, and no drop-in is above it.
+TEST_F(Containerd, ARootOfVersion2KeepsItsSettings) {
+  RecordProperty("holds", "runtimes-and-distributions.md #2, #11, #12, #19");
+  const std::string base = folder_.string();
+  const std::string cri = "plugins.\"io.containerd.grpc.v1.cri\"";
+  ASSERT_TRUE(base::WriteFileAtomically(
+      options_.config,
+      "version = 2\nroot = \"" + base + "/root\"\nstate = \"" + base +
+          "/state\"\n[grpc]\n  address = \"" + base + "/containerd.sock\"\n[" + cri +
+          "]\n  restrict_oom_score_adj = true\n  sandbox_image = \"r.example.com/pause:1\"\n[" +
+          cri + ".cni]\n  conf_dir = \"" + base + "/cni\"\n[" + cri +
+          ".registry]\n  config_path = \"/certs\"\n[" + cri +
+          ".containerd.runtimes.runc]\n  runtime_type = \"io.containerd.runc.v2\"\n[" + cri +
+          ".containerd.runtimes.runc.options]\n  SystemdCgroup = true\n"));
+  Start();
+  const auto settings = [&] {
+    const auto config =
+        codec::ParseToml(DumpEngineConfig(options_).value_or("")).value_or(codec::Json());
+    const auto& plugins = config.at("plugins");
+    const auto& images = plugins.at("io.containerd.cri.v1.images");
+    return codec::Json::object({{"cni", plugins.at("io.containerd.cri.v1.runtime").at("cni")},
+                                {"sandbox", images.at("pinned_images").at("sandbox")},
+                                {"registry", images.at("registry").at("config_path")}});
+  };
+  const auto before = settings();
+  ASSERT_EQ(before["sandbox"], "r.example.com/pause:1");
+  const auto configured = Configure();
+  ASSERT_TRUE(configured) << configured.error().message;
+  EXPECT_EQ(settings(), before);
+  EXPECT_THAT(Handlers(), Contains("nvidia"));
+  const auto runtimes = Runtimes();
+  EXPECT_EQ(codec::FindString(runtimes, {"nvidia", "runtime_type"}), "io.containerd.runc.v2");
+  EXPECT_TRUE(runtimes.at("nvidia").at("options").at("SystemdCgroup").get<bool>());
+  EXPECT_EQ(codec::ParseToml(*base::ReadFile(options_.drop_in))->at("version"), 2);
+  ASSERT_TRUE(RestoreEngine(options_, "/opt/t/toolkit", folder_));
+  EXPECT_FALSE(Runtimes().contains("nvidia"));
+  EXPECT_EQ(settings(), before);
 }
 
 // A configuration that containerd itself refuses is put back without any restart.

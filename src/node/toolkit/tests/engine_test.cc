@@ -162,7 +162,7 @@ TEST_F(InFolder, ConfigureAndRestore) {
   options_.config_sources = {"file"};
   ASSERT_TRUE(ConfigureEngine(options_, *ReadEngineConfig(options_), "/t", folder_, {}));
   EXPECT_TRUE(fs::exists(options_.drop_in));
-  EXPECT_FALSE(fs::exists(folder_ / "engine-restart-due"));
+  EXPECT_FALSE(fs::exists(folder_ / "engine-change.json"));
   const auto written = fs::last_write_time(options_.drop_in);
   ASSERT_TRUE(ConfigureEngine(options_, *ReadEngineConfig(options_), "/t", folder_, {}));
   EXPECT_EQ(fs::last_write_time(options_.drop_in), written);

@@ -92,7 +92,7 @@ class NodePodsTest : public ::testing::Test {
     EXPECT_TRUE(seen) << seen.error().message;
   }
   [[nodiscard]] NodePods Pods() {
-    auto pods = NodePods::Find(client_, namespace_, "toolkit", {});
+    auto pods = NodePods::Find(client_, namespace_, "toolkit", "", {});
     EXPECT_TRUE(pods) << pods.error().message;
     return *std::move(pods);
   }
@@ -123,9 +123,38 @@ TEST_F(NodePodsTest, WaitingOnesOfThisNodeWithARuntimeClassAreTriedAgain) {
     EXPECT_EQ(Mark(other), "") << other;
   }
 
-  const auto stranger = NodePods::Find(client_, namespace_, "nobody", {});
+  const auto stranger = NodePods::Find(client_, namespace_, "nobody", "", {});
   ASSERT_FALSE(stranger);
   EXPECT_EQ(stranger.error().code, base::Code::kNotFound);
+}
+
+// With hostNetwork the host's name is the node's, and no pod is named so.
+TEST_F(NodePodsTest, InTheHostsNetworkTheOwnPodIsFoundByItsUid) {
+  AddPod("other", "here", "", "Running");
+  const auto own = client_->Get(kube::kPods, Key("toolkit"));
+  ASSERT_TRUE(own) << own.error().message;
+  const auto uid = codec::FindString(*own, {"metadata", "uid"});
+  AddPod("plugin", "here", "nvidia", "Pending");
+  const auto pods = NodePods::Find(client_, namespace_, "here", uid, {});
+  ASSERT_TRUE(pods) << pods.error().message;
+  const auto count = pods->RetryWaiting({1ms}, {});
+  ASSERT_TRUE(count) << count.error().message;
+  EXPECT_EQ(*count, 1u);
+
+  const auto elsewhere = NodePods::Find(client_, namespace_, "there", uid, {});
+  ASSERT_FALSE(elsewhere);
+  EXPECT_EQ(elsewhere.error().reason, "OwnPodNotFound");
+}
+
+// A pod that sees the host's mounts sees those of other pods too.
+TEST(PodUid, IsThatOfTheKubeletsOwnMounts) {
+  EXPECT_EQ(
+      PodUidOf("36 35 0:5 /pods/other/volumes/x /host/var/lib/kubelet/pods/other/volumes/x rw\n"
+               "37 35 8:1 /var/lib/kubelet/pods/0a1b-2c/etc-hosts /etc/hosts rw,relatime - ext4\n"),
+      "0a1b-2c");
+  EXPECT_EQ(PodUidOf("37 35 8:1 /kubelet/pods/9f/containers/c/1 /dev/termination-log rw - tmpfs\n"),
+            "9f");
+  EXPECT_EQ(PodUidOf("37 35 8:1 /etc/hosts /etc/hosts rw - ext4\n36 1 0:1 / / rw\n"), "");
 }
 
 // The kubelet's connection to the restarted engine was still broken.

@@ -1,0 +1,186 @@
+#include "node/toolkit/engine_files.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/file.h"
+#include "codec/json.h"
+
+namespace pitcrew::node::toolkit {
+namespace {
+
+using codec::Json;
+namespace fs = std::filesystem;
+
+constexpr mode_t kOrdinary = 0644;
+constexpr mode_t kOwnerOnly = 0600;
+constexpr mode_t kPermissions = 07777;
+constexpr mode_t kOfOthers = 0077;
+// As the kernel's own limit of links in one path.
+constexpr int kMostLinks = 40;
+
+fs::path Journal(const fs::path& state_folder) { return state_folder / "engine-change.json"; }
+
+base::Status Remove(const fs::path& path) {
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
+  return base::Fail(base::FromErrno(errno, "remove " + path.string()));
+}
+
+base::Error OutOfSight(const fs::path& link, const fs::path& target) {
+  return {base::Code::kUnsupported, "LinkOutOfSight",
+          fmt::format("{} is a link to {}, which cannot be seen from here: name the file itself as "
+                      "the engine's configuration",
+                      link.string(), target.string())};
+}
+
+base::Status WriteAs(const SavedFile& saved, const fs::path& path) {
+  TRY(base::WriteFileAtomically(path, *saved.file.content, saved.mode));
+  struct stat status{};
+  if (::stat(path.c_str(), &status) == 0 && status.st_uid == saved.owner &&
+      status.st_gid == saved.group) {
+    return {};
+  }
+  // Changing the owner takes set-user-ID bits away, so the mode is set again.
+  if (::chown(path.c_str(), saved.owner, saved.group) == 0 &&
+      ::chmod(path.c_str(), saved.mode) == 0) {
+    return {};
+  }
+  return base::Fail(base::FromErrno(errno, "give " + path.string() + " its owner back"));
+}
+
+Json ToJson(const SavedFile& saved) {
+  Json json = {{"path", saved.file.path.string()}, {"content", nullptr}};
+  if (!saved.file.content) return json;
+  json["content"] = *saved.file.content;
+  json["mode"] = saved.mode;
+  json["owner"] = saved.owner;
+  json["group"] = saved.group;
+  return json;
+}
+
+SavedFile FromJson(const Json& json) {
+  SavedFile saved;
+  saved.file.path = json.at("path").get<std::string>();
+  if (json.at("content").is_null()) return saved;
+  saved.file.content = json.at("content").get<std::string>();
+  saved.mode = json.at("mode").get<mode_t>();
+  saved.owner = json.at("owner").get<uid_t>();
+  saved.group = json.at("group").get<gid_t>();
+  return saved;
+}
+
+}  // namespace
+
+base::Result<fs::path> EngineFileStore::Resolve(fs::path path) const {
+  for (int hops = 0; hops < kMostLinks; ++hops) {
+    std::error_code problem;
+    const auto target = fs::read_symlink(path, problem);
+    if (problem == std::errc::invalid_argument || problem == std::errc::no_such_file_or_directory ||
+        problem == std::errc::not_a_directory) {
+      return path;
+    }
+    if (problem) {
+      return base::Fail(base::FromErrno(problem.value(), "read the link " + path.string()));
+    }
+    const auto link = path;
+    if (target.is_absolute()) {
+      path = host_root_.empty() ? target : host_root_ / target.relative_path();
+    } else if (target.lexically_normal().string().starts_with("..")) {
+      // Above the folder of the engine's configuration, which is mounted here by itself.
+      if (host_root_ != "/" && !host_root_.empty()) return base::Fail(OutOfSight(link, target));
+      path = path.parent_path() / target;
+    } else {
+      path = path.parent_path() / target;
+    }
+    if (!fs::exists(path.parent_path(), problem)) return base::Fail(OutOfSight(link, target));
+  }
+  return base::Fail(base::FromErrno(ELOOP, "follow the link " + path.string()));
+}
+
+base::Result<std::optional<std::string>> EngineFileStore::Read(const fs::path& path) const {
+  if (path.empty()) return std::nullopt;
+  TRY_ASSIGN(const auto file, Resolve(path));
+  auto text = base::ReadFile(file);
+  if (text) return *std::move(text);
+  if (text.error().code == base::Code::kNotFound) return std::nullopt;
+  return base::Fail(text.error());
+}
+
+base::Result<SavedFile> EngineFileStore::Save(const fs::path& path) const {
+  SavedFile saved;
+  saved.file.path = path;
+  TRY_ASSIGN(saved.file.content, Read(path));
+  if (!saved.file.content) return saved;
+  TRY_ASSIGN(const auto file, Resolve(path));
+  struct stat status{};
+  if (::stat(file.c_str(), &status) != 0) {
+    return base::Fail(base::FromErrno(errno, "look at " + file.string()));
+  }
+  saved.mode = status.st_mode & kPermissions;
+  saved.owner = status.st_uid;
+  saved.group = status.st_gid;
+  return saved;
+}
+
+base::Result<std::optional<SavedFile>> EngineFileStore::SaveIfDifferent(
+    const FileContent& wanted) const {
+  TRY_ASSIGN(auto saved, Save(wanted.path));
+  const bool open_to_others = wanted.has_credentials && (saved.mode & kOfOthers) != 0;
+  if (saved.file.content == wanted.content && !open_to_others) return std::nullopt;
+  return saved;
+}
+
+base::Status EngineFileStore::Put(const FileContent& file) const {
+  TRY_ASSIGN(SavedFile now, Save(file.path));
+  TRY_ASSIGN(const auto path, Resolve(file.path));
+  if (!file.content) return Remove(path);
+  if (!now.file.content) {
+    now.mode = kOrdinary;
+    now.owner = ::geteuid();
+    now.group = ::getegid();
+  }
+  if (file.has_credentials) now.mode &= kOwnerOnly;
+  now.file.content = file.content;
+  return WriteAs(now, path);
+}
+
+base::Status EngineFileStore::PutBack(const SavedFile& saved) const {
+  TRY_ASSIGN(const auto path, Resolve(saved.file.path));
+  return saved.file.content ? WriteAs(saved, path) : Remove(path);
+}
+
+base::Result<std::optional<EngineChange>> ReadEngineChange(const fs::path& state_folder) {
+  const auto path = Journal(state_folder);
+  const auto text = base::ReadFile(path);
+  if (!text && text.error().code == base::Code::kNotFound) return std::nullopt;
+  if (!text) return base::Fail(text.error());
+  TRY_ASSIGN(const Json json, codec::ParseJson(*text, path.string()));
+  try {
+    EngineChange change;
+    change.restarting = json.at("restarting").get<bool>();
+    for (const auto& file : json.at("before")) change.before.push_back(FromJson(file));
+    return change;
+  } catch (const Json::exception& problem) {
+    return base::Fail(base::Invalid(
+        "InvalidEngineChange",
+        fmt::format("{} is not what the toolkit writes there ({}): put the engine's files right by "
+                    "hand, then remove it",
+                    path.string(), problem.what())));
+  }
+}
+
+base::Status WriteEngineChange(const fs::path& state_folder, const EngineChange& change) {
+  Json before = Json::array();
+  for (const auto& saved : change.before) before.push_back(ToJson(saved));
+  const Json json = {{"before", std::move(before)}, {"restarting", change.restarting}};
+  return base::WriteFileAtomically(Journal(state_folder), codec::ToJsonText(json), kOwnerOnly);
+}
+
+base::Status ForgetEngineChange(const fs::path& state_folder) {
+  return Remove(Journal(state_folder));
+}
+
+}  // namespace pitcrew::node::toolkit

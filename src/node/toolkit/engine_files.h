@@ -1,0 +1,65 @@
+// Files of a container engine on disk: written as their owner keeps them, and a journal of the
+// change under way, so that a toolkit that is killed at any step is made up for by the next one
+// (runtimes-and-distributions.md 12 #2, 13 #17, #18; container-toolkit.md 13 row 5).
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "node/toolkit/engine.h"
+
+namespace pitcrew::node::toolkit {
+
+// A file as it was.
+struct SavedFile {
+  FileContent file;
+  mode_t mode = 0;  // of a file that was there; so are the owners
+  uid_t owner = 0;
+  gid_t group = 0;
+};
+
+class EngineFileStore {
+ public:
+  // `host_root` is where the node's own root is seen: links with absolute targets mean that one.
+  explicit EngineFileStore(std::filesystem::path host_root) : host_root_(std::move(host_root)) {}
+
+  // nullopt for a file that is not there. A link whose target cannot be seen from here is an error
+  // and no missing file: kUnsupported "LinkOutOfSight".
+  [[nodiscard]] base::Result<std::optional<std::string>> Read(
+      const std::filesystem::path& path) const;
+  [[nodiscard]] base::Result<SavedFile> Save(const std::filesystem::path& path) const;
+  // The file as it is, when its content or its privacy is not as wanted.
+  [[nodiscard]] base::Result<std::optional<SavedFile>> SaveIfDifferent(
+      const FileContent& wanted) const;
+
+  // Atomically, behind links, with the mode and the owner that the file has; a new one is 0644.
+  // What has credentials is readable by its owner only.
+  [[nodiscard]] base::Status Put(const FileContent& file) const;
+  [[nodiscard]] base::Status PutBack(const SavedFile& saved) const;
+
+ private:
+  [[nodiscard]] base::Result<std::filesystem::path> Resolve(std::filesystem::path path) const;
+
+  std::filesystem::path host_root_;
+};
+
+// A change of the engine's files that is not through.
+struct EngineChange {
+  std::vector<SavedFile> before;  // what a roll-back puts back
+  bool restarting = false;        // the engine may have read the new files
+};
+
+// In `state_folder`, readable by root only: it has the content of files. nullopt: none is under
+// way. A journal that cannot be read is an error: it may have what is to be put back.
+base::Result<std::optional<EngineChange>> ReadEngineChange(
+    const std::filesystem::path& state_folder);
+base::Status WriteEngineChange(const std::filesystem::path& state_folder,
+                               const EngineChange& change);
+base::Status ForgetEngineChange(const std::filesystem::path& state_folder);
+
+}  // namespace pitcrew::node::toolkit

@@ -1,0 +1,63 @@
+#include "tests/support/kill_at_change.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <set>
+
+namespace pitcrew::test_support {
+namespace {
+
+bool IsChange(const __ptrace_syscall_info& call) {
+  static const std::set<std::uint64_t> kChanges = {
+#ifdef SYS_rename  // only the calls below exist on arm64
+      SYS_rename,   SYS_unlink,   SYS_mkdir,     SYS_rmdir,     SYS_chmod,
+      SYS_chown,    SYS_symlink,
+#endif
+      SYS_fchmod,   SYS_fchown,   SYS_fchmodat,  SYS_fchownat,  SYS_mkdirat,
+      SYS_unlinkat, SYS_renameat, SYS_renameat2, SYS_symlinkat, SYS_ftruncate};
+  constexpr int kOpenFlags = 2;
+  if (call.entry.nr == SYS_openat) return (call.entry.args[kOpenFlags] & O_CREAT) != 0;
+  return kChanges.contains(call.entry.nr);
+}
+
+// Lets the child go on until its next system call. False when it has ended.
+bool Continue(pid_t child) {
+  int status = 0;
+  EXPECT_EQ(::ptrace(PTRACE_SYSCALL, child, 0, 0), 0);
+  return ::waitpid(child, &status, 0) == child && WIFSTOPPED(status);
+}
+
+}  // namespace
+
+bool KillAtChange(int number, const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::ptrace(PTRACE_TRACEME, 0, 0, 0);
+    ::raise(SIGSTOP);
+    work();
+    ::_exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSTOPPED(status));
+  // Without it the kernel does not tell entries of calls from other stops.
+  EXPECT_EQ(::ptrace(PTRACE_SETOPTIONS, child, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL), 0);
+  while (Continue(child)) {
+    __ptrace_syscall_info call{};
+    ::ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof(call), &call);
+    if (call.op != PTRACE_SYSCALL_INFO_ENTRY || !IsChange(call) || --number > 0) continue;
+    ::kill(child, SIGKILL);
+    ::waitpid(child, &status, 0);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace pitcrew::test_support
