@@ -1,6 +1,8 @@
 #include "shim/cdi_hook.h"
 
 #include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -72,7 +74,30 @@ base::Result<std::string> ReadState(const std::string& file) {
   return file.empty() || file == "-" ? ReadContainerState() : base::ReadFile(file);
 }
 
+// Of all of a hook's work. A container's start waits for it, and some of what it reads is the
+// container's own.
+constexpr unsigned kTimeLimitSeconds = 30;
+
+// Changes are made by renaming, so nothing is left half written.
+void EndAtTimeLimit(int) {
+  constexpr std::string_view kText = "nvidia-cdi-hook: ended at its time limit\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kText.data(), kText.size());
+  ::_exit(1);
+}
+
+class TimeLimit {
+ public:
+  TimeLimit() {
+    ::signal(SIGALRM, EndAtTimeLimit);
+    ::alarm(kTimeLimitSeconds);
+  }
+  ~TimeLimit() { ::alarm(0); }
+  TimeLimit(const TimeLimit&) = delete;
+  TimeLimit& operator=(const TimeLimit&) = delete;
+};
+
 base::Status RunHook(const HookEntry& hook, const Arguments& arguments) {
+  const TimeLimit limit;
   TRY_ASSIGN(const auto flags, HookFlags::Parse(arguments, hook.flags));
   TRY_ASSIGN(const std::string state, ReadState(flags.Last("container-spec")));
   TRY_ASSIGN(const auto path, ContainerRootPath(state));

@@ -18,6 +18,11 @@ constexpr std::uint32_t kGeneratorTag = 0;
 constexpr std::uint32_t kHwcapsTag = 1;
 constexpr std::uint64_t kHwcapExtension = std::uint64_t{1} << 62;
 constexpr std::uint8_t kLittleEndian = 2;
+// Names of a cache that is worth reading: a path is at most PATH_MAX long, and all of a large
+// distribution's are a few megabytes. Entries can share one name, so a small file can stand for any
+// amount of text.
+constexpr std::size_t kLongestText = 4096;
+constexpr std::size_t kMostText = std::size_t{64} << 20;
 constexpr std::string_view kGenerator = "pitcrew nvidia-cdi-hook";
 
 struct Header {
@@ -64,18 +69,22 @@ class Bytes {
     std::memcpy(&value, bytes_.data() + at, sizeof(T));
     return value;
   }
-  base::Result<std::string> Text(std::uint64_t at) const {
+  base::Result<std::string> Text(std::uint64_t at) {
     if (at >= bytes_.size()) return base::Fail(Broken("a name lies outside"));
-    const auto end = bytes_.find('\0', at);
+    const auto longest = bytes_.substr(at, kLongestText);
+    const auto end = longest.find('\0');
     if (end == std::string_view::npos) return base::Fail(Broken("a name has no end"));
-    return std::string(bytes_.substr(at, end - at));
+    text_ += end;
+    if (text_ > kMostText) return base::Fail(Broken("its names are too long"));
+    return std::string(longest.substr(0, end));
   }
 
  private:
   std::string_view bytes_;
+  std::size_t text_ = 0;  // taken so far
 };
 
-base::Status ReadHwcaps(const Bytes& in, std::uint32_t extension_at, LdCache& cache) {
+base::Status ReadHwcaps(Bytes& in, std::uint32_t extension_at, LdCache& cache) {
   if (extension_at == 0) return {};
   TRY_ASSIGN(const auto magic, in.Get<std::uint32_t>(extension_at));
   TRY_ASSIGN(const auto count, in.Get<std::uint32_t>(extension_at + 4ULL));
@@ -200,7 +209,7 @@ base::Result<LdCache> ParseLdCache(std::string_view bytes) {
     bytes.remove_prefix(end);
   }
   if (!bytes.starts_with(kMagic)) return base::Fail(Broken("magic number"));
-  const Bytes in(bytes);
+  Bytes in(bytes);
   TRY_ASSIGN(const auto header, in.Get<Header>(0));
   if ((header.flags & 3) != 0 && (header.flags & 3) != kLittleEndian) {
     return base::Fail(Broken("byte order"));

@@ -16,6 +16,9 @@ namespace {
 constexpr const char* kConf = "/etc/ld.so.conf";
 constexpr const char* kCache = "/etc/ld.so.cache";
 constexpr int kDeepestInclude = 8;
+// Far above any distribution's: what an image says beyond is there to keep the hook busy.
+constexpr std::size_t kMostConfFiles = 1000;
+constexpr std::size_t kMostFolders = 4096;
 
 #if defined(__aarch64__)
 constexpr const char* kTriple = "aarch64-linux-gnu";
@@ -55,25 +58,61 @@ base::Result<std::vector<std::string>> Included(const ContainerRoot& root, std::
   return files;
 }
 
-base::Status ReadConf(const ContainerRoot& root, const std::string& path, int depth,
-                      LoaderFolders& folders) {
-  const auto text = root.ReadFile(path, 1U << 20);
-  if (!text) return {};  // missing, or nothing that ldconfig would read either
-  for (const auto& raw : base::Split(*text, '\n')) {
-    const std::string line(base::Trim(std::string_view(raw).substr(0, raw.find('#'))));
-    if (line.starts_with("include ") || line.starts_with("include\t")) {
-      if (depth >= kDeepestInclude) continue;
-      for (const auto& pattern : base::SplitTrimmed(line.substr(8), ' ')) {
-        TRY_ASSIGN(const auto files, Included(root, pattern));
-        for (const auto& file : files) TRY(ReadConf(root, file, depth + 1, folders));
+// Reads each file once: an image can make its files include one another.
+class ConfReader {
+ public:
+  explicit ConfReader(const ContainerRoot& root) : root_(root) {}
+
+  base::Status Read(const std::string& path, int depth) {
+    if (!files_.insert(path).second) return {};
+    const auto text = root_.ReadFile(path, 1U << 20);
+    if (!text) return {};  // missing, or nothing that ldconfig would read either
+    for (const auto& raw : base::Split(*text, '\n')) {
+      const std::string line(base::Trim(std::string_view(raw).substr(0, raw.find('#'))));
+      if (line.starts_with("include ") || line.starts_with("include\t")) {
+        if (depth < kDeepestInclude) TRY(Include(line.substr(8), depth));
+      } else if (line.starts_with('/')) {
+        TRY(AddFolder(path, line.substr(0, line.find('='))));
       }
-    } else if (line.starts_with('/')) {
-      AddOnce(IsFromHook(path) ? folders.from_hooks : folders.others,
-              line.substr(0, line.find('=')));
     }
+    return {};
   }
-  return {};
-}
+  [[nodiscard]] LoaderFolders Take() { return std::move(folders_); }
+
+ private:
+  static base::Status TooMuch(std::string_view what) {
+    return base::Fail(
+        base::Invalid("LoaderConfigurationTooLarge",
+                      fmt::format("{} of the container and what it includes {}", kConf, what)));
+  }
+  base::Status Include(std::string_view patterns, int depth) {
+    for (const auto& pattern : base::SplitTrimmed(patterns, ' ')) {
+      if (!patterns_.insert(pattern).second) continue;
+      if (patterns_.size() > kMostConfFiles) return TooMuch("include too much");
+      TRY_ASSIGN(const auto files, Included(root_, pattern));
+      for (const auto& file : files) {
+        if (files_.size() > kMostConfFiles) return TooMuch("include too much");
+        TRY(Read(file, depth + 1));
+      }
+    }
+    return {};
+  }
+  base::Status AddFolder(const std::string& file, std::string folder) {
+    auto& list = IsFromHook(file) ? folders_.from_hooks : folders_.others;
+    auto& known = IsFromHook(file) ? known_from_hooks_ : known_others_;
+    if (!known.insert(folder).second) return {};
+    if (known.size() > kMostFolders) return TooMuch("name too many folders");
+    list.push_back(std::move(folder));
+    return {};
+  }
+
+  const ContainerRoot& root_;
+  std::set<std::string> files_;
+  std::set<std::string> patterns_;
+  std::set<std::string> known_from_hooks_;
+  std::set<std::string> known_others_;
+  LoaderFolders folders_;
+};
 
 base::Result<std::vector<std::string>> SystemFolders(const ContainerRoot& root) {
   TRY_ASSIGN(const bool is_debian, root.Exists("/etc/debian_version"));
@@ -182,9 +221,9 @@ void DropAliases(const ContainerRoot& root, const std::vector<std::string>& firs
 }  // namespace
 
 base::Result<LoaderFolders> ReadLoaderFolders(const ContainerRoot& root) {
-  LoaderFolders folders;
-  TRY(ReadConf(root, kConf, 0, folders));
-  return folders;
+  ConfReader reader(root);
+  TRY(reader.Read(kConf, 0));
+  return reader.Take();
 }
 
 base::Status UpdateLdCache(const ContainerRoot& root, const std::vector<std::string>& requested) {

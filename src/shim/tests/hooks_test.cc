@@ -1,7 +1,11 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <filesystem>
 
@@ -171,6 +175,83 @@ TEST_F(InContainer, ExistingCacheIsKeptAndDriverComesFirstOnlyFromItsOwnFolders)
                    "libcuda.so.1 /usr/local/cuda/stubs/libcuda.so.1"}));
   EXPECT_EQ(ParseLdCache(Read("/etc/ld.so.cache"))->hwcaps, Names{"x86-64-v3"});
   EXPECT_EQ(Read("/etc/ld.so.conf").substr(0, 6), "# mine");
+}
+
+// Files that include one another eight deep would be read eight to the power of their number times.
+TEST_F(InContainer, LoaderFilesThatIncludeOneAnotherAreReadOnce) {
+  std::string all;
+  for (int i = 0; i < 30; ++i) all += "include /etc/ld.so.conf.d/" + std::to_string(i) + ".conf\n";
+  Write("/etc/ld.so.conf", all);
+  for (int i = 0; i < 30; ++i) {
+    Write("/etc/ld.so.conf.d/" + std::to_string(i) + ".conf",
+          all + "/opt/" + std::to_string(i) + "\n");
+  }
+  const auto folders = ReadLoaderFolders(*root_);
+  ASSERT_TRUE(folders) << folders.error().message;
+  EXPECT_EQ(folders->others.size(), 30u);
+}
+
+TEST_F(InContainer, EndlessLoaderConfigurationIsRefused) {
+  std::string folders;
+  for (int i = 0; i < 5000; ++i) folders += "/opt/" + std::to_string(i) + "\n";
+  Write("/etc/ld.so.conf", folders);
+  EXPECT_EQ(ReadLoaderFolders(*root_).error().reason, "LoaderConfigurationTooLarge");
+  std::string includes;
+  for (int i = 0; i < 1100; ++i) includes += "include none/" + std::to_string(i) + "\n";
+  Write("/etc/ld.so.conf", includes);
+  EXPECT_EQ(ReadLoaderFolders(*root_).error().reason, "LoaderConfigurationTooLarge");
+}
+
+// A file of 400 KB whose entries all share one name of 4 KB stands for 128 MB of text.
+TEST(LdCache, SharedNamesDoNotMultiply) {
+  LdCache cache;
+  cache.entries = {{0x303, "libx.so.1", "/" + std::string(4000, 'x'), 0, 0}};
+  std::string bytes = WriteLdCache(cache);
+  constexpr std::size_t kHeader = 48;
+  constexpr std::size_t kEntry = 24;
+  constexpr std::uint32_t kCount = 17'000;
+  std::string many;
+  for (std::uint32_t i = 0; i < kCount; ++i) many += bytes.substr(kHeader, kEntry);
+  bytes.replace(kHeader, kEntry, many);
+  std::memcpy(bytes.data() + 20, &kCount, sizeof(kCount));
+  // The extension and both names have moved.
+  const auto move = [&](std::size_t at) {
+    std::uint32_t value = 0;
+    std::memcpy(&value, bytes.data() + at, sizeof(value));
+    value += static_cast<std::uint32_t>((kCount - 1) * kEntry);
+    std::memcpy(bytes.data() + at, &value, sizeof(value));
+  };
+  move(32);
+  for (std::uint32_t i = 0; i < kCount; ++i) {
+    move(kHeader + i * kEntry + 4);
+    move(kHeader + i * kEntry + 8);
+  }
+  const auto parsed = ParseLdCache(bytes);
+  ASSERT_FALSE(parsed);
+  EXPECT_NE(parsed.error().message.find("too long"), std::string::npos) << parsed.error().message;
+}
+
+// A container's files can keep a hook busy for ever; its start must not wait as long.
+TEST_F(InContainer, AHookEndsAtItsTimeLimit) {
+  const auto fifo =
+      fs::path(::testing::TempDir()) / ("pitcrew-state-" + std::to_string(::getpid()));
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::string spec = "--container-spec=" + fifo.string();
+    std::array<char*, 3> argv = {const_cast<char*>("nvidia-cdi-hook"),
+                                 const_cast<char*>("update-ldcache"), spec.data()};
+    ::_exit(RunCdiHook(argv.size(), argv.data()));
+  }
+  // Open as soon as the hook reads, which then waits for what never comes.
+  const int end = ::open(fifo.c_str(), O_WRONLY | O_CLOEXEC);
+  ::kill(child, SIGALRM);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  ::close(end);
+  fs::remove(fifo);
 }
 
 TEST_F(InContainer, MuslReadsAPathFile) {
