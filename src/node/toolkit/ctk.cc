@@ -15,6 +15,7 @@
 #include "cdi/registry.h"
 #include "node/toolkit/command.h"
 #include "node/toolkit/containerd.h"
+#include "node/toolkit/engine_files.h"
 #include "node/toolkit/engine_process.h"
 #include "nvml/nvml.h"
 
@@ -247,9 +248,10 @@ base::Status ConfigureRuntime(int argc, char** argv) {
   if (!go_on) return {};
   TRY_ASSIGN(const EngineOptions engine, ConfigureOptions(flags));
   TRY_ASSIGN(const std::string path, RuntimePath(flags, engine.kind));
+  const EngineFileStore store(engine.host_root);
   EngineFiles files;
-  if (auto text = base::ReadFile(engine.config)) files.config = *std::move(text);
-  if (auto text = base::ReadFile(engine.drop_in)) files.drop_in = *std::move(text);
+  TRY_ASSIGN(files.config, store.Read(engine.config));
+  TRY_ASSIGN(files.drop_in, store.Read(engine.drop_in));
   TRY_ASSIGN(const auto source, ReadSource(flags, engine, files));
   const std::vector<Runtime> runtimes = {{engine.runtime_name, path, engine.set_as_default}};
   TRY_ASSIGN(const auto wanted, PlanSetup(engine, runtimes, source, files));
@@ -257,7 +259,7 @@ base::Status ConfigureRuntime(int argc, char** argv) {
     if (flags.dry_run.value_or(false)) {
       Print(file.content.value_or("") + "\n");
     } else if (file.content) {
-      TRY(base::WriteFileAtomically(file.path, *file.content, 0644));
+      TRY(store.Put(file));
       base::LogInfo("Wrote", {{"file", file.path.string()}});
     }
   }
