@@ -20,10 +20,11 @@
 namespace pitcrew::shim {
 namespace {
 
-base::FileDescriptor OpenInRoot(int root, std::string_view inside, std::uint64_t flags) {
+base::FileDescriptor OpenInRoot(int root, std::string_view inside, std::uint64_t flags,
+                                std::uint64_t resolve = 0) {
   open_how how{};
   how.flags = flags | O_CLOEXEC;
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | resolve;
   const std::string path(inside.empty() ? "." : inside);
   for (;;) {
     const long fd = ::syscall(SYS_openat2, root, path.c_str(), &how, sizeof(how));
@@ -35,6 +36,15 @@ base::FileDescriptor OpenInRoot(int root, std::string_view inside, std::uint64_t
 
 base::Error Problem(std::string_view action, std::string_view inside) {
   return base::FromErrno(errno, fmt::format("{} {} of the container", action, inside));
+}
+
+// A volume that others may see too, the host among them.
+base::Error OnAnotherMount(std::string_view inside) {
+  return {
+      base::Code::kDenied, "OnAnotherMount",
+      fmt::format("{} of the container lies on a volume that is mounted there; hooks write only "
+                  "to the container's own files",
+                  inside)};
 }
 
 std::string Joined(const std::vector<std::string>& parts, std::size_t count) {
@@ -197,13 +207,14 @@ base::Result<base::FileDescriptor> ContainerRoot::MakeFolder(std::string_view in
   TRY_ASSIGN(auto folder, Find("/"));
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::string path = Joined(parts, i + 1);
-    auto next = OpenInRoot(root_.get(), path, O_PATH | O_DIRECTORY);
+    auto next = OpenInRoot(root_.get(), path, O_PATH | O_DIRECTORY, RESOLVE_NO_XDEV);
+    if (!next.valid() && errno == EXDEV) return base::Fail(OnAnotherMount(path));
     if (!next.valid() && errno == ENOENT) {
       // EEXIST here means a link that leads to nothing: not ours to fill in.
       if (::mkdirat(folder.get(), parts[i].c_str(), 0755) != 0) {
         return base::Fail(Problem("make folder", path));
       }
-      next = OpenInRoot(root_.get(), path, O_PATH | O_DIRECTORY);
+      next = OpenInRoot(root_.get(), path, O_PATH | O_DIRECTORY, RESOLVE_NO_XDEV);
     }
     if (!next.valid()) return base::Fail(Problem("open folder", path));
     folder = std::move(next);

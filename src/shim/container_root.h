@@ -38,7 +38,8 @@ class ContainerRoot {
   [[nodiscard]] base::Result<std::string> Resolve(std::string_view inside) const;
 
   // Makes what is missing of the folder with mode 0755 and returns a handle to it. A link that
-  // leads to nothing is an error.
+  // leads to nothing is an error, and so is a folder on a volume of the container's (kDenied
+  // "OnAnotherMount"): that is what this and the two below never write to.
   [[nodiscard]] base::Result<base::FileDescriptor> MakeFolder(std::string_view inside) const;
   // Atomically, with exactly `mode`; missing folders are made. Replaces a link by the file.
   [[nodiscard]] base::Status WriteFile(std::string_view inside, std::string_view content,

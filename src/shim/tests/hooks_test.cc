@@ -1,6 +1,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -252,6 +254,34 @@ TEST_F(InContainer, AHookEndsAtItsTimeLimit) {
   EXPECT_EQ(WEXITSTATUS(status), 1);
   ::close(end);
   fs::remove(fifo);
+}
+
+// A volume can be the host's, or another tenant's.
+TEST_F(InContainer, NothingIsWrittenToVolumes) {
+  if (::geteuid() != 0) GTEST_SKIP() << "mounting needs root";
+  fs::create_directories(At("/etc"));
+  fs::create_directories(At("/opt/driver"));
+  Library("/opt/driver/libx.so.1.2", "libx.so.1");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool mounted =
+        ::unshare(CLONE_NEWNS) == 0 &&
+        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+        ::mount((folder_ / "outside").c_str(), At("/etc").c_str(), nullptr, MS_BIND, nullptr) == 0;
+    if (!mounted) ::_exit(2);
+    // Opened where the volume is mounted.
+    const auto root = ContainerRoot::Open(folder_ / "root");
+    const auto updated = UpdateLdCache(*root, {"/opt/driver"});
+    const auto linked = root->SetLink("/etc/alternatives/x", "y");
+    const bool refused = !updated && updated.error().reason == "OnAnotherMount" && !linked &&
+                         linked.error().reason == "OnAnotherMount";
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_NE(WEXITSTATUS(status), 2) << "mounting failed";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(fs::is_empty(folder_ / "outside"));
 }
 
 TEST_F(InContainer, MuslReadsAPathFile) {
