@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "base/strings.h"
 #include "host/sysfs.h"
@@ -43,6 +45,21 @@ base::Result<std::uint32_t> ReadGroup(const fs::path& link) {
   return static_cast<std::uint32_t>(number);
 }
 
+// Nothing when its parent is of another bus.
+base::Result<std::optional<MdevDevice>> ReadMdev(const fs::path& link) {
+  // It leads to .../<parent's address>/<uuid>.
+  TRY_ASSIGN(const auto target, ReadLink(link));
+  const auto parent = PciAddress::Parse(fs::path(target).parent_path().filename().string());
+  if (!parent) return std::nullopt;
+  MdevDevice device;
+  device.uuid = link.filename().string();
+  device.parent = *parent;
+  TRY_ASSIGN(device.type_name, ReadAttribute(link / "mdev_type/name"));
+  device.driver = base::Observed<std::string>::From(LinkName(link / "driver"));
+  device.iommu_group = base::Observed<std::uint32_t>::From(ReadGroup(link / "iommu_group"));
+  return device;
+}
+
 }  // namespace
 
 base::Result<std::vector<PciAddress>> ListMdevParents(const Root& root) {
@@ -71,25 +88,27 @@ base::Result<std::vector<MdevType>> ListMdevTypes(const Root& root, const PciAdd
   return types;
 }
 
-base::Result<std::vector<MdevDevice>> ListMdevs(const Root& root) {
+base::Result<MdevScan> ScanMdevs(const Root& root) {
   const auto folder = root.At("/sys/bus/mdev/devices");
   TRY_ASSIGN(const auto uuids, ListOf(folder));
-  std::vector<MdevDevice> devices;
+  MdevScan scan;
   for (const auto& uuid : uuids) {
-    // The link leads to .../<parent's address>/<uuid>.
-    TRY_ASSIGN(const auto target, ReadLink(folder / uuid));
-    const auto parent = PciAddress::Parse(fs::path(target).parent_path().filename().string());
-    if (!parent) continue;
-    MdevDevice device;
-    device.uuid = uuid;
-    device.parent = *parent;
-    TRY_ASSIGN(device.type_name, ReadAttribute(folder / uuid / "mdev_type/name"));
-    device.driver = base::Observed<std::string>::From(LinkName(folder / uuid / "driver"));
-    device.iommu_group =
-        base::Observed<std::uint32_t>::From(ReadGroup(folder / uuid / "iommu_group"));
-    devices.push_back(std::move(device));
+    auto device = ReadMdev(folder / uuid);
+    if (device) {
+      if (*device) scan.devices.push_back(**std::move(device));
+      continue;
+    }
+    const auto still_there = Exists(folder / uuid);
+    if (still_there && !*still_there) continue;
+    scan.unreadable.emplace(uuid, std::move(device).error());
   }
-  return devices;
+  return scan;
+}
+
+base::Result<std::vector<MdevDevice>> ListMdevs(const Root& root) {
+  TRY_ASSIGN(auto scan, ScanMdevs(root));
+  if (!scan.unreadable.empty()) return base::Fail(scan.unreadable.begin()->second);
+  return std::move(scan.devices);
 }
 
 base::Status CreateMdev(const Root& root, const PciAddress& parent, std::string_view type_id,

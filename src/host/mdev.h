@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,8 +36,17 @@ struct MdevDevice {
 base::Result<std::vector<gpu::PciAddress>> ListMdevParents(const Root& root);
 // Types of one parent, by id.
 base::Result<std::vector<MdevType>> ListMdevTypes(const Root& root, const gpu::PciAddress& parent);
-// All that exist, by UUID; those of parents that are no PCI devices are left out. kNotFound
-// "NoMdev" as above.
+
+struct MdevScan {
+  std::vector<MdevDevice> devices;  // by UUID
+  // UUIDs that are listed but could not be read, with why: of these nothing is known.
+  std::map<std::string, base::Error> unreadable;
+};
+
+// All that exist; those of parents that are no PCI devices, and those that vanish meanwhile, are
+// left out. kNotFound "NoMdev" as above.
+base::Result<MdevScan> ScanMdevs(const Root& root);
+// The same, where one that cannot be read is the error.
 base::Result<std::vector<MdevDevice>> ListMdevs(const Root& root);
 
 // kUnavailable "NoRoomLeft" when the parent is full, kConflict when the UUID is taken; else as

@@ -177,7 +177,8 @@ TEST(KataDevicePlugin, ImageSecretsEnvironment) {
   EXPECT_EQ(main["image"], "r/i:v1");
   EXPECT_THAT(EnvOf(main),
               ElementsAre("NODE_NAME<-spec.nodeName", "POD_NAMESPACE<-metadata.namespace",
-                          "POD_SERVICE_ACCOUNT<-spec.serviceAccountName", "A=b"));
+                          "POD_NAME<-metadata.name", "POD_SERVICE_ACCOUNT<-spec.serviceAccountName",
+                          "A=b"));
   EXPECT_EQ(daemonset["spec"]["template"]["spec"]["imagePullSecrets"],
             *codec::ParseYaml("[{name: s}]"));
 }

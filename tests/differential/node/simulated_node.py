@@ -35,6 +35,11 @@ def mount(source, target, kind=None, flags=0):
     _checked(_libc.mount(text(source), text(target), text(kind), ctypes.c_ulong(flags), None), f"mount {target}")
 
 
+def own_mounts():
+    """From now on what this process mounts is seen by it and its children only."""
+    _checked(_libc.unshare(CLONE_NEWNS), "unshare")
+
+
 def mig_minors(gpus):
     """Lines of /proc/driver/nvidia-caps/mig-minors for GPUs with those minor numbers."""
     yield "config 1"
@@ -100,7 +105,7 @@ class SimulatedNode:
 
     def _enter(self):
         """From now on this process and its children see this node's devices, and empty /run and /var/lib."""
-        _checked(_libc.unshare(CLONE_NEWNS), "unshare")
+        own_mounts()
         mount("none", "/", flags=MS_REC | MS_PRIVATE)
         for folder in ("/run", "/var/lib"):
             mount("tmpfs", folder, "tmpfs")
