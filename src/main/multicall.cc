@@ -37,7 +37,7 @@ int PrintUsage(std::FILE* out, std::string_view program) {
              "[OPTIONS]\n\ncommands:\n",
              PITCREW_VERSION, name);
   for (const auto& command : kCommands) {
-    if (command.run != nullptr) fmt::print(out, "  {:<20} {}\n", command.name, command.help);
+    if (command.run != nullptr) fmt::print(out, "  {:<23} {}\n", command.name, command.help);
   }
   fmt::print(out, "\n'{} COMMAND --help' tells the options of one command.\n", name);
   return out == stdout ? 0 : 2;

@@ -17,6 +17,8 @@ import meaning  # noqa: E402
 import mig  # noqa: E402
 import mig_manager_side  # noqa: E402
 import run  # noqa: E402
+import sandbox  # noqa: E402
+import sandbox_cases  # noqa: E402
 from simulated_node import mig_minors  # noqa: E402
 
 GPU = "GPU-5c3a9e32-7f0e-5d6d-8b57-5a4f0e3c2f11"
@@ -193,9 +195,54 @@ class Mig(unittest.TestCase):
             "states": ["pending", "success"], "operands": {"dcgm": ["true", "paused", "true"]}})
 
 
+class Sandbox(unittest.TestCase):
+    RESULT = {"ended": None, "registered": {"nvidia.com/A": {"endpoint": "kubevirt-A.sock", "version": "v1beta1"}},
+              "lists": {"nvidia.com/A": [{"id": "0000:65:00.0", "healthy": True, "numa": 0}]},
+              "answers": {"nvidia.com/A": [
+                  {"question": {"allocate": [["0000:65:00.0"]]}, "answer": [allocation(
+                      envs={"PCI_RESOURCE_NVIDIA_COM_A": "0000:65:00.0"},
+                      devices=[{"container": "/dev/vfio/vfio", "host": "/dev/vfio/vfio", "permissions": "mrw"},
+                               {"container": "/dev/vfio/1", "host": "/dev/vfio/1", "permissions": "mrw"}])]},
+                  {"question": {"prefer": {}}, "answer": ["0000:65:00.0"]},
+                  {"question": {"allocate": [["x"]]}, "error": "no such device"}]},
+              "after": {"nvidia.com/A": {"0000:65:00.0": False}}}
+
+    def found(self, theirs, accepted=(), tags=()):
+        return sandbox.differences({"tags": list(tags)}, self.RESULT, theirs, list(accepted), set())
+
+    def test_every_changed_answer_is_seen(self):
+        self.assertEqual(self.found(copy.deepcopy(self.RESULT)), [])
+        for path, changed in changes(self.RESULT):
+            if path[-1] != "error":
+                with self.subTest(path):
+                    self.assertNotEqual(self.found(changed), [])
+        turned = copy.deepcopy(self.RESULT)
+        turned["answers"]["nvidia.com/A"][0]["answer"][0]["devices"].reverse()
+        self.assertNotEqual(self.found(turned), [], "the order of device nodes is upstream's")
+
+    def test_a_rule_is_for_cases_with_its_tags(self):
+        theirs = copy.deepcopy(self.RESULT)
+        theirs["lists"]["nvidia.com/A"][0]["numa"] = 1
+        rule = {"where": "lists nvidia.com/*.numa", "tags": ["numa-unknown"]}
+        self.assertNotEqual(self.found(theirs, [rule]), [])
+        self.assertEqual(self.found(theirs, [rule], ["numa-unknown"]), [])
+
+    def test_cases_are_the_same_every_time_and_have_everything(self):
+        chosen = sandbox_cases.cases(1, 300)
+        self.assertEqual(chosen[:5], sandbox_cases.cases(1, 5))
+        self.assertNotEqual(chosen[:5], sandbox_cases.cases(2, 5))
+        rules = yaml.safe_load((HERE / "sandbox_accepted.yaml").read_text())
+        self.assertEqual({tag for rule in rules for tag in rule.get("tags", [])} - {tag for case in chosen
+                                                                                   for tag in case["tags"]}, set())
+        self.assertGreater(sum(not case["tags"] for case in chosen), 30)
+        for case in chosen:
+            addresses = [device["at"] for device in case["tree"]["pci"]]
+            self.assertEqual(len(addresses), len(set(addresses)))
+
+
 class Files(unittest.TestCase):
     def test_every_accepted_difference_has_a_reason(self):
-        for file in ("accepted.yaml", "mig_accepted.yaml"):
+        for file in ("accepted.yaml", "mig_accepted.yaml", "sandbox_accepted.yaml"):
             for rule in yaml.safe_load((HERE / file).read_text()):
                 self.assertTrue({"where", "reason"} <= set(rule) <= {"where", "reason", "ours", "theirs", "tags"}, rule)
 

@@ -96,7 +96,7 @@ class MachineNode(SimulatedNode):
             target.symlink_to(os.readlink(source))
         elif source.is_dir():
             target.mkdir()
-            mount(source, target, flags=MS_BIND | MS_REC)
+            mount(source, target, flags=MS_BIND)
         else:
             target.touch()
             mount(source, target, flags=MS_BIND)
@@ -175,7 +175,7 @@ def inside(request, node):
 
 
 def run(request):
-    with tempfile.TemporaryDirectory(prefix="sandbox-differential-", dir="/var/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="sandbox-differential-", dir="/tmp") as folder:
         node = MachineNode(folder, request["case"]["tree"], pathlib.Path(request["database"]).read_text(encoding="utf-8"))
         return node.run_inside(lambda: inside(request, node))
 

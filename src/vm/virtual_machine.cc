@@ -1,0 +1,207 @@
+#include "vm/virtual_machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/labels.h"
+#include "base/strings.h"
+
+namespace pitcrew::vm {
+namespace {
+
+using codec::Json;
+
+constexpr std::string_view kPrefix = "nvidia.com/";
+// The variable with the devices is named after resource and address; with Kata there is none.
+constexpr std::string_view kPluginLabel = api::kDeploySandboxDevicePlugin;
+// Of the container device plugin: a virtual machine that asks for it gets no device (section 7).
+constexpr std::string_view kForContainers = "nvidia.com/gpu";
+constexpr std::size_t kLongestName = 63;
+
+base::Status Refuse(std::string message) {
+  return base::Fail(base::Invalid("BadUsage", std::move(message)));
+}
+
+bool IsLabel(std::string_view text) {
+  const auto is_inner = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  };
+  return !text.empty() && text.size() <= kLongestName && text.front() != '-' &&
+         text.back() != '-' && std::ranges::all_of(text, is_inner);
+}
+
+bool IsMemory(std::string_view text) {
+  for (const std::string_view unit : {"Ki", "Mi", "Gi", "Ti", "k", "M", "G", "T"}) {
+    if (!text.ends_with(unit)) continue;
+    text.remove_suffix(unit.size());
+    break;
+  }
+  const auto number = base::ParseUnsigned(text);
+  return number && *number > 0;
+}
+
+// Quantities of devices are whole numbers.
+std::int64_t Amount(const Json& value) {
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  return value.is_string() ? base::ParseInteger(value.get<std::string>()).value_or(0) : 0;
+}
+
+bool HasPlugin(const Json& node) {
+  return codec::FindString(node, {"metadata", "labels", kPluginLabel}) == "true";
+}
+
+std::string ListOf(const std::map<std::string, std::int64_t>& offered) {
+  std::vector<std::string> texts;
+  for (const auto& [resource, amount] : offered) {
+    texts.push_back(fmt::format("{} (up to {} on a node)", resource, amount));
+  }
+  return base::Join(texts, ", ");
+}
+
+// Nothing when the KubeVirt object says nothing about devices: then all are permitted.
+const Json* Permitted(const Json& kubevirt) {
+  return codec::Find(kubevirt, {"spec", "configuration", "permittedHostDevices"});
+}
+
+bool Permits(const Json& permitted, const std::string& resource, bool& by_kubevirt) {
+  for (const char* list : {"pciHostDevices", "mediatedDevices"}) {
+    for (const auto& entry : permitted.value(list, Json::array())) {
+      if (codec::FindString(entry, {"resourceName"}) != resource) continue;
+      by_kubevirt = !entry.value("externalResourceProvider", false);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+base::Status Check(const Wish& wish) {
+  if (!IsLabel(wish.name)) {
+    return Refuse(
+        fmt::format("\"{}\" is no name for a virtual machine: small letters, digits and "
+                    "-, with a letter or digit at both ends, at most {} characters",
+                    wish.name, kLongestName));
+  }
+  if (!wish.name_space.empty() && !IsLabel(wish.name_space)) {
+    return Refuse(fmt::format("\"{}\" is no name of a namespace", wish.name_space));
+  }
+  if (wish.count < 1) return Refuse(fmt::format("--count is {}; it must be 1 or more", wish.count));
+  if (wish.cores < 1) return Refuse(fmt::format("--cores is {}; it must be 1 or more", wish.cores));
+  if (!IsMemory(wish.memory)) {
+    return Refuse(
+        fmt::format("--memory is \"{}\"; it must be an amount such as 16Gi", wish.memory));
+  }
+  if (wish.disk.empty()) return Refuse("--disk is empty; it must be the image of a container disk");
+  return {};
+}
+
+base::Result<std::map<std::string, std::int64_t>> Offered(const snapshot::Snapshot& snapshot) {
+  if (const auto coverage = snapshot.coverage(kube::kNodes);
+      coverage == snapshot::Coverage::kUnknown) {
+    return base::Fail(base::Unavailable(
+        "NodesUnread", "the cluster's nodes cannot be read, so it is not known what they offer: " +
+                           snapshot.error(kube::kNodes)->message));
+  }
+  std::map<std::string, std::int64_t> offered;
+  for (const auto& [key, node] : snapshot.All(kube::kNodes)) {
+    const Json* allocatable = codec::Find(node, {"status", "allocatable"});
+    if (!HasPlugin(node) || allocatable == nullptr || !allocatable->is_object()) continue;
+    for (const auto& [resource, amount] : allocatable->items()) {
+      if (!resource.starts_with(kPrefix) || resource == kForContainers || Amount(amount) < 1) {
+        continue;
+      }
+      offered[resource] = std::max(offered[resource], Amount(amount));
+    }
+  }
+  return offered;
+}
+
+base::Result<Wish> Choose(Wish wish, const std::map<std::string, std::int64_t>& offered) {
+  if (!wish.resource.empty() && wish.resource.find('/') == std::string::npos) {
+    wish.resource.insert(0, kPrefix);
+  }
+  if (offered.empty()) {
+    return base::Fail(base::NotFound(
+        "NothingOffered",
+        fmt::format("no node offers a GPU to virtual machines: is there one with the label "
+                    "{}=vm-passthrough or vm-vgpu, and is it ready (pitcrew status)?",
+                    api::kWorkloadConfig)));
+  }
+  if (wish.resource.empty() && offered.size() == 1) wish.resource = offered.begin()->first;
+  if (wish.resource.empty()) {
+    return base::Fail(base::Invalid("SeveralResources",
+                                    fmt::format("say which GPU, with --gpu: {}", ListOf(offered))));
+  }
+  const auto found = offered.find(wish.resource);
+  if (found == offered.end()) {
+    return base::Fail(base::NotFound(
+        "ResourceNotOffered", fmt::format("no node offers {} to virtual machines; there are: {}",
+                                          wish.resource, ListOf(offered))));
+  }
+  if (found->second < wish.count) {
+    return base::Fail(
+        base::Invalid("TooMany", fmt::format("no node has {} {}: a virtual machine gets up to {}",
+                                             wish.count, wish.resource, found->second)));
+  }
+  return wish;
+}
+
+codec::Json VirtualMachine(const Wish& wish) {
+  Json gpus = Json::array();
+  for (std::int64_t index = 1; index <= wish.count; ++index) {
+    gpus.push_back({{"name", fmt::format("gpu{}", index)}, {"deviceName", wish.resource}});
+  }
+  Json devices = {{"gpus", std::move(gpus)},
+                  {"disks", {{{"name", "root"}, {"disk", {{"bus", "virtio"}}}}}},
+                  {"interfaces", {{{"name", "default"}, {"masquerade", Json::object()}}}}};
+  Json machine = {{"evictionStrategy", "None"},
+                  {"domain",
+                   {{"cpu", {{"cores", wish.cores}}},
+                    {"memory", {{"guest", wish.memory}}},
+                    {"devices", std::move(devices)}}},
+                  {"networks", {{{"name", "default"}, {"pod", Json::object()}}}},
+                  {"volumes", {{{"name", "root"}, {"containerDisk", {{"image", wish.disk}}}}}}};
+  Json metadata = {{"name", wish.name}};
+  if (!wish.name_space.empty()) metadata["namespace"] = wish.name_space;
+  return {{"apiVersion", "kubevirt.io/v1"},
+          {"kind", "VirtualMachine"},
+          {"metadata", std::move(metadata)},
+          {"spec",
+           {{"runStrategy", "Always"},
+            {"template",
+             {{"metadata", {{"labels", {{"kubevirt.io/domain", wish.name}}}}},
+              {"spec", std::move(machine)}}}}}};
+}
+
+std::vector<std::string> Cautions(const Wish& wish, const snapshot::Snapshot& snapshot) {
+  if (snapshot.coverage(kKubeVirts) == snapshot::Coverage::kUnknown) {
+    return {fmt::format("whether KubeVirt permits {} is not known: {}", wish.resource,
+                        snapshot.error(kKubeVirts)->message)};
+  }
+  const auto& kubevirts = snapshot.All(kKubeVirts);
+  if (kubevirts.empty()) {
+    return {"the cluster has no KubeVirt object: without KubeVirt nothing runs this machine"};
+  }
+  std::vector<std::string> cautions;
+  for (const auto& [key, kubevirt] : kubevirts) {
+    const Json* permitted = Permitted(kubevirt);
+    if (permitted == nullptr) continue;
+    bool by_kubevirt = false;
+    if (!Permits(*permitted, wish.resource, by_kubevirt)) {
+      cautions.push_back(fmt::format(
+          "KubeVirt {} does not permit {}: add it to spec.configuration.permittedHostDevices, with "
+          "externalResourceProvider: true (docs/virtual-machines.md)",
+          key.ToString(), wish.resource));
+    } else if (by_kubevirt) {
+      cautions.push_back(
+          fmt::format("KubeVirt {} offers {} itself, and so does the GPU device plugin: set "
+                      "externalResourceProvider: true in its entry of permittedHostDevices",
+                      key.ToString(), wish.resource));
+    }
+  }
+  return cautions;
+}
+
+}  // namespace pitcrew::vm

@@ -1,0 +1,46 @@
+// The VirtualMachine of KubeVirt that gets GPUs of a cluster, and what stands in its way; pure
+// (virtualisation-and-olm.md sections 1.2, 1.3, 1.9 and 7).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "codec/json.h"
+#include "kube/resource.h"
+#include "snapshot/snapshot.h"
+
+namespace pitcrew::vm {
+
+inline constexpr kube::ResourceKind kKubeVirts{"kubevirt.io", "v1", "kubevirts", "KubeVirt", true};
+
+struct Wish {
+  std::string name;
+  std::string name_space;  // "": left to kubectl
+  std::string resource;    // "": the only one that there is
+  std::int64_t count = 1;
+  std::int64_t cores = 4;
+  std::string memory;  // a quantity: "16Gi"
+  std::string disk;    // container disk image
+};
+
+// Names and numbers that KubeVirt takes. kInvalid says which is wrong, and what would be right.
+base::Status Check(const Wish& wish);
+
+// Most devices that one node can give, by resource, of those that are for virtual machines: those
+// of nodes on which the device plugin for them runs. kUnavailable when nodes could not be read.
+base::Result<std::map<std::string, std::int64_t>> Offered(const snapshot::Snapshot& snapshot);
+
+// Fills in the resource when there is only one. kNotFound and kInvalid name those that there are.
+base::Result<Wish> Choose(Wish wish, const std::map<std::string, std::int64_t>& offered);
+
+// `wish` has its resource. A virtual machine with a GPU cannot be moved to another node, so it is
+// stopped when its node is drained: with KubeVirt's other strategies a drain waits for ever.
+codec::Json VirtualMachine(const Wish& wish);
+
+// Sentences about why the machine might not start; those that could not be found out, too.
+std::vector<std::string> Cautions(const Wish& wish, const snapshot::Snapshot& snapshot);
+
+}  // namespace pitcrew::vm
