@@ -34,6 +34,17 @@ fs::path ParentFolder(const Root& root, const PciAddress& parent) {
   return root.At("/sys/class/mdev_bus") / parent.SysfsName();
 }
 
+// "num_heads=4, frl_config=60, framebuffer=4096M, max_resolution=4096x2160, max_instance=6".
+std::optional<std::uint64_t> MostInstances(std::string_view description) {
+  constexpr std::string_view kMost = "max_instance=";
+  for (const auto& part : base::SplitTrimmed(description, ',')) {
+    if (!part.starts_with(kMost)) continue;
+    const auto number = base::ParseUnsigned(std::string_view(part).substr(kMost.size()));
+    if (number) return *number;
+  }
+  return std::nullopt;
+}
+
 base::Result<std::string> LinkName(const fs::path& link) {
   TRY_ASSIGN(const auto target, ReadLink(link));
   return fs::path(target).filename().string();
@@ -83,6 +94,10 @@ base::Result<std::vector<MdevType>> ListMdevTypes(const Root& root, const PciAdd
     TRY_ASSIGN(type.name, ReadAttribute(folder / id / "name"));
     TRY_ASSIGN(const auto available, ReadAttribute(folder / id / "available_instances"));
     TRY_ASSIGN(type.available, base::ParseUnsigned(available));
+    // Optional in the kernel's ABI.
+    if (const auto text = ReadAttribute(folder / id / "description")) {
+      type.most = MostInstances(*text);
+    }
     types.push_back(std::move(type));
   }
   return types;

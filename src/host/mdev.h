@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,8 @@ struct MdevType {
   std::string id;               // folder's name: "nvidia-474"
   std::string name;             // "NVIDIA A100-4C"
   std::uint64_t available = 0;  // instances that can still be made
+  // Of this type on an empty GPU; nullopt when the driver's `description` does not say it.
+  std::optional<std::uint64_t> most = {};
   bool operator==(const MdevType&) const = default;
 };
 

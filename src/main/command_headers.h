@@ -14,6 +14,7 @@
 #include "node/smi/command.h"
 #include "node/toolkit/command.h"
 #include "node/validator/command.h"
+#include "node/vgpu_dm/command.h"
 #include "operator/command.h"
 #include "plan/command.h"
 #include "vm/command.h"

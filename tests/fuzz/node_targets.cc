@@ -27,6 +27,8 @@
 #include "node/nfd/worker_config.h"
 #include "node/toolkit/engine.h"
 #include "node/validations/status_folder.h"
+#include "node/vgpu/configuration.h"
+#include "node/vgpu/journal.h"
 
 namespace pitcrew::fuzz {
 namespace {
@@ -207,11 +209,32 @@ void ReadMigHooks(std::string_view input) {
   Check(again && *again == *hooks, "hooks that are written read as the same");
 }
 
+void ReadVgpuConfig(std::string_view input) {
+  const auto configuration = node::vgpu::ParseConfiguration(input, "input");
+  if (!configuration || configuration->version.empty()) return;
+  (void)node::vgpu::SelectConfig(*configuration, "");
+  const auto yaml = node::vgpu::ParseConfiguration(node::vgpu::ToYamlText(*configuration), "YAML");
+  Check(yaml && *yaml == *configuration, "a configuration that is written reads as the same");
+  const auto json = node::vgpu::ParseConfiguration(node::vgpu::ToJsonText(*configuration), "JSON");
+  Check(json && *json == *configuration, "the same as JSON");
+}
+
+void ReadVgpuJournal(std::string_view input) {
+  const auto journal = node::vgpu::ParseJournal(input);
+  if (!journal) return;
+  const auto text = node::vgpu::ToJsonText(*journal);
+  const auto again = node::vgpu::ParseJournal(text);
+  Check(again && node::vgpu::ToJsonText(*again) == text,
+        "a journal that is written reads as the same");
+}
+
 constexpr Target kTargets[] = {{"plugin_config", ReadPluginConfig},
                                {"mig_config", ReadMigConfig},
                                {"mig_checkpoint", ReadMigCheckpoint},
                                {"mig_hooks", ReadMigHooks},
                                {"mig_profile", ReadMigProfile},
+                               {"vgpu_config", ReadVgpuConfig},
+                               {"vgpu_journal", ReadVgpuJournal},
                                {"small_texts", ReadSmallTexts},
                                {"containerd_config", ReadContainerdConfig},
                                {"crio_config", ReadCrioConfig},

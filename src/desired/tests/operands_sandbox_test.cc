@@ -87,7 +87,9 @@ TEST(SandboxValidation, RemovesItsOwnFilesOnly) {
 }
 
 TEST(VgpuDeviceManager, WaitsForEitherKindOfManager) {
-  RecordProperty("holds", "operand-manifests.md #30 [TestVGPUDeviceManagerReadinessGate]");
+  RecordProperty(
+      "holds",
+      "operand-manifests.md #30 [TestVGPUDeviceManagerReadinessGate], vgpu-device-manager.md #13");
   const Json daemonset =
       RenderDaemonSet("state-vgpu-device-manager", Sandbox("vgpuDeviceManager: {enabled: true}"));
   const std::string script =
@@ -97,8 +99,8 @@ TEST(VgpuDeviceManager, WaitsForEitherKindOfManager) {
   EXPECT_NE(script.find("||"), std::string::npos);
 }
 
-// [TestTransformVGPUDeviceManager]
 TEST(VgpuDeviceManager, DefaultConfigurationComesAfterTheUsersVariables) {
+  RecordProperty("holds", "vgpu-device-manager.md #14 [TestTransformVGPUDeviceManager]");
   const auto last_env = [](const std::string& manager) {
     const Json daemonset =
         RenderDaemonSet("state-vgpu-device-manager", Sandbox("vgpuDeviceManager: " + manager));

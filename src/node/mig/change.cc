@@ -7,11 +7,14 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "node/mig/journal.h"
+#include "node/mig/journal_file.h"
 
 namespace pitcrew::node::mig {
 namespace {
 
 using Gpus = std::vector<Gpu>;
+
+JournalFile FileOf(const std::filesystem::path& journal) { return {journal, "MIG geometry"}; }
 
 base::Result<const Gpu*> Find(const Gpus& gpus, const GpuChange& change) {
   const auto found = std::ranges::find(gpus, change.pci, &Gpu::pci);
@@ -151,6 +154,7 @@ class Change {
       : node_(node),
         planner_(planner),
         options_(options),
+        file_(FileOf(options.journal)),
         steps_(node, options, planner, options.skip_reset) {}
 
   base::Result<Outcome> Run();
@@ -168,13 +172,14 @@ class Change {
   NodeGpus& node_;
   const Planner& planner_;
   const ChangeOptions& options_;
+  const JournalFile file_;
   Steps steps_;
   Journal journal_;           // what was before
   bool is_recorded_ = false;  // in the file: from then on GPUs may be touched
 };
 
 base::Result<Outcome> Change::Run() {
-  TRY_ASSIGN(auto left, ReadJournal(options_.journal));
+  TRY_ASSIGN(auto left, file_.Read(ParseJournal));
   is_recorded_ = left.has_value();
   if (left) journal_ = *std::move(left);
   TRY_ASSIGN(const Gpus gpus, node_.Read());
@@ -183,13 +188,13 @@ base::Result<Outcome> Change::Run() {
   Outcome outcome{.plan = *std::move(plan)};
   if (outcome.plan.changes.empty()) {
     // The modes alone do not tell whether a change that was cut off has come to its end.
-    if (is_recorded_ && !options_.mode_only) TRY(RemoveJournal(options_.journal));
+    if (is_recorded_ && !options_.mode_only) TRY(file_.Remove());
     return outcome;
   }
   if (const auto carried = Carry(gpus, outcome); !carried) {
     return base::Fail(is_recorded_ ? AfterRollBack(carried.error()) : carried.error());
   }
-  TRY(RemoveJournal(options_.journal));
+  TRY(file_.Remove());
   for (const auto& change : outcome.plan.changes) {
     if (!outcome.needs_reset) steps_.Tell(change, Step::kDone);
   }
@@ -260,7 +265,7 @@ base::Status Change::Record(const Plan& plan) {
     is_new = true;
   }
   if (!is_new) return {};
-  TRY(WriteJournal(options_.journal, journal_));
+  TRY(file_.WriteText(ToJsonText(journal_)));
   is_recorded_ = true;
   return {};
 }
@@ -289,16 +294,16 @@ base::Status Change::TryRollBack() {
 }
 
 base::Status Change::RollBack() {
-  TRY_ASSIGN(auto left, ReadJournal(options_.journal));
+  TRY_ASSIGN(auto left, file_.Read(ParseJournal));
   if (!left) return {};
   journal_ = *std::move(left);
   TRY(TryRollBack());
-  return RemoveJournal(options_.journal);
+  return file_.Remove();
 }
 
 base::Error Change::AfterRollBack(base::Error error) {
   auto back = TryRollBack();
-  if (back) back = RemoveJournal(options_.journal);
+  if (back) back = file_.Remove();
   if (back) {
     error.message += "; the MIG geometry before is back";
     return error;
@@ -337,19 +342,16 @@ std::string_view ToString(Step step) {
 }
 
 base::Result<Outcome> Apply(NodeGpus& node, const Planner& planner, const ChangeOptions& options) {
-  TRY_ASSIGN(const auto lock, LockJournal(options.journal));
+  TRY_ASSIGN(const auto lock, FileOf(options.journal).Lock());
   return Change(node, planner, options).Run();
 }
 
 base::Result<bool> WasCutOff(const std::filesystem::path& journal) {
-  std::error_code error;
-  const bool there = std::filesystem::exists(journal, error);
-  if (!error) return there;
-  return base::Fail(base::FromErrno(error.value(), "look for " + journal.string()));
+  return FileOf(journal).Exists();
 }
 
 base::Status Recover(NodeGpus& node, const ChangeOptions& options) {
-  TRY_ASSIGN(const auto lock, LockJournal(options.journal));
+  TRY_ASSIGN(const auto lock, FileOf(options.journal).Lock());
   const Planner none = [](const Gpus&) -> base::Result<Plan> { return Plan{}; };
   return Change(node, none, options).RollBack();
 }

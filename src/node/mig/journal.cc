@@ -1,14 +1,5 @@
 #include "node/mig/journal.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/file.h>
-
-#include <cerrno>
-#include <system_error>
-
-#include "base/file.h"
-#include "base/log.h"
 #include "codec/json.h"
 
 namespace pitcrew::node::mig {
@@ -89,49 +80,6 @@ base::Result<Journal> ParseJournal(std::string_view text) {
   } catch (const Json::exception& error) {
     return NotUnderstood(error.what());
   }
-}
-
-base::Result<std::optional<Journal>> ReadJournal(const std::filesystem::path& file) {
-  const auto text = base::ReadFile(file);
-  if (!text && text.error().code == base::Code::kNotFound) return std::nullopt;
-  TRY(text);
-  auto journal = ParseJournal(*text);
-  if (journal) return *std::move(journal);
-  base::LogWarning("the journal of a MIG change is not understood and left out of account",
-                   journal.error(), {{"file", file.string()}});
-  return std::nullopt;
-}
-
-base::Status WriteJournal(const std::filesystem::path& file, const Journal& journal) {
-  const auto written = base::WriteFileAtomically(file, ToJsonText(journal), 0600);
-  if (written) return {};
-  return base::Fail(
-      written.error().Within("nothing was changed, because the journal cannot be written"));
-}
-
-base::Status RemoveJournal(const std::filesystem::path& file) {
-  std::error_code error;
-  std::filesystem::remove(file, error);
-  if (!error) return {};
-  return base::Fail(base::FromErrno(error.value(), "remove " + file.string()));
-}
-
-base::Result<base::FileDescriptor> LockJournal(const std::filesystem::path& file) {
-  std::error_code error;
-  std::filesystem::create_directories(file.parent_path(), error);
-  if (error) {
-    return base::Fail(base::FromErrno(error.value(), "make " + file.parent_path().string()));
-  }
-  const std::string path = file.string() + ".lock";
-  base::FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock.valid()) return base::Fail(base::FromErrno(errno, "open " + path));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno != EWOULDBLOCK) return base::Fail(base::FromErrno(errno, "lock " + path));
-  return base::Fail(base::Error{
-      base::Code::kConflict, "ChangeInProgress",
-      fmt::format(
-          "another process is changing this node's MIG geometry ({} is locked); wait for it",
-          path)});
 }
 
 }  // namespace pitcrew::node::mig

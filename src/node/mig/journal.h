@@ -2,12 +2,10 @@
 // leaves it to the next one. Private to this room.
 #pragma once
 
-#include <filesystem>
-#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/file_descriptor.h"
 #include "base/result.h"
 #include "node/mig/layout.h"
 
@@ -28,15 +26,5 @@ using Journal = std::vector<JournalEntry>;
 std::string ToJsonText(const Journal& journal);
 // kInvalid "InvalidJournal".
 base::Result<Journal> ParseJournal(std::string_view text);
-
-// nullopt when there is none. One that cannot be understood is reported and left out of account:
-// files are written whole, so nothing of ours made it.
-base::Result<std::optional<Journal>> ReadJournal(const std::filesystem::path& file);
-base::Status WriteJournal(const std::filesystem::path& file, const Journal& journal);
-base::Status RemoveJournal(const std::filesystem::path& file);
-
-// Keeps others from changing the node while the result lives; the kernel drops it with its process.
-// kConflict "ChangeInProgress".
-base::Result<base::FileDescriptor> LockJournal(const std::filesystem::path& file);
 
 }  // namespace pitcrew::node::mig

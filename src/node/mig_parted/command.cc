@@ -24,26 +24,28 @@ using base::CommandLine;
 
 // What a subcommand works with.
 struct Run {
-  const Options& options;
-  bool debug;
+  const base::SubcommandCall& call;
   mig::NodeGpus& node;
+
+  [[nodiscard]] std::string Text(std::string_view flag) const { return call.Text(flag); }
+  [[nodiscard]] bool mode_only() const { return call.Switch("mode-only"); }
 };
 
 void PrintLine(std::string_view text) { fmt::print("{}\n", text); }
 
 // The file's configuration that is meant.
-base::Result<mig::NamedConfig> SelectedConfig(const Options& options) {
-  const auto configuration = mig::LoadConfiguration(options.config_file);
+base::Result<mig::NamedConfig> SelectedConfig(const Run& run) {
+  const auto configuration = mig::LoadConfiguration(run.Text("config-file"));
   if (!configuration) {
     return base::Fail(configuration.error().Within("error parsing config file"));
   }
-  const auto selected = mig::SelectConfig(*configuration, options.selected_config);
+  const auto selected = mig::SelectConfig(*configuration, run.Text("selected-config"));
   if (!selected) return base::Fail(selected.error().Within("error selecting MIG config"));
   return **selected;
 }
 
-base::Result<mig::Checkpoint> SavedCheckpoint(const Options& options) {
-  auto checkpoint = mig::LoadCheckpoint(options.checkpoint_file);
+base::Result<mig::Checkpoint> SavedCheckpoint(const Run& run) {
+  auto checkpoint = mig::LoadCheckpoint(run.Text("checkpoint-file"));
   if (!checkpoint) return base::Fail(checkpoint.error().Within("error parsing checkpoint file"));
   return checkpoint;
 }
@@ -67,20 +69,20 @@ base::Status RefuseImpossible(mig::NodeGpus& node, const mig::Planner& planner) 
 // The order of hooks and changes of apply and restore (mig-manager.md section 2.3).
 base::Status ApplyWithHooks(const Run& run, const mig::Planner& planner) {
   mig::Hooks hooks;
-  if (!run.options.hooks_file.empty()) {
-    auto loaded = mig::LoadHooks(run.options.hooks_file);
+  if (!run.Text("hooks-file").empty()) {
+    auto loaded = mig::LoadHooks(run.Text("hooks-file"));
     if (!loaded) return base::Fail(loaded.error().Within("error parsing hooks file"));
     hooks = *std::move(loaded);
   }
   const auto run_hooks = [&](std::string_view name) {
-    return mig::RunHooks(hooks, name, run.options.variables, run.debug);
+    return mig::RunHooks(hooks, name, run.call.variables, run.call.debug);
   };
   TRY(RefuseImpossible(run.node, planner));
   TRY(run_hooks(mig::kApplyStart));
   mig::ChangeOptions change;
-  change.journal = run.options.journal_file;
-  change.mode_only = run.options.mode_only;
-  change.skip_reset = run.options.skip_reset;
+  change.journal = run.Text("journal-file");
+  change.mode_only = run.mode_only();
+  change.skip_reset = run.call.Switch("skip-reset");
   change.before_modes = [&] { return run_hooks(mig::kPreApplyMode); };
   change.before_instances = [&] { return run_hooks(mig::kPreApplyConfig); };
   const auto applied = mig::Apply(run.node, planner, change);
@@ -98,8 +100,8 @@ base::Status Wrapped(base::Status applied) {
 }
 
 base::Status Apply(const Run& run) {
-  TRY_ASSIGN(const auto config, SelectedConfig(run.options));
-  const bool mode_only = run.options.mode_only;
+  TRY_ASSIGN(const auto config, SelectedConfig(run));
+  const bool mode_only = run.mode_only();
   const mig::Planner planner = [&](const std::vector<mig::Gpu>& gpus) {
     return mig::PlanConfig(gpus, config, mode_only);
   };
@@ -109,23 +111,22 @@ base::Status Apply(const Run& run) {
 }
 
 base::Status Assert(const Run& run) {
-  TRY_ASSIGN(const auto config, SelectedConfig(run.options));
-  if (run.options.valid_config) {
+  TRY_ASSIGN(const auto config, SelectedConfig(run));
+  if (run.call.Switch("valid-config")) {
     PrintLine("Selected MIG configuration is valid");
     return {};
   }
   const auto check = [&]() -> base::Status {
     TRY_ASSIGN(const auto gpus, run.node.Read());
     TRY(mig::AssertModes(gpus, config));
-    return run.options.mode_only ? base::Status() : mig::AssertConfig(gpus, config);
+    return run.mode_only() ? base::Status() : mig::AssertConfig(gpus, config);
   };
   if (const auto checked = check(); !checked) {
     return base::Fail(
         checked.error().Within("assertion failure: selected configuration not currently applied"));
   }
-  PrintLine(run.options.mode_only
-                ? "Selected MIG mode settings from configuration currently applied"
-                : "Selected MIG configuration currently applied");
+  PrintLine(run.mode_only() ? "Selected MIG mode settings from configuration currently applied"
+                            : "Selected MIG configuration currently applied");
   return {};
 }
 
@@ -135,17 +136,17 @@ std::string TextOf(const mig::Configuration& configuration, const std::string& f
 
 base::Status Export(const Run& run) {
   TRY_ASSIGN(const auto gpus, run.node.Read());
-  TRY_ASSIGN(const auto configuration, mig::ExportConfiguration(gpus, run.options.config_label));
-  fmt::print("{}", TextOf(configuration, run.options.output_format));
+  TRY_ASSIGN(const auto configuration, mig::ExportConfiguration(gpus, run.Text("config-label")));
+  fmt::print("{}", TextOf(configuration, run.Text("output-format")));
   return {};
 }
 
 base::Status GenerateConfig(const Run& run) {
   TRY_ASSIGN(const auto gpus, run.node.Read());
   TRY_ASSIGN(const auto boards, mig::DiscoverProfiles(gpus));
-  const auto text = TextOf(mig::GenerateConfiguration(boards), run.options.output_format);
-  if (!run.options.output_file.empty()) {
-    return base::WriteFileAtomically(run.options.output_file, text);
+  const auto text = TextOf(mig::GenerateConfiguration(boards), run.Text("output-format"));
+  if (!run.Text("output-file").empty()) {
+    return base::WriteFileAtomically(run.Text("output-file"), text);
   }
   fmt::print("{}", text);
   return {};
@@ -154,14 +155,14 @@ base::Status GenerateConfig(const Run& run) {
 base::Status Checkpoint(const Run& run) {
   TRY_ASSIGN(const auto gpus, run.node.Read());
   TRY_ASSIGN(const auto checkpoint, mig::MakeCheckpoint(gpus));
-  TRY(base::WriteFileAtomically(run.options.checkpoint_file, mig::ToJsonText(checkpoint)));
+  TRY(base::WriteFileAtomically(run.Text("checkpoint-file"), mig::ToJsonText(checkpoint)));
   PrintLine("MIG configuration checkpointed successfully");
   return {};
 }
 
 base::Status Restore(const Run& run) {
-  TRY_ASSIGN(const auto checkpoint, SavedCheckpoint(run.options));
-  const bool mode_only = run.options.mode_only;
+  TRY_ASSIGN(const auto checkpoint, SavedCheckpoint(run));
+  const bool mode_only = run.mode_only();
   const mig::Planner planner = [&](const std::vector<mig::Gpu>& gpus) {
     return mig::PlanCheckpoint(gpus, checkpoint, mode_only);
   };
@@ -171,13 +172,13 @@ base::Status Restore(const Run& run) {
 }
 
 base::Status Recover(const Run& run) {
-  TRY_ASSIGN(const bool was_cut_off, mig::WasCutOff(run.options.journal_file));
+  TRY_ASSIGN(const bool was_cut_off, mig::WasCutOff(run.Text("journal-file")));
   if (!was_cut_off) {
     PrintLine("No MIG change was cut off");
     return {};
   }
   mig::ChangeOptions change;
-  change.journal = run.options.journal_file;
+  change.journal = run.Text("journal-file");
   TRY(mig::Recover(run.node, change));
   PrintLine("MIG configuration before the change that was cut off restored successfully");
   return {};
@@ -203,16 +204,12 @@ mig::NodeSettings Settings(const CommandLine::Environment& environment) {
 
 base::Status Start(int argc, char** argv) {
   const auto environment = CommandLine::Process();
-  GlobalOptions global;
-  TRY_ASSIGN(const bool goes_on, ReadGlobalOptions(argc, argv, environment, global));
-  if (!goes_on) return {};
-  if (global.debug) base::ConfigureLog({.level = base::LogLevel::kDebug});
-  Options options;
-  TRY_ASSIGN(const bool has_options, ReadOptions(global, environment, options));
-  if (!has_options) return {};
+  TRY_ASSIGN(const auto call, CommandLines().Read(argc, argv, environment));
+  if (!call) return {};
+  if (call->debug) base::ConfigureLog({.level = base::LogLevel::kDebug});
   mig::NodeGpus node(Settings(environment));
   for (const auto& subcommand : kSubcommands) {
-    if (subcommand.name == global.subcommand) return subcommand.run({options, global.debug, node});
+    if (subcommand.name == call->subcommand) return subcommand.run({*call, node});
   }
   return {};
 }
