@@ -55,10 +55,8 @@ base::Observed<std::string> VfioDeviceName(const PciDevice& device) {
   return base::Observed<std::string>::Present(names->front());
 }
 
-bool IsVfioDriver(std::string_view driver) { return driver.find("vfio") != std::string_view::npos; }
-
 bool IsPassthroughDriver(std::string_view driver) {
-  return IsVfioDriver(driver) || driver == "pci-stub";
+  return driver.find("vfio") != std::string_view::npos || driver == "pci-stub";
 }
 
 bool IsBridge(const PciDevice& device) {

@@ -34,10 +34,8 @@ base::Result<std::vector<gpu::PciAddress>> ConsumersOf(const Root& root,
 // and the kernel has iommufd (Linux 6.2).
 base::Observed<std::string> VfioDeviceName(const PciDevice& device);
 
-// Whether a PCI driver is VFIO's or a variant of it ("nvgrace_gpu_vfio_pci"): all of them, in the
-// kernel and outside, have the word in their names.
-bool IsVfioDriver(std::string_view driver);
-// Holds devices for virtual machines: the drivers above and pci-stub.
+// Holds devices for virtual machines: VFIO's drivers and their variants ("nvgrace_gpu_vfio_pci"),
+// which in the kernel and outside have the word in their names, and pci-stub.
 bool IsPassthroughDriver(std::string_view driver);
 
 // A bridge: the kernel takes no driver of it for a user of its group (vfio.rst, "groups").
