@@ -5,11 +5,10 @@ One cluster serves all tests here; each leaves the GPUs as it found them.
 
 import json
 import re
-import subprocess
 import unittest
 
 import support  # first: it sets the state folder
-from cluster import api, chart, enter, showcase
+from cluster import api, showcase
 
 NAME = support.cluster_name()
 # One node whose GPUs are shared and go wrong, and one whose kubelet gives a pod GPUs of one NUMA node only.
@@ -27,22 +26,11 @@ CONFIGS = {"whole": "version: v1\n",
 VALUES = {"devicePlugin": {"config": {"create": True, "name": "plugin-configs", "default": "whole", "data": CONFIGS}}}
 RESOURCE = "nvidia.com/gpu"
 LABEL = "nvidia.com/device-plugin.config"
-NODES = "/api/v1/nodes"
-PODS = support.PODS
-EVENTS = "/api/v1/namespaces/default/events"
-OPERATOR_PODS = f"/api/v1/namespaces/{chart.NAMESPACE}/pods"
-STATE = "/run/nvidia/simulation/state"
-SECONDS = 180
+NODES, PODS, SECONDS = support.NODES, support.PODS, support.SECONDS
 
 
 class DevicePlugin(support.ClusterTest):
     NAME, FILE, VALUES = NAME, FILE, json.dumps(VALUES)
-
-    def on(self, node, *argv):
-        """What a command on the node prints."""
-        result = enter.run(self.state, node, list(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.assertEqual(result.returncode, 0, result.stdout)
-        return result.stdout.strip()
 
     def simulate(self, *words):
         self.on("shared", "pitcrew-simulate", "gpu", *words)
@@ -53,24 +41,12 @@ class DevicePlugin(support.ClusterTest):
                 allocatable, allocatable if capacity is None else capacity))
         self.assertIsNotNone(seen, f"{node}: {self.client.get(f'{NODES}/{node}')['status']['allocatable']}")
 
-    def label(self, value):
-        self.client.request("PATCH", f"{NODES}/shared", {"metadata": {"labels": {LABEL: value}}},
-                            content_type="application/merge-patch+json")
-
-    def await_event(self, reason, text):
-        for _, event in self.client.watch(EVENTS, SECONDS):
-            if event["reason"] == reason and event["involvedObject"]["name"] == "shared" and text in event["message"]:
-                return
-        self.fail(f"no Event {reason} with {text!r}")
-
     def make_pod(self, name, node, gpus=1):
         pod = showcase.sample("one-gpu")
         pod["metadata"]["name"] = name
         pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
         pod["spec"]["containers"][0]["resources"]["limits"][RESOURCE] = gpus
-        self.client.create(PODS, pod)
-        self.addCleanup(self.client.wait_gone, PODS, name, SECONDS)
-        self.addCleanup(self.client.delete, f"{PODS}/{name}")
+        self.create(pod)
 
     def await_running(self, name):
         pod = self.client.wait(PODS, name, SECONDS, lambda one: api.has_condition(one, "Ready") or one["status"].get(
@@ -81,49 +57,33 @@ class DevicePlugin(support.ClusterTest):
     def device_nodes(self, name):
         return re.findall(r"/dev/nvidia(\d+)$", self.client.log("default", name), re.MULTILINE)
 
-    def kill_plugin(self):
-        """Returns when the next one runs."""
-        pod = next(pod for pod in self.client.get(OPERATOR_PODS)["items"] if pod["spec"].get("nodeName") == "shared"
-                   and pod["metadata"]["labels"].get("app") == "nvidia-device-plugin-daemonset")
-
-        def restarts(one):
-            return next(status["restartCount"] if status.get("ready") else -1 for status in one["status"][
-                "containerStatuses"] if status["name"] == "nvidia-device-plugin")
-        before = restarts(pod)
-        self.on("shared", "kill", "-9", str(self.plugin_process()))
-        self.assertIsNotNone(self.client.wait(OPERATOR_PODS, pod["metadata"]["name"], SECONDS,
-                                              lambda one: restarts(one) > before))
-
-    def plugin_process(self):
-        return int(self.on("shared", "pgrep", "-xo", "nvidia-device-p"))
-
     def test_10_time_slicing_by_the_nodes_label(self):
         """device-plugin.md #52: 8 GPUs, 80 of them, and 8 again."""
-        before = self.plugin_process()
+        before = self.device_plugin("shared")
         self.await_gpus("shared", 8)
-        self.label("ten")
+        self.label("shared", LABEL, "ten")
         self.await_gpus("shared", 80)
         # More pods than GPUs, at once.
         for number in range(10):
             self.make_pod(f"slice-{number}", "shared")
         for number in range(10):
             self.await_running(f"slice-{number}")
-        self.label(None)
+        self.label("shared", LABEL, None)
         self.await_gpus("shared", 8)
-        self.assertEqual(self.plugin_process(), before, "the plugin was told, not restarted")
+        self.assertEqual(self.device_plugin("shared"), before, "the plugin was told, not restarted")
 
     def test_11_a_wrong_configuration_changes_nothing(self):
-        before = self.plugin_process()
-        self.label("wrong")
-        self.await_event("DevicePluginConfigRefused", "v2")
-        self.label("missing")
-        self.await_event("ConfigurationRefused", '"missing"')
+        before = self.device_plugin("shared")
+        self.label("shared", LABEL, "wrong")
+        self.await_event("shared", "DevicePluginConfigRefused", "v2")
+        self.label("shared", LABEL, "missing")
+        self.await_event("shared", "ConfigurationRefused", '"missing"')
         self.await_gpus("shared", 8)
-        self.label("ten")
+        self.label("shared", LABEL, "ten")
         self.await_gpus("shared", 80)
-        self.label(None)
+        self.label("shared", LABEL, None)
         self.await_gpus("shared", 8)
-        self.assertEqual(self.plugin_process(), before)
+        self.assertEqual(self.device_plugin("shared"), before)
 
     def test_20_a_kubelet_that_restarts_under_load(self):
         """device-plugin.md #50: pods keep their GPUs, and new ones get what is left."""
@@ -147,7 +107,7 @@ class DevicePlugin(support.ClusterTest):
         self.make_pod("orphan", "shared")
         # Scheduled, the kubelet has asked, or is just about to; both must end well.
         self.assertIsNotNone(self.client.wait(PODS, "orphan", SECONDS, lambda one: api.has_condition(one, "PodScheduled")))
-        self.kill_plugin()
+        self.kill_device_plugin("shared")
         self.await_gpus("shared", 8)
         final = self.client.wait(PODS, "orphan", SECONDS, lambda one: api.has_condition(one, "Ready") or one["status"].get(
             "phase") == "Failed")
@@ -165,17 +125,17 @@ class DevicePlugin(support.ClusterTest):
         """device-plugin.md #45; a restart of the plugin does not make it forget."""
         self.simulate("xid", "3", "48")
         self.await_gpus("shared", 7, 8)
-        self.await_event("GpuUnhealthy", "double-bit ECC error")
-        self.kill_plugin()
+        self.await_event("shared", "GpuUnhealthy", "double-bit ECC error")
+        self.kill_device_plugin("shared")
         self.await_gpus("shared", 7, 8)
         self.simulate("reset", "3")
         self.await_gpus("shared", 8)
-        self.await_event("GpuHealthy", "fit for work again")
+        self.await_event("shared", "GpuHealthy", "fit for work again")
 
     def test_31_a_lost_gpu_comes_back(self):
         self.simulate("lose", "5")
         self.await_gpus("shared", 7, 8)
-        self.await_event("GpuUnhealthy", "fallen off the bus")
+        self.await_event("shared", "GpuUnhealthy", "fallen off the bus")
         self.simulate("restore", "5")
         self.await_gpus("shared", 8)
 

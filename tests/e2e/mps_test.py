@@ -2,7 +2,6 @@
 daemon, and back."""
 
 import re
-import subprocess
 import unittest
 
 import support  # first: it sets the state folder
@@ -31,9 +30,8 @@ devicePlugin:
         sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}
 """
 RESOURCE = "nvidia.com/gpu"
-NODES = "/api/v1/nodes"
-PODS = support.PODS
-OPERATOR_PODS = f"/api/v1/namespaces/{chart.NAMESPACE}/pods"
+CONFIG = "nvidia.com/device-plugin.config"
+NODES, PODS = support.NODES, support.PODS
 # On the node: the checkout may lie where a node sees a folder of its own, for example below /tmp.
 CLIENT = "/tmp/cuda_client"
 PIPE = f"/run/nvidia/mps/{RESOURCE}/pipe"
@@ -48,14 +46,6 @@ class Mps(support.ClusterTest):
         super().setUpClass()
         with open(support.BUILD / "bin/cuda_client", "rb") as client:
             enter.run(cls.state, "gpu", ["sh", "-c", f"cat > {CLIENT} && chmod 755 {CLIENT}"], stdin=client)
-
-    def on_node(self, *argv):
-        result = enter.run(self.state, "gpu", list(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        return result.stdout.strip()
-
-    def label(self, value):
-        self.client.request("PATCH", f"{NODES}/gpu", {"metadata": {"labels": {"nvidia.com/device-plugin.config": value}}},
-                            content_type="application/merge-patch+json")
 
     def await_offered(self, number, seconds=120):
         node = self.client.wait(NODES, "gpu", seconds, lambda one: all(
@@ -73,9 +63,7 @@ class Mps(support.ClusterTest):
         del container["args"]
         container["volumeMounts"] = [{"name": "client", "mountPath": "/client", "readOnly": True}]
         pod["spec"]["volumes"] = [{"name": "client", "hostPath": {"path": CLIENT, "type": "File"}}]
-        self.client.create(PODS, pod)
-        self.addCleanup(self.client.wait_gone, PODS, name, 60)
-        self.addCleanup(self.client.delete, f"{PODS}/{name}")
+        self.create(pod)
 
     def said(self, name):
         """What the pod's process says, line by line, once it has said all of it."""
@@ -84,7 +72,7 @@ class Mps(support.ClusterTest):
         return self.client.log("default", name).splitlines()
 
     def daemon(self):
-        return self.on_node("cat", f"{PIPE}/nvidia-cuda-mps-control.pid")
+        return self.on("gpu", "cat", f"{PIPE}/nvidia-cuda-mps-control.pid")
 
     def assert_shared_by(self, replicas, said, size):
         memory = int(re.match(r"free (\d+) MiB", said[1])[1])
@@ -101,7 +89,7 @@ class Mps(support.ClusterTest):
 
     def test_20_two_pods_share_the_gpu_under_their_limits(self):
         """device-plugin.md #32 and #48, and section 17: a label, and two pods have half of one GPU each."""
-        self.label("two")
+        self.label("gpu", CONFIG, "two")
         node = self.await_offered(2)
         self.assertEqual(node["metadata"]["labels"]["nvidia.com/mps.capable"], "true")
         for name in ("first", "second", "third"):
@@ -123,7 +111,7 @@ class Mps(support.ClusterTest):
     def test_30_a_daemon_that_is_killed_comes_back_with_its_limits(self):
         self.await_offered(2)
         before = self.daemon()
-        self.on_node("kill", "-KILL", before)
+        self.on("gpu", "kill", "-KILL", before)
         self.assert_shared_by(2, self.said(self.start_until_admitted("after")), 1024)
         self.assertNotEqual(self.daemon(), before)
 
@@ -139,20 +127,20 @@ class Mps(support.ClusterTest):
         return self.fail("the kubelet admits no pod")
 
     def test_40_another_number_of_replicas_is_another_limit(self):
-        self.label("four")
+        self.label("gpu", CONFIG, "four")
         self.await_offered(4)
         self.start("quarter", 1024, 81559 // 4)
         self.assert_shared_by(4, self.said("quarter"), 1024)
 
     def test_50_and_back(self):
-        self.label("whole")
+        self.label("gpu", CONFIG, "whole")
         self.await_offered(1)
         labels = self.client.wait(NODES, "gpu", 60,
                                   lambda one: one["metadata"]["labels"]["nvidia.com/mps.capable"] == "false")
         self.assertIsNotNone(labels)
-        for _ in self.client.watch(OPERATOR_PODS, 90):
+        for _ in self.client.watch(support.OPERATOR_PODS, 90):
             if not any("mps-control-daemon" in pod["metadata"]["name"]
-                       for pod in self.client.get(OPERATOR_PODS)["items"]):
+                       for pod in self.client.get(support.OPERATOR_PODS)["items"]):
                 break
         else:
             self.fail("the MPS control daemon is still there")

@@ -18,10 +18,14 @@ STATE = pathlib.Path(tempfile.mkdtemp(prefix="pitcrew-e2e-"))
 os.environ["PITCREW_STATE"] = str(STATE)
 atexit.register(shutil.rmtree, STATE, ignore_errors=True)
 
-from cluster import api  # noqa: E402  pylint: disable=wrong-import-position
+from cluster import api, chart, enter  # noqa: E402  pylint: disable=wrong-import-position
 from cluster.state import State  # noqa: E402  pylint: disable=wrong-import-position
 
+NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/api/v1/namespaces/default/events"
+OPERATOR_PODS = f"/api/v1/namespaces/{chart.NAMESPACE}/pods"
+SECONDS = 300  # for what takes a few on an idle machine
 
 
 def cluster_name():
@@ -69,6 +73,62 @@ class ClusterTest(unittest.TestCase):
         for name in ("one-gpu", "too-many-gpus"):
             cls.client.delete(f"{PODS}/{name}")
             cls.client.wait_gone(PODS, name, 180)
+
+    def on(self, node, *argv):
+        """What a command on the node prints; it succeeds."""
+        result = enter.run(self.state, node, list(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(result.returncode, 0, result.stdout)
+        return result.stdout.strip()
+
+    def label(self, node, name, value):
+        self.client.request("PATCH", f"{NODES}/{node}", {"metadata": {"labels": {name: value}}},
+                            content_type="application/merge-patch+json")
+
+    def await_event(self, node, reason, text):
+        for _, event in self.client.watch(EVENTS, SECONDS):
+            if event["reason"] == reason and event["involvedObject"]["name"] == node and text in event["message"]:
+                return
+        self.fail(f"no Event {reason} with {text!r}")
+
+    def create(self, *pods):
+        """They are gone at the end of the test."""
+        for pod in pods:
+            self.client.create(PODS, pod)
+        # Clean-ups run backwards: all are deleted before the first is waited for.
+        for pod in pods:
+            self.addCleanup(self.client.wait_gone, PODS, pod["metadata"]["name"], SECONDS)
+        for pod in pods:
+            self.addCleanup(self.client.delete, f"{PODS}/{pod['metadata']['name']}")
+
+    def await_all_running(self, names):
+        """Waits until all these pods run."""
+        missing = set(names)
+        for kind, pod in self.client.watch(PODS, SECONDS):
+            name = pod["metadata"]["name"]
+            if name in missing and kind != "DELETED":
+                self.assertNotIn(pod["status"].get("phase"), ("Failed", "Succeeded"), pod["status"])
+                if pod["status"].get("phase") == "Running":
+                    missing.discard(name)
+            if not missing:
+                return
+        self.fail(f"{sorted(missing)} do not run: {self.client.get(f'{PODS}/{min(missing)}')['status']}")
+
+    def kill_device_plugin(self, node):
+        """Returns when the next one runs."""
+        pod = next(pod for pod in self.client.get(OPERATOR_PODS)["items"] if pod["spec"].get("nodeName") == node
+                   and pod["metadata"]["labels"].get("app") == "nvidia-device-plugin-daemonset")
+
+        def restarts(one):
+            return next(status["restartCount"] if status.get("ready") else -1 for status in one["status"][
+                "containerStatuses"] if status["name"] == "nvidia-device-plugin")
+        before = restarts(pod)
+        self.on(node, "kill", "-9", str(self.device_plugin(node)))
+        self.assertIsNotNone(self.client.wait(OPERATOR_PODS, pod["metadata"]["name"], SECONDS,
+                                              lambda one: restarts(one) > before))
+
+    def device_plugin(self, node):
+        """Its process, as the node numbers it."""
+        return int(self.on(node, "pgrep", "-xo", "nvidia-device-p"))
 
 
 class Machine:

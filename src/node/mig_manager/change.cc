@@ -303,7 +303,10 @@ class Change {
   End RestartNode() {
     Enter("rebooting", "a MIG mode counts after a restart of the node");
     context_.progress.Settle();
-    const auto told = context_.node.Patch(StatePatch(std::string(kRebooting)), {});
+    // With the state: the writer of the progress ends with this process.
+    auto patch = StatePatch(kRebooting);
+    patch["metadata"]["annotations"][std::string(api::kMigConfigProgress)] = api::ToText(progress_);
+    const auto told = context_.node.Patch(patch, {});
     if (!told) return Finish(End::Kind::kFailed, told.error());
     context_.node.Record(kube::EventType::kWarning, "MigRebooting",
                          fmt::format("MIG configuration {}: the node restarts", wanted_));
