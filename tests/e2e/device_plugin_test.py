@@ -47,12 +47,7 @@ class DevicePlugin(support.ClusterTest):
         pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
         pod["spec"]["containers"][0]["resources"]["limits"][RESOURCE] = gpus
         self.create(pod)
-
-    def await_running(self, name):
-        pod = self.client.wait(PODS, name, SECONDS, lambda one: api.has_condition(one, "Ready") or one["status"].get(
-            "phase") in ("Failed", "Succeeded"))
-        self.assertIsNotNone(pod, f"{name}: {self.client.get(f'{PODS}/{name}')['status']}")
-        self.assertTrue(api.has_condition(pod, "Ready"), pod["status"])
+        return pod
 
     def device_nodes(self, name):
         return re.findall(r"/dev/nvidia(\d+)$", self.client.log("default", name), re.MULTILINE)
@@ -66,8 +61,7 @@ class DevicePlugin(support.ClusterTest):
         # More pods than GPUs, at once.
         for number in range(10):
             self.make_pod(f"slice-{number}", "shared")
-        for number in range(10):
-            self.await_running(f"slice-{number}")
+        self.await_all_ready(f"slice-{number}" for number in range(10))
         self.label("shared", LABEL, None)
         self.await_gpus("shared", 8)
         self.assertEqual(self.device_plugin("shared"), before, "the plugin was told, not restarted")
@@ -87,16 +81,14 @@ class DevicePlugin(support.ClusterTest):
 
     def test_20_a_kubelet_that_restarts_under_load(self):
         """device-plugin.md #50: pods keep their GPUs, and new ones get what is left."""
-        for number in range(4):
-            self.make_pod(f"load-{number}", "shared")
-        for number in range(4):
-            self.await_running(f"load-{number}")
-        for number in range(4, 8):
-            self.make_pod(f"load-{number}", "shared")
+        names = [f"load-{number}" for number in range(8)]
+        for name in names[:4]:
+            self.make_pod(name, "shared")
+        self.await_all_ready(names[:4])
+        later = {name: self.make_pod(name, "shared") for name in names[4:]}
         self.on("shared", "pkill", "-x", "kubelet")
-        for number in range(4, 8):
-            self.await_running(f"load-{number}")
-        nodes = [node for number in range(8) for node in self.device_nodes(f"load-{number}")]
+        self.await_all_ready(names, again=later)
+        nodes = [node for name in names for node in self.device_nodes(name)]
         self.assertEqual(sorted(nodes), sorted(set(nodes)), "a GPU was given away twice")
         self.assertEqual(len(nodes), 8)
         self.await_gpus("shared", 8)
@@ -118,7 +110,7 @@ class DevicePlugin(support.ClusterTest):
         else:
             self.assertEqual(len(self.device_nodes("orphan")), 1)
         self.make_pod("next", "shared")
-        self.await_running("next")
+        self.await_all_ready(["next"])
         self.assertEqual(len(self.device_nodes("next")), 1)
 
     def test_30_an_xid_takes_a_gpu_until_its_reset(self):
@@ -149,7 +141,7 @@ class DevicePlugin(support.ClusterTest):
         self.assertIsNotNone(pod)
         self.assertEqual(pod["status"]["reason"], "TopologyAffinityError", pod["status"])
         self.make_pod("four", "aligned", 4)
-        self.await_running("four")
+        self.await_all_ready(["four"])
         self.assertIn(sorted(self.device_nodes("four")), (["0", "1", "2", "3"], ["4", "5", "6", "7"]))
 
 

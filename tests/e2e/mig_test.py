@@ -33,7 +33,9 @@ def pod(name, resource):
                      "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
                      "containers": [{"name": "main", "image": "docker.io/pitcrew/pitcrew:v26.7.0",
                                      "imagePullPolicy": "IfNotPresent", "command": ["/bin/sh", "-c"],
-                                     "args": ["pitcrew smi -L && exec sleep infinity"],
+                                     "args": ["pitcrew smi -L && touch /tmp/shown && exec sleep infinity"],
+                                     "startupProbe": {"exec": {"command": ["/bin/test", "-e", "/tmp/shown"]},
+                                                      "periodSeconds": 1, "failureThreshold": 300},
                                      "resources": {"limits": {resource: 1}}}]}}
 
 
@@ -113,7 +115,7 @@ class Mig(support.ClusterTest):
 
     def run_pods(self, names, resource):
         self.create(*(pod(name, resource) for name in names))
-        self.await_all_running(names)
+        self.await_all_ready(names)
 
     def test_10_single_every_gpu_in_seven_by_one_label(self):
         """mig-manager.md 9.4: 56 pods run at once on eight GPUs, each with a part of its own, and the 57th waits."""
@@ -137,7 +139,7 @@ class Mig(support.ClusterTest):
         self.assertEqual(len({one[0] for one in seen}), 56, "a part was given away twice")
         # One ends, and the one that waits gets its part.
         self.client.delete(f"{PODS}/{names[0]}")
-        self.await_all_running([names[56]])
+        self.await_all_ready([names[56]])
         self.assertEqual(self.seen_by(names[56]), seen[0])
 
     def test_20_a_kubelet_that_restarts_under_load(self):
@@ -146,9 +148,10 @@ class Mig(support.ClusterTest):
         self.await_offered(gpu=16)
         before, after = ([f"{when}-{number}" for number in range(8)] for when in ("before", "after"))
         self.run_pods(before, WHOLE)
-        self.create(*(pod(name, WHOLE) for name in after))
+        later = {name: pod(name, WHOLE) for name in after}
+        self.create(*later.values())
         self.on(NODE, "pkill", "-x", "kubelet")
-        self.await_all_running(before + after)
+        self.await_all_ready(before + after, again=later)
         seen = [part for name in before + after for part in self.seen_by(name)]
         self.assertEqual((len(seen), len(set(seen))), (16, 16))
         self.await_offered(gpu=16)
@@ -161,7 +164,8 @@ class Mig(support.ClusterTest):
         self.assertIsNotNone(self.client.wait(PODS, "orphan", SECONDS, lambda one: api.has_condition(one, "PodScheduled")))
         self.kill_device_plugin(NODE)
         self.await_offered(gpu=16)
-        final = self.client.wait(PODS, "orphan", SECONDS, lambda one: one["status"].get("phase") in ("Running", "Failed"))
+        final = self.client.wait(PODS, "orphan", SECONDS, lambda one: api.has_condition(one, "Ready") or one["status"].get(
+            "phase") == "Failed")
         self.assertIsNotNone(final)
         if final["status"]["phase"] == "Failed":
             # The one answer that is right where no plugin could be asked.

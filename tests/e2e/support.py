@@ -100,18 +100,26 @@ class ClusterTest(unittest.TestCase):
         for pod in pods:
             self.addCleanup(self.client.delete, f"{PODS}/{pod['metadata']['name']}")
 
-    def await_all_running(self, names):
-        """Waits until all these pods run."""
-        missing = set(names)
+    def await_all_ready(self, names, again=None):
+        """Waits until all these pods are. `again`: pods by their names, of which those that the kubelet refuses are made
+        anew, as a controller does: until the plugin has registered with a kubelet that restarts, no device is there."""
+        missing, again, refused = set(names), again or {}, set()
         for kind, pod in self.client.watch(PODS, SECONDS):
-            name = pod["metadata"]["name"]
-            if name in missing and kind != "DELETED":
-                self.assertNotIn(pod["status"].get("phase"), ("Failed", "Succeeded"), pod["status"])
-                if pod["status"].get("phase") == "Running":
-                    missing.discard(name)
+            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+            if name not in missing or uid in refused or kind == "DELETED":
+                continue
+            if pod["status"].get("reason") == "UnexpectedAdmissionError" and name in again:
+                refused.add(uid)
+                self.client.delete(f"{PODS}/{name}")
+                self.client.wait_gone(PODS, name, SECONDS)
+                self.client.create(PODS, again[name])
+                continue
+            self.assertNotIn(pod["status"].get("phase"), ("Failed", "Succeeded"), pod["status"])
+            if api.has_condition(pod, "Ready"):
+                missing.discard(name)
             if not missing:
                 return
-        self.fail(f"{sorted(missing)} do not run: {self.client.get(f'{PODS}/{min(missing)}')['status']}")
+        self.fail(f"{sorted(missing)} are not ready: {self.client.get(f'{PODS}/{min(missing)}')['status']}")
 
     def kill_device_plugin(self, node):
         """Returns when the next one runs."""
