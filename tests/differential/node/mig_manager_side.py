@@ -113,7 +113,7 @@ def start_bus():
         <auth>EXTERNAL</auth><policy context="default"><allow user="*"/><allow own="*"/>
         <allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/></policy></busconfig>""")
     bus = subprocess.Popen(["dbus-daemon", f"--config-file={config}", "--nofork", "--print-address"],
-                           stdout=subprocess.PIPE)
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     bus.stdout.readline()
     return bus
 
