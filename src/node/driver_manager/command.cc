@@ -1,8 +1,7 @@
 #include "node/driver_manager/command.h"
 
-#include <csignal>
-
 #include "base/log.h"
+#include "io/program.h"
 #include "kube/client.h"
 #include "kube/config.h"
 #include "node/driver_manager/manager.h"
@@ -10,9 +9,6 @@
 
 namespace pitcrew::node::driver_manager {
 namespace {
-
-constexpr int kFailure = 1;
-constexpr int kUsage = 2;
 
 base::Status Run(const Options& options, const io::StopToken& stop) {
   TRY_ASSIGN(auto config, kube::LoadConfig(options.kubeconfig));
@@ -29,21 +25,8 @@ base::Status Run(const Options& options, const io::StopToken& stop) {
 }  // namespace
 
 int Command(int argc, char** argv) {
-  const auto options = ReadOptions(argc, argv);
-  if (!options) {
-    base::LogError("Wrong usage", options.error());
-    return kUsage;
-  }
-  if (!*options) return 0;
-  io::StopSource source;
-  if (const auto set = source.StopOnSignals({SIGTERM, SIGINT}); !set) {
-    base::LogError("Signals cannot be received", set.error());
-    return kFailure;
-  }
-  const auto done = Run(**options, source.token());
-  if (done) return 0;
-  base::LogError("The node could not be prepared for a driver container", done.error());
-  return kFailure;
+  return io::RunProgram({"The node could not be prepared for a driver container"},
+                        ReadOptions(argc, argv), Run);
 }
 
 }  // namespace pitcrew::node::driver_manager

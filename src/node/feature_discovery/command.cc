@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <cstdio>
-
 #include "base/log.h"
-#include "io/stop.h"
+#include "io/program.h"
 #include "kube/client.h"
 #include "kube/config.h"
 #include "node/feature_discovery/daemon.h"
@@ -41,27 +39,21 @@ void Tell(const Options& options, const base::Error& error,
                            error.ToString()));
 }
 
-base::Status Run(const Options& options) {
-  io::StopSource stop;
-  TRY(stop.StopOnSignals({SIGTERM, SIGINT, SIGQUIT}));
+base::Status Run(const Options& options, const io::StopToken& stop) {
   TRY_ASSIGN(const auto reload, io::SignalReceiver::Create({SIGHUP}));
   std::unique_ptr<own_node::OwnNode> node;
   Daemon daemon(
       options, NodePaths(),
       [&options](const Settings& settings) { return Open(options, settings); },
-      [&](const base::Error& error) { Tell(options, error, node); }, reload, stop.token());
+      [&](const base::Error& error) { Tell(options, error, node); }, reload, stop);
   return daemon.Run();
 }
 
 }  // namespace
 
 int Command(int argc, char** argv) {
-  const auto options = ParseOptions(argc, argv);
-  if (options && !*options) return 0;
-  const auto status = options ? Run(**options) : base::Status(base::Fail(options.error()));
-  if (status) return 0;
-  fmt::print(stderr, "gpu-feature-discovery: {}\n", status.error().ToString());
-  return 1;
+  return io::RunProgram({.failure = "GPU feature discovery ends", .usage_status = 1},
+                        ParseOptions(argc, argv), Run);
 }
 
 }  // namespace pitcrew::node::feature_discovery

@@ -2,7 +2,7 @@
 
 #include <csignal>
 
-#include "base/log.h"
+#include "io/program.h"
 #include "kube/client.h"
 #include "kube/config.h"
 #include "node/mig_manager/daemon.h"
@@ -11,10 +11,9 @@
 namespace pitcrew::node::mig_manager {
 namespace {
 
-constexpr int kFailure = 1;
-constexpr int kUsage = 2;
-
 base::Status Run(const Options& options, const io::StopToken& stop) {
+  // A log reader that went away must not end a half-done change.
+  ::signal(SIGPIPE, SIG_IGN);
   TRY_ASSIGN(auto config, kube::LoadConfig(options.kubeconfig));
   TRY_ASSIGN(auto client, kube::Client::Create(std::move(config)));
   return Daemon(options, std::move(client), stop).Run();
@@ -23,23 +22,7 @@ base::Status Run(const Options& options, const io::StopToken& stop) {
 }  // namespace
 
 int Command(int argc, char** argv) {
-  const auto options = ReadOptions(argc, argv);
-  if (!options) {
-    base::LogError("Wrong usage", options.error());
-    return kUsage;
-  }
-  if (!*options) return 0;
-  // A log reader that went away must not end a half-done change.
-  ::signal(SIGPIPE, SIG_IGN);
-  io::StopSource source;
-  if (const auto set = source.StopOnSignals({SIGTERM, SIGINT}); !set) {
-    base::LogError("Signals cannot be received", set.error());
-    return kFailure;
-  }
-  const auto done = Run(**options, source.token());
-  if (done) return 0;
-  base::LogError("The MIG manager cannot work", done.error());
-  return kFailure;
+  return io::RunProgram({"The MIG manager cannot work"}, ReadOptions(argc, argv), Run);
 }
 
 }  // namespace pitcrew::node::mig_manager

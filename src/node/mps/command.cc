@@ -1,13 +1,12 @@
 #include "node/mps/command.h"
 
-#include <fmt/format.h>
 #include <signal.h>
 
-#include <cstdio>
 #include <string_view>
+#include <utility>
 
 #include "base/command_line.h"
-#include "io/stop.h"
+#include "io/program.h"
 #include "node/mps/settings.h"
 #include "node/mps/shared_memory.h"
 #include "node/mps/supervisor.h"
@@ -27,24 +26,21 @@ base::Status Mount(int argc, char** argv) {
   return MountSharedMemory(mps_folder::MpsFolder().ShmFolder());
 }
 
-base::Status Run(int argc, char** argv) {
-  if (argc > 1 && argv[1] == kMountCommand) return Mount(argc - 1, argv + 1);
-  TRY_ASSIGN(auto options, ParseOptions(argc, argv));
-  if (!options) return {};
-  io::StopSource stop;
-  TRY(stop.StopOnSignals({SIGTERM, SIGINT, SIGQUIT}));
+base::Status Run(Options options, const io::StopToken& stop) {
   TRY_ASSIGN(const auto reload, io::SignalReceiver::Create({SIGHUP}));
   TRY_ASSIGN(const auto children, io::SignalReceiver::Create({SIGCHLD}));
-  return Supervisor(*std::move(options), NodePaths(), reload, children, stop.token()).Run();
+  return Supervisor(std::move(options), NodePaths(), reload, children, stop).Run();
 }
 
 }  // namespace
 
 int Command(int argc, char** argv) {
-  const auto status = Run(argc, argv);
-  if (status) return 0;
-  fmt::print(stderr, "mps-control-daemon: {}\n", status.error().ToString());
-  return 1;
+  if (argc > 1 && argv[1] == kMountCommand) {
+    const auto mounted = Mount(argc - 1, argv + 1);
+    return mounted ? 0 : io::EndProgram("Shared memory is not mounted", mounted.error(), 1);
+  }
+  return io::RunProgram({.failure = "The MPS control daemon ends", .usage_status = 1},
+                        ParseOptions(argc, argv), Run);
 }
 
 }  // namespace pitcrew::node::mps
