@@ -158,9 +158,10 @@ struct NodeGpus::Implementation {
     return settings.root.At("/sys/bus/pci/devices") / gpu.pci.SysfsName();
   }
 
-  Gpu ReadWithRegisters(const host::PciDevice& device) const {
+  base::Result<Gpu> ReadWithRegisters(const host::PciDevice& device, int stop_fd) const {
     Gpu gpu{.pci = device.address, .id = IdOf(device)};
-    const auto mode = ReadModeRegisters(device.folder);
+    const auto mode = ReadModeRegisters(device.folder, stop_fd);
+    if (!mode && mode.error().code == base::Code::kCancelled) return base::Fail(mode.error());
     const bool incapable = !mode && (mode.error().reason == "NotMigCapable");
     if (mode) gpu.mode = Observed<gpu::MigMode>::Present(*mode);
     if (!mode && !incapable) BecomeUnknown(mode.error(), gpu);
@@ -199,14 +200,15 @@ struct NodeGpus::Implementation {
     return scan;
   }
 
-  base::Result<std::vector<Gpu>> Read();
-  base::Result<std::vector<Gpu>> JoinWithNvml(const host::PciScan& scan);
+  base::Result<std::vector<Gpu>> Read(int stop_fd);
+  base::Result<std::vector<Gpu>> JoinWithNvml(const host::PciScan& scan, int stop_fd);
   base::Status ResetWithSmi(const std::vector<Gpu>& gpus);
 };
 
 // NVML's GPUs, but for those that sysfs knows as something else; a GPU that NVML lists without
 // being able to say anything about it is the one of sysfs that nobody else is.
-base::Result<std::vector<Gpu>> NodeGpus::Implementation::JoinWithNvml(const host::PciScan& scan) {
+base::Result<std::vector<Gpu>> NodeGpus::Implementation::JoinWithNvml(const host::PciScan& scan,
+                                                                      int stop_fd) {
   TRY_ASSIGN(const auto inventory, library->ReadInventory());
   const bool knows_mig = KnowsMig(inventory.library_version);
   std::map<gpu::PciAddress, Gpu> gpus;
@@ -233,7 +235,7 @@ base::Result<std::vector<Gpu>> NodeGpus::Implementation::JoinWithNvml(const host
     if (known == gpus.end()) continue;
     known->second.id = IdOf(device);
     if (!knows_mig) {
-      Gpu by_registers = ReadWithRegisters(device);
+      TRY_ASSIGN(const Gpu by_registers, ReadWithRegisters(device, stop_fd));
       known->second.mode = by_registers.mode;
     }
   }
@@ -247,16 +249,19 @@ base::Result<std::vector<Gpu>> NodeGpus::Implementation::JoinWithNvml(const host
   return list;
 }
 
-base::Result<std::vector<Gpu>> NodeGpus::Implementation::Read() {
+base::Result<std::vector<Gpu>> NodeGpus::Implementation::Read(int stop_fd) {
   TRY(Open());
   TRY_ASSIGN(const auto scan, Scan());
   // As upstream: with one device unread nobody knows which position is which GPU.
   if (!scan.failures.empty()) return base::Fail(scan.failures.front());
   std::vector<Gpu> gpus;
   if (library != nullptr) {
-    TRY_ASSIGN(gpus, JoinWithNvml(scan));
+    TRY_ASSIGN(gpus, JoinWithNvml(scan, stop_fd));
   } else {
-    for (const auto& device : host::NvidiaGpus(scan)) gpus.push_back(ReadWithRegisters(device));
+    for (const auto& device : host::NvidiaGpus(scan)) {
+      TRY_ASSIGN(Gpu gpu, ReadWithRegisters(device, stop_fd));
+      gpus.push_back(std::move(gpu));
+    }
   }
   for (std::size_t i = 0; i < gpus.size(); ++i) gpus[i].position = static_cast<int>(i);
   return gpus;
@@ -299,7 +304,9 @@ NodeGpus::NodeGpus(NodeSettings settings)
     : implementation_(std::make_unique<Implementation>(std::move(settings))) {}
 NodeGpus::~NodeGpus() = default;
 
-base::Result<std::vector<Gpu>> NodeGpus::Read() { return implementation_->Read(); }
+base::Result<std::vector<Gpu>> NodeGpus::Read(int stop_fd) {
+  return implementation_->Read(stop_fd);
+}
 
 bool NodeGpus::has_driver() const {
   return implementation_->library != nullptr && !implementation_->uses_registers;

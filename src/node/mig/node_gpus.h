@@ -32,8 +32,9 @@ class NodeGpus {
 
   // By PCI address; those that the loaded driver does not know are left out, a lost one is listed
   // with an unknown mode. Opens NVML when it is not open. Without the kernel module boards are read
-  // through their registers. kUnavailable when the module is loaded and NVML does not answer.
-  base::Result<std::vector<Gpu>> Read();
+  // through their registers. kUnavailable when the module is loaded and NVML does not answer;
+  // kCancelled when `stop_fd` (borrowed; -1: none) becomes readable while a board starts.
+  base::Result<std::vector<Gpu>> Read(int stop_fd = -1);
 
   // Whether NVML serves this node: false when the module is not loaded, or NVML is older than 11.
   // Known after Read.

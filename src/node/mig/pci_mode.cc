@@ -1,9 +1,9 @@
 #include "node/mig/pci_mode.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <chrono>
-#include <thread>
 
 #include "base/deadline.h"
 #include "host/pci_registers.h"
@@ -33,14 +33,23 @@ base::Status RequireCapable(const host::PciRegisters& registers,
                   fmt::format("non Mig-capable GPU: {}", device.filename().string())});
 }
 
+// For 100 ms, or until the stop.
+base::Status Pause(int stop_fd) {
+  pollfd stop{stop_fd, POLLIN, 0};
+  ::poll(&stop, 1, base::Deadline::After(100ms).poll_milliseconds());
+  if (stop.revents == 0) return {};
+  return base::Fail({base::Code::kCancelled, "Stopped", "told to stop"});
+}
+
 // A register has no event: it is read again every 100 ms, as long as upstream does.
-base::Status WaitForBoot(const host::PciRegisters& registers, const std::filesystem::path& device) {
+base::Status WaitForBoot(const host::PciRegisters& registers, const std::filesystem::path& device,
+                         int stop_fd) {
   const auto deadline = base::Deadline::After(5s);
   while (true) {
     TRY_ASSIGN(const auto state, registers.Read(kBoot));
     if (state == kBooted) return {};
     if (deadline.passed()) break;
-    std::this_thread::sleep_for(100ms);
+    TRY(Pause(stop_fd));
   }
   return base::Fail(base::Error{
       base::Code::kTimeout, "GpuNotBooted",
@@ -49,17 +58,17 @@ base::Status WaitForBoot(const host::PciRegisters& registers, const std::filesys
                   device.filename().string())});
 }
 
-base::Result<host::PciRegisters> OpenBooted(const std::filesystem::path& device) {
+base::Result<host::PciRegisters> OpenBooted(const std::filesystem::path& device, int stop_fd = -1) {
   TRY_ASSIGN(auto registers, host::PciRegisters::Open(device));
   TRY(RequireCapable(registers, device));
-  TRY(WaitForBoot(registers, device));
+  TRY(WaitForBoot(registers, device, stop_fd));
   return registers;
 }
 
 }  // namespace
 
-base::Result<gpu::MigMode> ReadModeRegisters(const std::filesystem::path& device) {
-  TRY_ASSIGN(const auto registers, OpenBooted(device));
+base::Result<gpu::MigMode> ReadModeRegisters(const std::filesystem::path& device, int stop_fd) {
+  TRY_ASSIGN(const auto registers, OpenBooted(device, stop_fd));
   TRY_ASSIGN(const auto mode, registers.Read(kMode));
   TRY_ASSIGN(const auto request, registers.Read(kRequest));
   gpu::MigMode read;

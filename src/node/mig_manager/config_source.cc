@@ -38,7 +38,7 @@ base::Result<mig::Configuration> ConfigSource::Load(const io::StopToken& stop) {
 }
 
 base::Result<mig::Configuration> ConfigSource::Generate(const io::StopToken& stop) {
-  TRY_ASSIGN(const auto gpus, gpus_.Read());
+  TRY_ASSIGN(const auto gpus, gpus_.Read(stop.fd()));
   TRY_ASSIGN(const auto boards, mig::DiscoverProfiles(gpus));
   auto configuration = mig::GenerateConfiguration(boards);
   const auto text = kHeader + mig::ToYamlText(configuration);

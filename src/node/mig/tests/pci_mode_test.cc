@@ -8,6 +8,7 @@
 
 #include <filesystem>
 
+#include "base/bell.h"
 #include "base/file.h"
 #include "host/pci_registers.h"
 #include "node/mig/change.h"
@@ -107,6 +108,21 @@ TEST_F(RegistersTest, ABoardWithoutRegistersSaysSo) {
   EXPECT_EQ(host::PciRegisters::Open(board)->Read(2).error().reason, "NoSuchRegister");
   fs::remove(board / "resource0");
   EXPECT_THAT(ReadModeRegisters(board).error().message, HasSubstr("missing bar0 MMIO resource"));
+}
+
+TEST_F(RegistersTest, AStopEndsTheWaitForABoardThatStarts) {
+  fs::create_directories(root_ / "proc");
+  ASSERT_TRUE(base::WriteFileAtomically(root_ / "proc/modules", ""));
+  const auto board = MakeBoard("0000:17:00.0", kGa100);
+  Set(board, kBoot, 0);
+  const auto stop = base::Bell::Create();
+  ASSERT_TRUE(stop);
+  stop->Ring();
+  EXPECT_EQ(ReadModeRegisters(board, stop->fd()).error().code, base::Code::kCancelled);
+  // Told to stop, nothing is known of the node: a board whose mode is unknown would be something
+  // else.
+  NodeGpus node({.root = host::Root(root_), .driver_roots = {root_}});
+  EXPECT_EQ(node.Read(stop->fd()).error().code, base::Code::kCancelled);
 }
 
 TEST_F(RegistersTest, ANodeWithoutADriverIsReadAndAskedThroughThem) {
