@@ -195,4 +195,12 @@ base::Status Manager::Restart(const std::string& unit, const io::StopToken& stop
   return RunJob("RestartUnit", unit, stop, deadline);
 }
 
+base::Status Manager::Reload() {
+  CallError error;
+  const int called = sd_bus_call_method(bus_.get(), kService, kPath, kManager, "Reload",
+                                        error.get(), nullptr, nullptr);
+  if (called < 0) return base::Fail(ErrorOf(error, called, "read the unit files anew"));
+  return {};
+}
+
 }  // namespace pitcrew::systemd

@@ -54,6 +54,10 @@ class Manager {
   base::Status Restart(const std::string& unit, const io::StopToken& stop,
                        base::Deadline deadline = {});
 
+  // Reads all unit files anew, as `systemctl daemon-reload`; returns when that is done. Errors as
+  // above.
+  base::Status Reload();
+
  private:
   struct Close {
     void operator()(sd_bus* bus) const;

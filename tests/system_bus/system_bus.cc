@@ -60,6 +60,10 @@ class OnBus : public FakeSystemd {
   static int Subscribe(sd_bus_message* call, void* /*self*/, sd_bus_error* /*error*/) {
     return sd_bus_reply_method_return(call, nullptr);
   }
+  static int Reload(sd_bus_message* call, void* self, sd_bus_error* /*error*/) {
+    static_cast<OnBus*>(self)->NoteJob("Reload");
+    return sd_bus_reply_method_return(call, nullptr);
+  }
   static int LoadUnit(sd_bus_message* call, void* self, sd_bus_error* /*error*/) {
     auto& systemd = *static_cast<OnBus*>(self);
     const char* name = nullptr;
@@ -84,7 +88,7 @@ class OnBus : public FakeSystemd {
                                name);
     }
     if (std::string_view(name) == "denied.service") return -EACCES;
-    const auto number = systemd.NoteJob(sd_bus_message_get_member(call), name);
+    const auto number = systemd.NoteJob(std::string(sd_bus_message_get_member(call)) + " " + name);
     const std::string job = std::string(kPath) + "/job/" + std::to_string(number);
     if (const int sent = sd_bus_reply_method_return(call, "o", job.c_str()); sent < 0) return sent;
     // Somebody else's job ends at the same time.
@@ -98,9 +102,10 @@ class OnBus : public FakeSystemd {
     systemd.Tell(number, job, name, unit.result);
     return 1;
   }
-  std::uint32_t NoteJob(const std::string& method, const std::string& unit) {
+  // Its number.
+  std::uint32_t NoteJob(std::string job) {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back(method + " " + unit);
+    jobs_.push_back(std::move(job));
     return static_cast<std::uint32_t>(jobs_.size());
   }
   void Tell(std::uint32_t id, const std::string& job, const std::string& unit,
@@ -134,6 +139,7 @@ class OnBus : public FakeSystemd {
     static const sd_bus_vtable table[] = {
         SD_BUS_VTABLE_START(0),
         SD_BUS_METHOD("Subscribe", "", "", Subscribe, SD_BUS_VTABLE_UNPRIVILEGED),
+        SD_BUS_METHOD("Reload", "", "", Reload, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD("LoadUnit", "s", "o", LoadUnit, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD("StartUnit", "ss", "o", RunJob, SD_BUS_VTABLE_UNPRIVILEGED),
         SD_BUS_METHOD("StopUnit", "ss", "o", RunJob, SD_BUS_VTABLE_UNPRIVILEGED),

@@ -24,7 +24,7 @@ struct Unit {
 class FakeSystemd {
  public:
   virtual ~FakeSystemd() = default;
-  // So far, in order, as "StopUnit one.service". From any thread.
+  // What it was told so far, in order, as "StopUnit one.service" and "Reload". From any thread.
   [[nodiscard]] virtual std::vector<std::string> jobs() = 0;
 };
 

@@ -7,7 +7,6 @@
 #include "api/labels.h"
 #include "api/mig_progress.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "host/process.h"
@@ -87,7 +86,7 @@ class Change {
     TRY_ASSIGN(configuration_, context_.configs.Load(context_.stop));
     TRY_ASSIGN(const auto* config, mig::SelectConfig(configuration_, wanted_));
     config_ = config;
-    TRY_ASSIGN(const auto gpus, context_.gpus.Read());
+    TRY_ASSIGN(const auto gpus, context_.gpus.Read(context_.stop.fd()));
     TRY_ASSIGN(auto plan, mig::PlanConfig(gpus, *config_));
     for (const auto& remark : plan.remarks) base::LogInfo(remark);
     return plan;
@@ -128,7 +127,7 @@ class Change {
 
   // Until nobody uses the GPUs. Nothing on the GPUs has changed when this fails.
   base::Status Prepare(const mig::Plan& plan, const io::StopToken& stop) {
-    TRY(TellHostService());
+    TRY(TellHostService(options_, wanted_));
     TRY_ASSIGN(const auto services, ReadHostServices(options_.gpu_clients_file));
     Enter("pausing", "");
     TRY(context_.node.Patch(StatePatch(kPending), stop));
@@ -147,15 +146,6 @@ class Change {
     TRY(DeletePods(kPluginValidator, stop));
     if (options_.pods != PodPolicy::kIgnore) TRY(AwaitPods(changing, stop));
     return StopHostServices(options_, services, plan.ChangesModes(), stop);
-  }
-
-  // The host's own MIG service would bring the configuration before back at its next start.
-  base::Status TellHostService() {
-    const auto file = host::Root(options_.host_root).At(options_.state_file);
-    TRY_ASSIGN(const bool there, host::Exists(file));
-    if (!there) return {};
-    return base::WriteFileAtomically(
-        file, fmt::format("[Service]\nEnvironment=\"MIG_PARTED_SELECTED_CONFIG={}\"\n", wanted_));
   }
 
   base::Status PauseClients(bool changes_modes, const io::StopToken& stop) {

@@ -43,6 +43,18 @@ base::Status WriteStopped(const Options& options, const std::vector<std::string>
 
 }  // namespace
 
+base::Status TellHostService(const Options& options, const std::string& config) {
+  const auto file = host::Root(options.host_root).At(options.state_file);
+  TRY_ASSIGN(const bool there, host::Exists(file));
+  if (!there) return {};
+  TRY(base::WriteFileAtomically(
+      file, fmt::format("[Service]\nEnvironment=\"MIG_PARTED_SELECTED_CONFIG={}\"\n", config)));
+  auto manager = Connect(options);
+  if (!manager && manager.error().code == base::Code::kNotFound) return {};
+  if (!manager) return base::Fail(manager.error());
+  return manager->Reload();
+}
+
 base::Status StopHostServices(const Options& options, const std::vector<std::string>& services,
                               bool changes_modes, const io::StopToken& stop) {
   if (!options.shutdown_host_clients) return {};

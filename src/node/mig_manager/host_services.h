@@ -1,4 +1,5 @@
-// Services of the host that use its GPUs, where the driver is the host's own (mig-manager.md 9.5).
+// Services of the host: those that use its GPUs where the driver is the host's own (mig-manager.md
+// 9.5), and the one that divides them at a boot (section 14).
 #pragma once
 
 #include <string>
@@ -9,6 +10,11 @@
 #include "node/mig_manager/options.h"
 
 namespace pitcrew::node::mig_manager {
+
+// Where the host has a MIG service of its own (options.state_file is there): it makes `config` from
+// its next start on, for which systemd reads its unit anew. Else it would bring the configuration
+// before back.
+base::Status TellHostService(const Options& options, const std::string& config);
 
 // Stops those of `services` that run, in this order, and the kubelet last when a MIG mode changes.
 // Nothing without options.shutdown_host_clients, nor on a node without systemd. What was stopped is

@@ -54,6 +54,15 @@ TEST_F(SystemdTest, UnitsAreStartedStoppedAndRestarted) {
                                             "StopUnit one.service"));
 }
 
+TEST_F(SystemdTest, UnitFilesAreReadAnew) {
+  StartSystemd();
+  auto manager = Connect();
+  ASSERT_TRUE(manager) << manager.error().message;
+  const auto read = manager->Reload();
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_THAT(systemd_->jobs(), ElementsAre("Reload"));
+}
+
 TEST_F(SystemdTest, AUnitThatDoesNotExistIsAStateAndNoJob) {
   StartSystemd();
   auto manager = Connect();

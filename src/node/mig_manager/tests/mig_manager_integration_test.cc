@@ -4,7 +4,6 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <thread>
 
 #include "api/labels.h"
 #include "api/mig_progress.h"
@@ -17,6 +16,7 @@
 #include "node/validations/mig_change.h"
 #include "nvml/nvml.h"
 #include "rpc/testing/fake_pod_resources.h"
+#include "tests/support/daemon_thread.h"
 #include "tests/support/simulated_node.h"
 #include "tests/system_bus/system_bus.h"
 
@@ -38,27 +38,12 @@ using ::testing::SizeIs;
 constexpr const char* kTwoGpus = "gpus: [{profile: H100-80, count: 2}]";
 constexpr std::chrono::seconds kAmple{120};
 
-// A manager on a thread of its own.
-class Manager {
+class Manager : public test_support::DaemonThread {
  public:
-  Manager(const Options& options, std::shared_ptr<kube::Client> client)
-      : options_(options),
-        thread_([this, client] { status_ = Daemon(options_, client, stop_.token()).Run(); }) {}
-  ~Manager() { Stop(); }
-  base::Status Stop() {
-    stop_.Stop();
-    return Wait();
-  }
-  base::Status Wait() {
-    if (thread_.joinable()) thread_.join();
-    return status_;
-  }
-
- private:
-  const Options options_;
-  const io::StopSource stop_;
-  base::Status status_;
-  std::thread thread_;
+  Manager(const Options& options, const std::shared_ptr<kube::Client>& client)
+      : DaemonThread([options, client](const io::StopToken& stop) {
+          return Daemon(options, client, stop).Run();
+        }) {}
 };
 
 class MigManagerTest : public ::testing::Test {
@@ -558,6 +543,17 @@ TEST_F(HostServicesTest, ThatAKilledManagerHadStoppedAreStarted) {
   EXPECT_FALSE(std::filesystem::exists(options_.stopped_services()));
 }
 
+TEST_F(HostServicesTest, TheHostsOwnMigServiceIsReadAnew) {  // 9.4, step 4
+  options_.shutdown_host_clients = false;
+  const auto file = gpus_.folder().Write("host" + options_.state_file, "[Service]\n");
+  Manager manager(options_, client_);
+  Want("all-1g.10gb");
+  EXPECT_THAT(StatesUntil("success"), ElementsAre("pending", "success"));
+  EXPECT_EQ(*base::ReadFile(file),
+            "[Service]\nEnvironment=\"MIG_PARTED_SELECTED_CONFIG=all-1g.10gb\"\n");
+  EXPECT_THAT(systemd_->jobs(), ElementsAre("Reload"));
+}
+
 // A node whose GPUs take a MIG mode only when it starts again: somebody holds the first one.
 class RebootTest : public MigManagerTest {
  protected:
@@ -614,7 +610,7 @@ TEST_F(MigManagerTest, ServicesThatStayStoppedAreNoSuccess) {
   EXPECT_THAT(Geometry(), ElementsAre(kSeven, kSeven));
 }
 
-TEST_F(MigManagerTest, TheHostsOwnServiceIsTold) {  // 9.4, step 4
+TEST_F(MigManagerTest, TheHostsOwnServiceIsToldWithoutSystemdToo) {
   const auto file = gpus_.folder().Write("host" + options_.state_file, "[Service]\n");
   Manager manager(options_, client_);
   Want("all-1g.10gb");
