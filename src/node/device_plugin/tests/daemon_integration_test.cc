@@ -6,13 +6,13 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "base/file.h"
 #include "cdi/format.h"
 #include "node/validations/mig_change.h"
 #include "nvml/nvml.h"
 #include "rpc/testing/fake_kubelet.h"
+#include "tests/support/daemon_thread.h"
 #include "tests/support/simulated_node.h"
 
 namespace pitcrew::node::device_plugin {
@@ -37,47 +37,39 @@ validations::StatusFolder ValidationsOf(const SimulatedNode& node) {
   return validations::StatusFolder(node.folder().path() / "validations");
 }
 
-// A daemon on a thread of its own; stopped and checked at the end of the test.
-class RunningDaemon {
+Options OptionsOn(const SimulatedNode& node, api::PluginFlags flags,
+                  const std::filesystem::path& config_file) {
+  Options options;
+  options.flags = std::move(flags);
+  options.flags.driver_root_in_here = node.driver_root().string();
+  options.kubelet_socket = node.kubelet_socket();
+  options.config_file = config_file;
+  options.probe_period = std::chrono::milliseconds(20);
+  // Long enough for a busy machine: it is waited for once.
+  options.nvml_limit = std::chrono::seconds(3);
+  return options;
+}
+
+NodePaths PathsOf(const SimulatedNode& node) {
+  NodePaths paths;
+  paths.cdi_folder = node.cdi_folder();
+  paths.dev = node.driver_root() / "dev";
+  paths.pci_devices = {node.pci_devices()};
+  paths.health_file = node.folder().path() / "health.json";
+  paths.validations = ValidationsOf(node).path();
+  std::filesystem::create_directories(paths.validations);
+  return paths;
+}
+
+class RunningDaemon : public test_support::DaemonThread {
  public:
   explicit RunningDaemon(const SimulatedNode& node, api::PluginFlags flags = {},
-                         const std::filesystem::path& config_file = {}) {
-    Options options;
-    options.flags = std::move(flags);
-    options.flags.driver_root_in_here = node.driver_root().string();
-    options.kubelet_socket = node.kubelet_socket();
-    options.config_file = config_file;
-    options.probe_period = std::chrono::milliseconds(20);
-    // Long enough for a busy machine: it is waited for once.
-    options.nvml_limit = std::chrono::seconds(3);
-    NodePaths paths;
-    paths.cdi_folder = node.cdi_folder();
-    paths.dev = node.driver_root() / "dev";
-    paths.pci_devices = {node.pci_devices()};
-    paths.health_file = node.folder().path() / "health.json";
-    paths.validations = ValidationsOf(node).path();
-    std::filesystem::create_directories(paths.validations);
-    thread_ = std::thread([this, options, paths] {
-      const auto reload = io::SignalReceiver::Create({SIGHUP});
-      Daemon daemon(options, paths, *reload, stop_.token());
-      status_ = daemon.Run();
-    });
-  }
-  ~RunningDaemon() { Stop(); }
-  base::Status Stop() {
-    stop_.Stop();
-    return Wait();
-  }
-  // For a daemon that is expected to end by itself.
-  base::Status Wait() {
-    if (thread_.joinable()) thread_.join();
-    return status_;
-  }
-
- private:
-  io::StopSource stop_;
-  base::Status status_;
-  std::thread thread_;
+                         const std::filesystem::path& config_file = {})
+      : DaemonThread([options = OptionsOn(node, std::move(flags), config_file),
+                      paths = PathsOf(node)](const io::StopToken& stop) {
+          const auto reload = io::SignalReceiver::Create({SIGHUP});
+          return Daemon(options, paths, *reload, stop).Run();
+        }) {}
 };
 
 std::vector<std::string> Uuids(const SimulatedNode& node) {
@@ -275,83 +267,78 @@ TEST(DevicePlugin, WaitsForAKubeletThatStartsLater) {
   EXPECT_THAT(kubelet->WaitForRegistrations(1), SizeIs(1));
 }
 
-TEST(DevicePlugin, TellsAboutXidsAndAboutTheirEnd) {
-  RecordProperty("holds", "device-plugin.md #45, pain 8");
-  const SimulatedNode node("gpus: [{profile: H100-80, count: 2}]");
-  node.InstallDriver();
-  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
-  RunningDaemon daemon(node);
-  kubelet->WaitForRegistrations(1);
-  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
-  const auto uuids = Uuids(node);
-  ASSERT_EQ(Ids(client->NextList()), uuids);
-  node.Gpu({"lose", "1"});
-  const auto list = client->NextList();
-  ASSERT_TRUE(list.has_value());
-  EXPECT_TRUE(list->at(0).healthy);
-  EXPECT_FALSE(list->at(1).healthy);
-  node.Gpu({"restore", "1"});
-  EXPECT_TRUE(WaitForHealth(*client, uuids[1], true));
-}
-
-TEST(DevicePlugin, IgnoresTheApplicationsXids) {
-  RecordProperty("holds", "device-plugin.md #45");
-  const SimulatedNode node("gpus: [{profile: H100-80, count: 2}]");
-  node.InstallDriver();
-  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
-  RunningDaemon daemon(node);
-  kubelet->WaitForRegistrations(1);
-  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
-  const auto uuids = Uuids(node);
-  ASSERT_EQ(Ids(client->NextList()), uuids);
-  // Events come in order: when the second GPU is told unhealthy, the first one's XID has been read.
-  node.Gpu({"xid", "0", "31"});
-  node.Gpu({"xid", "1", "48"});
-  const auto list = client->NextList();
-  ASSERT_TRUE(list.has_value());
-  EXPECT_TRUE(list->at(0).healthy);
-  EXPECT_FALSE(list->at(1).healthy);
-}
-
-TEST(DevicePlugin, KeepsAnXidInMindUntilTheResetIsSeen) {
-  const SimulatedNode node("gpus: [{profile: H100-80, count: 2}]");
-  node.InstallDriver();
-  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
-  const auto uuids = Uuids(node);
-  {
-    RunningDaemon daemon(node);
-    kubelet->WaitForRegistrations(1);
-    const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
-    ASSERT_TRUE(WaitForHealth(*client, uuids[1], true));
-    node.Gpu({"xid", "1", "48"});
-    ASSERT_TRUE(WaitForHealth(*client, uuids[1], false));
+// The health of two GPUs, as the kubelet is told of it.
+class DevicePluginHealth : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    node_.InstallDriver();
+    uuids_ = Uuids(node_);
+    kubelet_ = FakeKubelet::Start(node_.kubelet_folder());
   }
-  // The next one knows it from its first list on.
-  RunningDaemon daemon(node);
-  kubelet->WaitForRegistrations(2);
-  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
-  const auto list = client->NextList();
-  ASSERT_TRUE(list.has_value()) << list.error().ToString();
-  EXPECT_TRUE(list->at(0).healthy);
-  EXPECT_FALSE(list->at(1).healthy);
-  node.Gpu({"reset", "1"});
-  EXPECT_TRUE(WaitForHealth(*client, uuids[1], true));
+  // The plugin, once more where it has run before.
+  void StartPlugin() {
+    daemon_.reset();
+    daemon_ = std::make_unique<RunningDaemon>(node_);
+    kubelet_->WaitForRegistrations(++starts_);
+    client_ = PluginClient::Connect(node_.kubelet_folder() / "nvidia-gpu.sock");
+  }
+  // Of the next list.
+  std::vector<bool> NextHealth() {
+    const auto list = client_->NextList();
+    EXPECT_EQ(Ids(list), uuids_);
+    std::vector<bool> health;
+    if (list) {
+      for (const auto& device : *list) health.push_back(device.healthy);
+    }
+    return health;
+  }
+
+  const SimulatedNode node_{"gpus: [{profile: H100-80, count: 2}]"};
+  std::vector<std::string> uuids_;
+  std::unique_ptr<FakeKubelet> kubelet_;
+  std::size_t starts_ = 0;
+  std::unique_ptr<RunningDaemon> daemon_;
+  std::unique_ptr<PluginClient> client_;
+};
+
+TEST_F(DevicePluginHealth, TellsAboutXidsAndAboutTheirEnd) {
+  RecordProperty("holds", "device-plugin.md #45, pain 8");
+  StartPlugin();
+  ASSERT_THAT(NextHealth(), ElementsAre(true, true));
+  node_.Gpu({"lose", "1"});
+  EXPECT_THAT(NextHealth(), ElementsAre(true, false));
+  node_.Gpu({"restore", "1"});
+  EXPECT_TRUE(WaitForHealth(*client_, uuids_[1], true));
 }
 
-TEST(DevicePlugin, AsksNvmlHowFitTheGpusAreAtTheStart) {
-  const SimulatedNode node("gpus: [{profile: H100-80, count: 2, faults: {recovery: reset}}]");
-  node.InstallDriver();
-  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
-  node.Gpu({"recovery", "0", "none"});
-  RunningDaemon daemon(node);
-  kubelet->WaitForRegistrations(1);
-  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
-  const auto list = client->NextList();
-  ASSERT_TRUE(list.has_value()) << list.error().ToString();
-  EXPECT_TRUE(list->at(0).healthy);
-  EXPECT_FALSE(list->at(1).healthy);
-  node.Gpu({"reset", "1"});
-  EXPECT_TRUE(WaitForHealth(*client, Uuids(node)[1], true));
+TEST_F(DevicePluginHealth, IgnoresTheApplicationsXids) {
+  RecordProperty("holds", "device-plugin.md #45");
+  StartPlugin();
+  ASSERT_THAT(NextHealth(), ElementsAre(true, true));
+  // Events come in order: when the second GPU is told unhealthy, the first one's XID has been read.
+  node_.Gpu({"xid", "0", "31"});
+  node_.Gpu({"xid", "1", "48"});
+  EXPECT_THAT(NextHealth(), ElementsAre(true, false));
+}
+
+TEST_F(DevicePluginHealth, KeepsAnXidInMindUntilTheResetIsSeen) {
+  StartPlugin();
+  ASSERT_TRUE(WaitForHealth(*client_, uuids_[1], true));
+  node_.Gpu({"xid", "1", "48"});
+  ASSERT_TRUE(WaitForHealth(*client_, uuids_[1], false));
+  // The next one knows it from its first list on.
+  StartPlugin();
+  ASSERT_THAT(NextHealth(), ElementsAre(true, false));
+  node_.Gpu({"reset", "1"});
+  EXPECT_TRUE(WaitForHealth(*client_, uuids_[1], true));
+}
+
+TEST_F(DevicePluginHealth, AsksNvmlHowFitTheGpusAreAtTheStart) {
+  node_.Gpu({"recovery", "1", "reset"});
+  StartPlugin();
+  ASSERT_THAT(NextHealth(), ElementsAre(true, false));
+  node_.Gpu({"reset", "1"});
+  EXPECT_TRUE(WaitForHealth(*client_, uuids_[1], true));
 }
 
 TEST(DevicePlugin, ListsAGpuThatIsLostAtTheStartUntilItIsBack) {

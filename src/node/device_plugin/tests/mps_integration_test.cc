@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <thread>
 
 #include "base/file.h"
 #include "node/device_plugin/daemon.h"
 #include "node/mps_folder/mps_folder.h"
 #include "rpc/testing/fake_kubelet.h"
+#include "tests/support/daemon_thread.h"
 #include "tests/support/simulated_node.h"
 
 namespace pitcrew::node::device_plugin {
@@ -36,7 +36,6 @@ class DevicePluginMps : public ::testing::Test {
     std::filesystem::create_directories(folder_.path());
     kubelet_ = FakeKubelet::Start(node_.kubelet_folder());
   }
-  ~DevicePluginMps() override { Stop(); }
   void Start(std::string_view sharing) {
     Options options;
     options.flags.driver_root_in_here = node_.driver_root().string();
@@ -47,17 +46,12 @@ class DevicePluginMps : public ::testing::Test {
     paths.cdi_folder = node_.cdi_folder();
     paths.pci_devices = {node_.pci_devices()};
     paths.mps_folder = folder_.path();
-    thread_ = std::thread([this, options, paths] {
+    daemon_.emplace([options, paths](const io::StopToken& stop) {
       const auto reload = io::SignalReceiver::Create({SIGHUP});
-      Daemon daemon(options, paths, *reload, stop_.token());
-      status_ = daemon.Run();
+      return Daemon(options, paths, *reload, stop).Run();
     });
   }
-  base::Status Stop() {
-    stop_.Stop();
-    if (thread_.joinable()) thread_.join();
-    return status_;
-  }
+  base::Status Stop() { return daemon_->Stop(); }
   void Serve() { ASSERT_TRUE(base::WriteFileAtomically(folder_.StartedFile(kGpu), "")); }
   static bool AwaitHealth(PluginClient& client, bool healthy) {
     while (true) {
@@ -73,9 +67,7 @@ class DevicePluginMps : public ::testing::Test {
   SimulatedNode node_;
   const MpsFolder folder_;
   std::unique_ptr<FakeKubelet> kubelet_;
-  io::StopSource stop_;
-  base::Status status_;
-  std::thread thread_;
+  std::optional<test_support::DaemonThread> daemon_;
 };
 
 TEST_F(DevicePluginMps, OffersAResourceWhileItsServerRuns) {

@@ -4,11 +4,11 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <thread>
 
 #include "node/feature_discovery/daemon.h"
 #include "node/validations/mig_change.h"
 #include "nvml/nvml.h"
+#include "tests/support/daemon_thread.h"
 #include "tests/support/simulated_node.h"
 
 namespace pitcrew::node::feature_discovery {
@@ -74,17 +74,15 @@ TEST(FeatureDiscovery, FollowsAChangedGeometryWithoutARestart) {
   std::filesystem::create_directories(paths.validations);
   const validations::StatusFolder folder(paths.validations);
   Published published;
-  io::StopSource stop;
-  std::thread thread([&] {
+  test_support::DaemonThread daemon([&](const io::StopToken& stop) {
     const auto reload = io::SignalReceiver::Create({SIGHUP});
-    Daemon daemon(
-        options, paths,
-        [&](const Settings&) -> base::Result<std::unique_ptr<Output>> {
-          return std::make_unique<Recorder>(published);
-        },
-        [](const base::Error&) {}, *reload, stop.token());
-    const auto ran = daemon.Run();
-    EXPECT_TRUE(ran) << ran.error().ToString();
+    return Daemon(
+               options, paths,
+               [&](const Settings&) -> base::Result<std::unique_ptr<Output>> {
+                 return std::make_unique<Recorder>(published);
+               },
+               [](const base::Error&) {}, *reload, stop)
+        .Run();
   });
   published.WaitFor(kCount, "7");
   EXPECT_EQ(validations::IsMigFollowed(folder, "gpu-feature-discovery"), true);
@@ -101,8 +99,8 @@ TEST(FeatureDiscovery, FollowsAChangedGeometryWithoutARestart) {
   ASSERT_TRUE(validations::AnnounceMigChange(folder, {}));
   published.WaitFor(kCount, "6");
   EXPECT_EQ(published.times(), before + 1) << "what is half done is told to nobody";
-  stop.Stop();
-  thread.join();
+  const auto ran = daemon.Stop();
+  EXPECT_TRUE(ran) << ran.error().ToString();
 }
 
 }  // namespace

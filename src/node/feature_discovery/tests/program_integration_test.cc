@@ -153,7 +153,7 @@ TEST_F(FeatureDiscoveryProgram, AFailedLookTakesNoLabelAway) {
   EXPECT_EQ(Read()["nvidia.com/gpu.count"], "8");
 }
 
-TEST_F(FeatureDiscoveryProgram, WithoutADriver) {  // #15 and section 8
+TEST_F(FeatureDiscoveryProgram, WithoutADriver) {  // section 8
   EXPECT_EQ(Program("feature_discovery_program", {"--oneshot"}, Environment()).Wait(), 1);
   EXPECT_THAT(Read(), IsEmpty());
   EXPECT_EQ(Program("feature_discovery_program", {"--oneshot", "--fail-on-init-error=false"},
@@ -162,6 +162,27 @@ TEST_F(FeatureDiscoveryProgram, WithoutADriver) {  // #15 and section 8
             0);
   EXPECT_THAT(Read(), Not(Contains(Key("nvidia.com/gpu.count"))));
   EXPECT_THAT(Read(), Contains(Key("nvidia.com/gfd.timestamp")));
+}
+
+TEST_F(FeatureDiscoveryProgram, EndsWithoutADriverWhereThatIsAFailure) {
+  RecordProperty("holds", "feature-discovery.md #15");
+  const auto ends = [&](const char* fail, const char* strategy) {
+    return Program("feature_discovery_program",
+                   {"--oneshot", std::string("--fail-on-init-error=") + fail,
+                    std::string("--mig-strategy=") + strategy},
+                   Environment())
+        .Wait();
+  };
+  EXPECT_EQ(ends("true", "none"), 1);
+  EXPECT_EQ(ends("false", "none"), 0);
+  EXPECT_EQ(ends("true", "bogus"), 1);
+  // Upstream looks at the strategy only where there are devices (docs/differences.md).
+  EXPECT_EQ(ends("false", "bogus"), 1);
+  node_.InstallDriver();
+  for (const char* fail : {"true", "false"}) {
+    EXPECT_EQ(ends(fail, "none"), 0) << fail;
+    EXPECT_EQ(ends(fail, "bogus"), 1) << fail;
+  }
 }
 
 TEST_F(FeatureDiscoveryProgram, PicksUpADriverThatComesLater) {  // section 19 number 1
