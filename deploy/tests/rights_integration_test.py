@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Programs at work with the rights that they are given, and no others: nothing is refused. The operator has those of the
-chart, an operand those of its manifests. PITCREW_PROGRAM names the pitcrew program. (That the operator has no rights
-beside those is chart_test.py's.)"""
+"""Programs at work with the rights that they are given, and no others: nothing is refused. The operator has those of
+the chart, an operand those of its manifests. PITCREW_PROGRAM names the pitcrew program. (That the operator has no
+rights beside those is chart_test.py's.)"""
 
 import os
 import pathlib
@@ -17,7 +17,7 @@ import support
 from apiserver import ApiError, ApiServer
 
 sys.path.insert(0, str(support.ROOT / "tests/differential/node"))
-from simulated_node import LIBRARIES, SimulatedNode  # noqa: E402  pylint: disable=wrong-import-position
+from simulated_node import LIBRARIES, SimulatedNode, mount  # noqa: E402  pylint: disable=wrong-import-position
 
 PROGRAM = os.environ.get("PITCREW_PROGRAM", str(support.ROOT / "build/dev/bin/pitcrew"))
 NAMESPACE = "gpu-operator"
@@ -168,6 +168,7 @@ class MigManager(Account):
 
     def on_node(self, node):
         """In the mount namespace of the node."""
+        mount("tmpfs", "/etc", "tmpfs")  # the manager writes its configurations there
         environment = {"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(node.root / LIBRARIES), "NODE_NAME": self.NODE,
                        "KUBECONFIG": self.kubeconfig, "POD_NAMESPACE": NAMESPACE, "POD_NAME": "manager",
                        "DEFAULT_GPU_CLIENTS_NAMESPACE": NAMESPACE, "HOST_ROOT_MOUNT": "/run/host",

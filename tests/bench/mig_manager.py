@@ -59,7 +59,8 @@ class Operand:
                     continue
             if wanted:
                 self.server.create(PODS, {"metadata": PLUGIN, "spec": {
-                    "nodeName": "gpu", "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "i"}]}})
+                    "nodeName": "gpu", "terminationGracePeriodSeconds": 0,
+                    "containers": [{"name": "c", "image": "i"}]}})
                 self.process = self.start()
             else:
                 end(self.process)

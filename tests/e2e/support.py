@@ -101,8 +101,9 @@ class ClusterTest(unittest.TestCase):
             self.addCleanup(self.client.delete, f"{PODS}/{pod['metadata']['name']}")
 
     def await_all_ready(self, names, again=None):
-        """Waits until all these pods are. `again`: pods by their names, of which those that the kubelet refuses are made
-        anew, as a controller does: until the plugin has registered with a kubelet that restarts, no device is there."""
+        """Waits until all these pods are. `again`: pods by their names, of which those that the kubelet refuses are
+        made anew, as a controller does: until the plugin has registered with a kubelet that restarts, no device is
+        there."""
         missing, again, refused = set(names), again or {}, set()
         for kind, pod in self.client.watch(PODS, SECONDS):
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
@@ -133,6 +134,21 @@ class ClusterTest(unittest.TestCase):
         self.on(node, "kill", "-9", str(self.device_plugin(node)))
         self.assertIsNotNone(self.client.wait(OPERATOR_PODS, pod["metadata"]["name"], SECONDS,
                                               lambda one: restarts(one) > before))
+
+    def kill_device_plugin_before(self, name, node, await_devices):
+        """Between the allocation for this pod and its start. True where the pod then runs, false where the kubelet has
+        refused it: the one other answer that is right, where no plugin could be asked."""
+        # Scheduled, the kubelet has asked, or is just about to; both must end well.
+        self.assertIsNotNone(self.client.wait(PODS, name, SECONDS, lambda one: api.has_condition(one, "PodScheduled")))
+        self.kill_device_plugin(node)
+        await_devices()
+        final = self.client.wait(PODS, name, SECONDS, lambda one: (
+            api.has_condition(one, "Ready") or one["status"].get("phase") == "Failed"))
+        self.assertIsNotNone(final)
+        if final["status"]["phase"] != "Failed":
+            return True
+        self.assertEqual(final["status"]["reason"], "UnexpectedAdmissionError", final["status"])
+        return False
 
     def device_plugin(self, node):
         """Its process, as the node numbers it."""

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Compares Pitcrew's config-manager with another one: on one real API server each follows its own node's label over the
-same run of changes, with the same files, default and fallback strategies. After each change what is linked, how often the
-process was told, and whether the program has ended have to be equal. A difference that config_manager_accepted.yaml does
-not list is a failure.
+"""Compares Pitcrew's config-manager with another one: on one real API server each follows its own node's label over
+the same run of changes, with the same files, default and fallback strategies. After each change what is linked, how
+often the process was told, and whether the program has ended have to be equal. A difference that
+config_manager_accepted.yaml does not list is a failure.
 
 The other side is the program named by $PITCREW_PEER_CONFIG_MANAGER. Without it, or without root, the exit status is
 77. The same seed gives the same cases.
@@ -39,9 +39,10 @@ def cases(seed, count):
     """Each with its options, files, the label at the start, and changes: a label (None: taken away), or files."""
     for number in range(count):
         rng = random.Random(f"{seed}/{number}")
-        files = rng.sample(NAMES, rng.choice([0, 1, 1, 2, 2, 2, 3, 3])) + rng.choice([[], [], ["..hidden"], ["..data/"]])
-        strategies = rng.choice([None, None, "empty", "single", "named", "named,single", "single,empty", "named,single,empty",
-                                 "other", "named,other"])
+        files = rng.sample(NAMES, rng.choice([0, 1, 1, 2, 2, 2, 3, 3]))
+        files += rng.choice([[], [], ["..hidden"], ["..data/"]])
+        strategies = rng.choice([None, None, "empty", "single", "named", "named,single", "single,empty",
+                                 "named,single,empty", "other", "named,other"])
         options = {"CONFIG_FILE_SRCDIR": "{source}", "CONFIG_FILE_DST": "{link}"}
         options |= {} if strategies is None else {"FALLBACK_STRATEGIES": strategies}
         options |= {"DEFAULT_CONFIG": rng.choice(NAMES)} if rng.random() < 0.5 else {}
@@ -56,7 +57,7 @@ def cases(seed, count):
 
 
 def tidy(ours, theirs):
-    """What is compared: each step that both have reached. Where only one has ended, nothing after it can be compared."""
+    """What is compared: each step that both have reached. After the end of one nothing can be."""
     for side in (ours, theirs):
         for step in side.values():
             del step["signals in all"]
@@ -114,7 +115,7 @@ def main():
             failures += bool(found)
             places.update(where for where, _, _ in found)
             if found:
-                print(f"{case['name']}: {len(found)} differences\n    " + "\n    ".join(compare.lines(found)), flush=True)
+                print(f"{case['name']}: {len(found)} differences", *compare.lines(found), sep="\n    ", flush=True)
                 if arguments.verbose:
                     print(f"    case: {case}\n    our log: {logs[0]}\n    their log: {logs[1]}")
     for where, count in places.most_common():

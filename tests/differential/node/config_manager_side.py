@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""One config-manager on one case: reads {"case", "program", "node", "kubeconfig", "port", "token"} from standard input, and
-writes what was linked, how often the process was told and whether the program has ended after each step to standard output,
-as JSON. To be run in a process namespace of its own.
+"""One config-manager on one case: reads {"case", "program", "node", "kubeconfig", "port", "token"} from standard input,
+and writes what was linked, how often the process was told and whether the program has ended after each step to standard
+output, as JSON. To be run in a process namespace of its own.
 """
 
 import http.client
