@@ -23,7 +23,7 @@ kinds := unit,golden,integration
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build kubectl-plugin image programs up down cluster-status test test-unit test-golden \
-        test-integration test-e2e test-one asan tsan fuzz mutants bench lint format clean
+        test-integration test-kernel test-e2e test-one asan tsan fuzz mutants bench lint format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-20s %s\n", $$1, $$2}'
@@ -80,7 +80,7 @@ cluster-status: ## show the cluster's nodes, processes and GPUs (NAME=cluster)
 test: programs image ## all tests: rooms under sanitizers, processes and whole clusters with what ships
 	@for preset in asan tsan; do $(MAKE) --no-print-directory build PRESET=$$preset || exit 1; done
 	@$(python) tools/run_tests.py --jobs $(JOBS) --suite asan:$(kinds),fuzz --suite tsan:$(kinds) \
-	  --suite $(PRESET):$(kinds),e2e
+	  --suite $(PRESET):$(kinds),kernel,e2e
 
 test-unit: ## unit tests
 	@$(MAKE) --no-print-directory build PRESET=dev
@@ -93,6 +93,10 @@ test-golden: ## golden tests
 test-integration: programs ## integration tests, with real programs on loopback
 	@$(MAKE) --no-print-directory build PRESET=dev
 	@$(python) tools/run_tests.py --jobs $(JOBS) --suite dev:integration
+
+test-kernel: programs ## tests on a kernel of their own, in a virtual machine
+	@$(MAKE) --no-print-directory build PRESET=dev
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite dev:kernel
 
 test-e2e: image programs ## end-to-end tests, with a whole cluster
 	@$(python) tools/run_tests.py --suite $(PRESET):e2e

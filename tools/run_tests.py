@@ -16,7 +16,7 @@ import time
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-KINDS = ("unit", "golden", "integration", "fuzz", "e2e")
+KINDS = ("unit", "golden", "integration", "fuzz", "kernel", "e2e")
 
 
 def parse_suite(text):

@@ -2,7 +2,8 @@
 # Installs what is missing, as root on Debian 12; otherwise names it and ends with 1.
 #
 #   tools/setup.sh           what building and the local cluster need
-#   tools/setup.sh test      what the tests need besides
+#   tools/setup.sh test      what the tests need besides: packages, and unpacked into $PITCREW_CACHE a registry and a
+#                            kernel for virtual machines
 #   tools/setup.sh lint      what `make lint` needs besides
 #   tools/setup.sh push      what `make push` needs besides
 #   tools/setup.sh release   what `make release` needs besides
@@ -18,12 +19,15 @@ cache=${PITCREW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pitcrew}
 go_version=1.26.6
 lists="$here/debian-packages.txt"
 registry=
+kernel=
 sysroot=
 for part in "$@"; do
   case $part in
     lint | push | fuzz | release) lists="$lists $here/debian-packages-$part.txt" ;;
     arm64) lists="$lists $here/debian-packages-arm64.txt" sysroot="$cache/sysroot/arm64" ;;
-    test) lists="$lists $here/debian-packages-push.txt" registry="$cache/programs/docker-registry" ;;
+    test)
+      lists="$lists $here/debian-packages-push.txt $here/debian-packages-test.txt"
+      registry="$cache/programs/docker-registry" kernel="$cache/kernel" ;;
     *) echo "setup: no such part: $part; write lint, test, push, fuzz, arm64 or release" >&2; exit 2 ;;
   esac
 done
@@ -82,6 +86,24 @@ unpack_registry() {
   rm -rf "$folder"
 }
 
+# Unpacked, not installed: the package would become this machine's own kernel. Only what virtual machines of the tests
+# load, with the index that installing would have made.
+unpack_kernel() {
+  echo "setup: unpacking Debian's kernel for virtual machines into $kernel"
+  folder=$(mktemp -d)
+  chmod 755 "$folder"
+  package=$(apt-cache depends --important linux-image-cloud-amd64 | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p')
+  ( cd "$folder" && { apt-get --quiet=2 download "$package" 2> /dev/null ||
+      { apt-get --quiet=2 update && apt-get --quiet=2 download "$package"; }; } &&
+    dpkg-deb --fsys-tarfile linux-image-*.deb | tar --extract --wildcards './boot/vmlinuz-*' \
+      './lib/modules/*/modules.*' './lib/modules/*/kernel/virt/*' './lib/modules/*/kernel/drivers/vfio/*' \
+      './lib/modules/*/kernel/drivers/pci/*' './lib/modules/*/kernel/fs/fuse/*' './lib/modules/*/kernel/fs/overlayfs/*' &&
+    /usr/sbin/depmod --basedir "$folder" "$(ls lib/modules)" ) ||
+    { echo "setup: the kernel linux-image-cloud-amd64 cannot be had" >&2; exit 1; }
+  rm -rf "$kernel" "$folder"/*.deb
+  mv "$folder" "$kernel"
+}
+
 # The libraries that this machine builds with, those of the compiler, and what goes into the image.
 arm64_sysroot() {
   # shellcheck disable=SC2046
@@ -112,9 +134,11 @@ have_go || have_programs || go_missing=yes
 
 [ -z "$registry" ] || [ ! -x "$registry/docker-registry" ] || registry=
 
+[ -z "$kernel" ] || ! ls "$kernel"/lib/modules/*/modules.dep > /dev/null 2>&1 || kernel=
+
 [ -z "$sysroot" ] || ! arm64_sysroot --check || sysroot=
 
-if [ -z "$packages$go_missing$registry$sysroot" ]; then exit 0; fi
+if [ -z "$packages$go_missing$registry$kernel$sysroot" ]; then exit 0; fi
 if [ -n "$packages$go_missing" ] && [ "$(id -u)" != 0 ]; then
   [ -z "$packages" ] || echo "setup: missing Debian packages: $packages" >&2
   [ -z "$go_missing" ] || echo "setup: missing: a Go toolchain 1.26 or newer" >&2
@@ -124,6 +148,7 @@ fi
 if [ -n "$packages" ]; then install_packages "$packages"; fi
 if [ -n "$go_missing" ]; then install_go; fi
 if [ -n "$registry" ]; then unpack_registry; fi
+if [ -n "$kernel" ]; then unpack_kernel; fi
 if [ -n "$sysroot" ]; then
   echo "setup: unpacking Debian's arm64 packages into $sysroot"
   arm64_sysroot

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Runs one scenario in a virtual machine with Debian's kernel, and ends as the scenario ends.
+
+    run.py [--program GUEST=FILE]... [--file GUEST=FILE]... [--link GUEST=TARGET]... [--deadline SECONDS] -- COMMAND...
+
+COMMAND is run in the machine as root; its output and the kernel's messages come out here. Exit status: the command's
+own; 124 when the deadline has passed, 125 when the machine could not be made or ended by itself. README.md describes
+the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import initrd
+import machine
+
+
+def _pair(text: str) -> tuple[str, str]:
+    guest, sign, here = text.partition("=")
+    if not sign or not guest.startswith("/"):
+        raise argparse.ArgumentTypeError(f"{text}: write /PATH/IN/THE/MACHINE=PATH")
+    return guest, here
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", type=_pair, action="append", default=[], metavar="GUEST=FILE",
+                        help="a program of the build, with its libraries")
+    parser.add_argument("--file", type=_pair, action="append", default=[], metavar="GUEST=FILE",
+                        help="a file or a folder, as it is")
+    parser.add_argument("--link", type=_pair, action="append", default=[], metavar="GUEST=TARGET",
+                        help="a symbolic link in the machine: a program's second name")
+    parser.add_argument("--deadline", type=float, default=300,
+                        help="seconds for the machine's whole life (%(default)s)")
+    parser.add_argument("--no-iommu", action="store_true", help="a machine without an IOMMU")
+    parser.add_argument("command", nargs="+", help="what is run in the machine")
+    return parser.parse_args()
+
+
+def _status(result: pathlib.Path) -> int | None:
+    """What the scenario ended with; None when the machine ended before it did."""
+    words = result.read_text(encoding="ascii", errors="replace").split() if result.exists() else []
+    return int(words[1]) if len(words) == 2 and words[0] == "exit" and words[1].isdigit() else None
+
+
+def main() -> int:
+    arguments = _arguments()
+    with tempfile.TemporaryDirectory(prefix="pitcrew-kernel-") as folder:
+        work = pathlib.Path(folder)
+        result = work / "result"
+        try:
+            kernel = machine.find_kernel()
+            archive = initrd.write(kernel, work, arguments.command,
+                                   {guest: pathlib.Path(here) for guest, here in arguments.program},
+                                   {guest: pathlib.Path(here) for guest, here in arguments.file}, dict(arguments.link))
+            print(machine.boot(kernel, archive, result, arguments.deadline, not arguments.no_iommu), end="")
+        except (machine.MissingPart, initrd.libraries.BuildError, OSError) as error:
+            print(f"kernel test: {error}", file=sys.stderr)
+            return 125
+        except subprocess.TimeoutExpired as late:
+            print((late.stdout or b"").decode("utf-8", "replace"))
+            print(f"kernel test: the machine still runs after {arguments.deadline:.0f} s", file=sys.stderr)
+            return 124
+        status = _status(result)
+        if status is None:
+            print("kernel test: the machine ended before the scenario did; the kernel's last words are above",
+                  file=sys.stderr)
+            return 125
+        return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
