@@ -37,7 +37,7 @@ std::vector<CudaDevice> ListDevices(const NodeState& node) {
   std::vector<CudaDevice> devices;
   for (std::uint32_t i = 0; i < node.gpu_count && i < kMaxGpus; ++i) {
     const GpuState& gpu = node.gpus[i];
-    if (!HasDeviceNode(dev, gpu)) continue;
+    if (!IsVisible(dev, gpu)) continue;
     if (gpu.mig_current == 0) {
       devices.push_back({i, false, {}});
       continue;

@@ -38,6 +38,8 @@ constexpr std::array kBranches = {Branch{590, 13010}, Branch{580, 13000}, Branch
 // PCI buses of the GPUs of an eight-GPU server; further GPUs sit on the buses behind them.
 constexpr std::array<std::uint32_t, 8> kBuses = {0x1b, 0x43, 0x52, 0x61, 0x9d, 0xc3, 0xd1, 0xdf};
 
+constexpr std::uint32_t kVgaController = 0x030000;
+
 template <std::size_t N>
 void Copy(char (&field)[N], const std::string& text) {
   std::snprintf(field, N, "%s", text.c_str());
@@ -167,6 +169,41 @@ void ReadGpu(Mapping& entry, std::uint32_t count, GpuState& gpu, std::int64_t cr
   ReadLinks(entry, gpu);
   ReadFabric(entry, gpu);
   ReadFaults(entry, gpu);
+  if (entry.Boolean("graphics", false)) gpu.pci_class = kVgaController;
+}
+
+// What is no part of the NVML state: the card's place among the machine's PCI devices.
+void ReadCard(Mapping& entry, CardDescription& card, bool graphics) {
+  card.boot_display = entry.Boolean("boot_display", false);
+  card.foreign_in_group = entry.Boolean("foreign_in_group", false);
+  card.audio = graphics;
+  if (!entry.Has("functions")) return;
+  constexpr std::string_view kFunctions[] = {"audio", "usb", "ucsi"};
+  card.audio = false;
+  for (const auto& word : entry.Texts("functions")) {
+    if (word == kFunctions[0]) {
+      card.audio = true;
+    } else if (word == kFunctions[1]) {
+      card.usb = true;
+    } else if (word == kFunctions[2]) {
+      card.ucsi = true;
+    } else {
+      entry.Fail("functions", "\"functions\" lists audio, usb and ucsi, not \"" + word + "\"");
+    }
+  }
+}
+
+void ReadKernel(Mapping& root, PlatformDescription& platform) {
+  platform.switches = static_cast<std::uint32_t>(root.Unsigned("nvswitches", 0, 16, 0));
+  Mapping kernel = root.Inner("kernel", "the kernel");
+  platform.kernel.iommu = kernel.Boolean("iommu", true);
+  platform.kernel.vfio = kernel.Boolean("vfio", true);
+  platform.kernel.iommufd = kernel.Boolean("iommufd", false);
+  constexpr std::string_view kFrameworks[] = {"none", "mdev", "vendor"};
+  platform.kernel.framework =
+      static_cast<sysfs::VgpuFramework>(kernel.Word("vgpu", kFrameworks, 0));
+  if (kernel.Has("variants")) platform.kernel.variants = kernel.Texts("variants");
+  kernel.RefuseOthers();
 }
 
 // The GPU's profile and compute profile of that name.
@@ -330,11 +367,13 @@ base::Result<std::uint32_t> CudaVersionOf(const std::string& driver_version) {
   return kBranches.back().cuda;
 }
 
-base::Result<NodeState> ParseDescription(const std::string& text, const std::string& source_name,
-                                         const DescriptionOptions& options) {
+base::Result<Description> ParseWholeDescription(const std::string& text,
+                                                const std::string& source_name,
+                                                const DescriptionOptions& options) {
   Source source{source_name, {}};
   Mapping root(source, ParseDocument(source, text), "the description");
-  NodeState node{};
+  Description description{};
+  NodeState& node = description.node;
   node.created = RealtimeNow();
   node.description_hash = base::HashFnv1a32(text);
   Copy(node.node_name, root.Text("node", options.node_name));
@@ -343,11 +382,14 @@ base::Result<NodeState> ParseDescription(const std::string& text, const std::str
   node.cpus = static_cast<std::uint32_t>(
       root.Unsigned("cpus", 1, 4096, cpus > 0 ? static_cast<std::uint64_t>(cpus) : 1));
   auto entries = ReadEntries(root, options, node);
+  ReadKernel(root, description.platform);
   for (auto& entry : entries) {
     for (std::uint32_t i = entry.first; i < entry.first + entry.count; ++i) {
       Place(node, i, node.gpu_count);
       ReadGpu(entry.mapping, entry.count, node.gpus[i], node.created);
       ReadMig(entry.mapping, node, node.gpus[i]);
+      ReadCard(entry.mapping, description.platform.cards[i],
+               node.gpus[i].pci_class == kVgaController);
     }
     entry.mapping.RefuseOthers();
   }
@@ -358,7 +400,13 @@ base::Result<NodeState> ParseDescription(const std::string& text, const std::str
   root.RefuseOthers();
   if (!source.error) RefuseDoubles(source, node);
   if (source.error) return base::Fail(*source.error);
-  return node;
+  return description;
+}
+
+base::Result<NodeState> ParseDescription(const std::string& text, const std::string& source,
+                                         const DescriptionOptions& options) {
+  TRY_ASSIGN(const auto description, ParseWholeDescription(text, source, options));
+  return description.node;
 }
 
 base::Result<NodeState> LoadDescription(const std::filesystem::path& path,

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "simulation/description/platform.h"
 #include "simulation/state/layout.h"
 
 namespace pitcrew::simulation {
@@ -29,6 +30,13 @@ struct DescriptionOptions {
 // "MalformedDescription" names file, line, what is wrong and what would be right.
 base::Result<NodeState> ParseDescription(const std::string& text, const std::string& source,
                                          const DescriptionOptions& options);
+// The same with what is no part of the state.
+struct Description {
+  NodeState node;
+  PlatformDescription platform;
+};
+base::Result<Description> ParseWholeDescription(const std::string& text, const std::string& source,
+                                                const DescriptionOptions& options);
 base::Result<NodeState> LoadDescription(const std::filesystem::path& path,
                                         const DescriptionOptions& options);
 

@@ -158,6 +158,21 @@ std::vector<std::uint64_t> Mapping::Unsigneds(std::string_view key, std::size_t 
   return std::vector<std::uint64_t>(fewest, 0);
 }
 
+std::vector<std::string> Mapping::Texts(std::string_view key) {
+  const YAML::Node value = Value(key, true);
+  std::vector<std::string> texts;
+  bool good = value.IsDefined() && value.IsSequence();
+  for (std::size_t i = 0; good && i < value.size(); ++i) {
+    good = value[i].IsScalar() && !value[i].Scalar().empty();
+    if (good) texts.push_back(value[i].Scalar());
+  }
+  if (!good) {
+    source_->Fail(value.IsDefined() ? value.Mark() : node_.Mark(),
+                  "\"" + std::string(key) + "\" must be a list of words");
+  }
+  return texts;
+}
+
 Mapping Mapping::Inner(std::string_view key, std::string what) {
   const YAML::Node value = Value(key, false);
   return {*source_, value.IsDefined() ? value : YAML::Node(), std::move(what)};

@@ -46,6 +46,8 @@ class Mapping {
                    std::optional<std::size_t> fallback = std::nullopt);
   std::vector<std::uint64_t> Unsigneds(std::string_view key, std::size_t fewest, std::size_t most,
                                        std::uint64_t high);
+  // A list of words.
+  std::vector<std::string> Texts(std::string_view key);
   // A missing mapping is an empty one.
   Mapping Inner(std::string_view key, std::string what);
   std::vector<Mapping> Inners(std::string_view key, std::string what);

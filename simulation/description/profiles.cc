@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "gpu/mig_profile.h"
 #include "simulation/description/mapping.h"
+#include "simulation/description/vgpu.h"
 
 namespace pitcrew::simulation {
 namespace {
@@ -215,32 +216,36 @@ base::Result<GpuState> ParseProfile(const std::string& text, const std::string& 
   ReadIdentity(root, gpu);
   ReadHardware(root, gpu);
   ReadMig(root, gpu);
+  (void)ReadVgpus(root);
   root.RefuseOthers();
   if (source.error) return base::Fail(*source.error);
   return gpu;
 }
 
-base::Result<GpuState> LoadProfile(std::string_view name, const std::filesystem::path& folder) {
-  const auto finish = [&](base::Result<GpuState> gpu) {
-    if (gpu) Copy(gpu->profile, std::string(name));
-    return gpu;
-  };
+base::Result<ProfileText> ReadProfileText(std::string_view name,
+                                          const std::filesystem::path& folder) {
   if (!folder.empty() && name.find('/') == std::string_view::npos) {
     const auto path = folder / (std::string(name) + ".yaml");
-    const auto text = base::ReadFile(path);
-    if (text) return finish(ParseProfile(*text, path.string()));
+    auto text = base::ReadFile(path);
+    if (text) return ProfileText{*std::move(text), path.string()};
     if (text.error().code != base::Code::kNotFound) return base::Fail(text.error());
   }
   for (const auto& profile : EmbeddedProfiles()) {
-    if (profile.name == name) {
-      return finish(ParseProfile(std::string(profile.text), std::string(name) + ".yaml"));
-    }
+    if (profile.name != name) continue;
+    return ProfileText{std::string(profile.text), std::string(name) + ".yaml"};
   }
   std::string known;
   for (const auto& one : ProfileNames(folder)) known += (known.empty() ? "" : ", ") + one;
   return base::Fail(base::NotFound(
       "UnknownProfile",
       "there is no GPU profile \"" + std::string(name) + "\"; the profiles are " + known));
+}
+
+base::Result<GpuState> LoadProfile(std::string_view name, const std::filesystem::path& folder) {
+  TRY_ASSIGN(const auto text, ReadProfileText(name, folder));
+  auto gpu = ParseProfile(text.text, text.source);
+  if (gpu) Copy(gpu->profile, std::string(name));
+  return gpu;
 }
 
 }  // namespace pitcrew::simulation

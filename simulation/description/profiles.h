@@ -22,6 +22,14 @@ extern const std::vector<EmbeddedProfile>& EmbeddedProfiles();
 // Names that can stand behind "profile:".
 [[nodiscard]] std::vector<std::string> ProfileNames(const std::filesystem::path& folder);
 
+// The text of a profile, and what errors call it; errors as LoadProfile.
+struct ProfileText {
+  std::string text;
+  std::string source;
+};
+base::Result<ProfileText> ReadProfileText(std::string_view name,
+                                          const std::filesystem::path& folder);
+
 // A GPU as the profile describes it, without what is its own (UUID, address, ...). kNotFound
 // "UnknownProfile" lists the names; kInvalid "MalformedDescription" names file, line and cause.
 base::Result<GpuState> LoadProfile(std::string_view name, const std::filesystem::path& folder);

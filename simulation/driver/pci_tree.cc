@@ -1,12 +1,13 @@
 #include "simulation/driver/pci_tree.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdio>
 #include <fstream>
 #include <string>
 
 #include "gpu/pci_address.h"
+#include "simulation/driver/pci_attributes.h"
+#include "simulation/sysfs/control_file.h"
 
 namespace pitcrew::simulation {
 namespace {
@@ -37,47 +38,6 @@ base::Status WriteText(const fs::path& path, const std::string& text) {
   return base::Fail(base::Internal("WriteFailed", "cannot write " + path.string()));
 }
 
-// Start, end, flags of BAR0 (registers), BAR1 (frame buffer, prefetchable 64 bit), BAR3, then the
-// rest of the 13 lines that the kernel writes.
-std::string Resource(const GpuState& gpu, std::uint32_t index) {
-  std::string text;
-  const auto line = [&](std::uint64_t start, std::uint64_t size, std::uint64_t flags) {
-    char one[64];
-    std::snprintf(one, sizeof(one), "0x%016llx 0x%016llx 0x%016llx\n",
-                  static_cast<unsigned long long>(start),
-                  static_cast<unsigned long long>(size == 0 ? 0 : start + size - 1),
-                  static_cast<unsigned long long>(flags));
-    text += one;
-  };
-  constexpr std::uint64_t kMib = 1ull << 20;
-  const std::uint64_t bar1 = std::bit_ceil(std::max(gpu.bar1_total, kMib));
-  line(0x90000000ull + index * 16 * kMib, 16 * kMib, 0x40200);
-  line(0x20000000000ull + index * 4 * bar1, bar1, 0x14220c);
-  line(0, 0, 0);
-  line(0x30000000000ull + index * 32 * kMib, 32 * kMib, 0x14220c);
-  for (int rest = 0; rest < 9; ++rest) line(0, 0, 0);
-  return text;
-}
-
-// The standard header of PCI configuration space; no capabilities (status bit 4 clear), so nothing
-// is taken for a virtual GPU (feature-discovery.md section 5).
-std::string Config(const GpuState& gpu) {
-  std::string bytes(256, '\0');
-  const auto put = [&](std::size_t at, std::uint32_t value, int count) {
-    for (int i = 0; i < count; ++i) {
-      bytes[at + static_cast<std::size_t>(i)] = static_cast<char>(value >> 8 * i & 0xff);
-    }
-  };
-  put(0x00, gpu.pci_device_id & 0xffff, 2);
-  put(0x02, gpu.pci_device_id >> 16, 2);
-  put(0x04, 0x0006, 2);
-  put(0x08, 0xa1, 1);
-  put(0x09, gpu.pci_class, 3);
-  put(0x2c, gpu.pci_subsystem_id & 0xffff, 2);
-  put(0x2e, gpu.pci_subsystem_id >> 16, 2);
-  return bytes;
-}
-
 base::Status MakeLink(const fs::path& device, const char* name, const fs::path& target) {
   std::error_code error;
   fs::create_directories(device / target, error);
@@ -98,8 +58,9 @@ base::Status WriteDevice(const fs::path& device, const GpuState& gpu, std::uint3
   TRY(WriteText(device / "subsystem_device", Hex(gpu.pci_subsystem_id >> 16, 4)));
   TRY(WriteText(device / "revision", "0xa1\n"));
   TRY(WriteText(device / "numa_node", std::to_string(gpu.numa_node) + "\n"));
-  TRY(WriteText(device / "resource", Resource(gpu, index)));
-  TRY(WriteText(device / "config", Config(gpu)));
+  TRY(WriteText(device / "resource", PciResource(gpu, index)));
+  TRY(WriteText(device / "config",
+                PciConfig(gpu.pci_device_id, gpu.pci_subsystem_id, gpu.pci_class)));
   TRY(WriteText(device / "driver_override", "(null)\n"));
   const std::string group = std::to_string(kFirstIommuGroup + index);
   return MakeLink(device, "iommu_group", fs::path(kTargets) / "iommu_groups" / group);
@@ -115,6 +76,14 @@ base::Status WritePciTree(const fs::path& folder, const NodeState& node) {
 }
 
 base::Status BindPciDriver(const fs::path& folder, const NodeState& node, std::string_view driver) {
+  // A simulated sysfs has drivers that come and go as modules do.
+  const fs::path sys = folder.parent_path().parent_path().parent_path();
+  if (sysfs::IsSimulated(sys)) {
+    auto told = sysfs::WriteControl(sys, driver.empty() ? "unload nvidia" : "load nvidia");
+    const bool already = !told && (told.error().code == base::Code::kExists ||
+                                   told.error().code == base::Code::kNotFound);
+    return already ? base::Status{} : told;
+  }
   for (std::uint32_t i = 0; i < node.gpu_count; ++i) {
     const fs::path device = folder / AddressOf(node.gpus[i]).SysfsName();
     std::error_code error;

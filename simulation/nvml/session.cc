@@ -36,7 +36,7 @@ Visibility FindVisibility(const NodeState& node) {
   visibility.dev = dev.string();
   visibility.mig_restricted = RestrictsMig(dev);
   for (std::uint32_t i = 0; i < node.gpu_count && i < kMaxGpus; ++i) {
-    if (HasDeviceNode(dev, node.gpus[i])) visibility.gpus.push_back(i);
+    if (IsVisible(dev, node.gpus[i])) visibility.gpus.push_back(i);
   }
   return visibility;
 }
@@ -50,7 +50,7 @@ Return Resolve(const void* pointer, Target& target) {
   WaitOutSlowness(*target.file, target.handle->gpu);
   target.node = target.file->Snapshot();
   target.gpu = &target.node->gpus[target.handle->gpu];
-  if (target.gpu->lost != 0) return kGpuIsLost;
+  if (target.gpu->lost != 0 || target.gpu->detached != 0) return kGpuIsLost;
   if (target.gpu->unknown_error != 0) return kUnknown;
   if (target.handle->instance_serial == 0) return kSuccess;
   target.instance = FindInstance(*target.gpu, target.handle->instance_serial);

@@ -1,5 +1,6 @@
 // pitcrew-simulate: makes simulated GPUs on a node and lets things happen to them. Under the name
-// nvidia-driver it is the entry program of the simulated driver image.
+// nvidia-driver it is the entry program of the simulated driver image, as sriov-manage what
+// NVIDIA's vGPU manager brings.
 #include <fmt/format.h>
 
 #include <exception>
@@ -18,13 +19,14 @@ int ExitCodeFor(const base::Error& error) {
 namespace {
 
 int Main(int argc, char** argv) {
-  if (std::filesystem::path(argv[0]).filename() == "nvidia-driver") {
-    return DriverContainerCommand(argc, argv);
-  }
+  const auto name = std::filesystem::path(argv[0]).filename();
+  if (name == "nvidia-driver") return DriverContainerCommand(argc, argv);
+  if (name == "sriov-manage") return SriovManageCommand(argc, argv);
   CLI::App app("Simulated NVIDIA GPUs: descriptions, drivers, incidents", "pitcrew-simulate");
   app.require_subcommand(1);
   int exit_code = 0;
   AddNodeCommands(app, exit_code);
+  AddSysfsCommands(app, exit_code);
   AddStateCommands(app, exit_code);
   AddGpuCommands(app, exit_code);
   try {

@@ -78,7 +78,8 @@ fs::path FindDeviceFolder(const fs::path& library) {
   return IsCharacterDevice("/dev/nvidiactl") ? "/dev" : fs::path();
 }
 
-bool HasDeviceNode(const fs::path& dev, const GpuState& gpu) {
+bool IsVisible(const fs::path& dev, const GpuState& gpu) {
+  if (gpu.detached != 0) return false;
   return dev.empty() || IsCharacterDevice(dev / ("nvidia" + std::to_string(gpu.minor_number)));
 }
 

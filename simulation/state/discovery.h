@@ -33,8 +33,9 @@ inline constexpr const char* kDevVariable = "PITCREW_SIMULATION_DEV";
 // can open; here their presence is what counts, for there is no kernel driver behind them.
 [[nodiscard]] std::filesystem::path FindDeviceFolder(const std::filesystem::path& library);
 
-// Whether `dev` has the GPU's device node. An empty `dev` has everything.
-[[nodiscard]] bool HasDeviceNode(const std::filesystem::path& dev, const GpuState& gpu);
+// Whether a process has the GPU: NVIDIA's driver has it, and `dev` has its device node. An empty
+// `dev` has everything.
+[[nodiscard]] bool IsVisible(const std::filesystem::path& dev, const GpuState& gpu);
 
 // Whether MIG devices are limited to those with capability nodes: `dev` has nvidia-caps, and
 // neither MIG configuration nor monitoring is granted in it.

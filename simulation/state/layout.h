@@ -6,7 +6,7 @@
 
 namespace pitcrew::simulation {
 
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 
 inline constexpr unsigned kMaxGpus = 16;
 inline constexpr unsigned kMaxGpuInstanceProfiles = 18;
@@ -200,7 +200,7 @@ struct GpuState {
   std::uint32_t lost;
   std::uint32_t unknown_error;
   std::uint32_t slow_milliseconds;  // kHangs: for ever
-  std::uint32_t fault_padding;
+  std::uint32_t detached;      // NVIDIA's driver does not have it: bound to another, or to none
   std::int64_t energy_since;   // nanoseconds since the epoch
   std::uint64_t energy_until;  // millijoule used before energy_since
   std::uint64_t busy_until;    // nanoseconds of full load before energy_since, for growing counters

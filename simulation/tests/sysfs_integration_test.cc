@@ -1,0 +1,96 @@
+// The simulated sysfs as programs see it: mounted.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include "base/file_descriptor.h"
+#include "simulation/sysfs/expectations/expectations.h"
+#include "simulation/testing/simulated_sysfs.h"
+
+namespace pitcrew::simulation {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDescription = R"(
+gpus:
+  - {profile: H100-80, pci: "0000:1b:00.0"}
+  - {profile: L4, pci: "0000:43:00.0", graphics: true, functions: [audio]}
+  - {profile: A100-40, pci: "0000:52:00.0"}
+)";
+
+class MountedSysfs : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!SimulatedSysfs::IsPossible()) GTEST_SKIP() << "needs root and /dev/fuse";
+  }
+};
+
+TEST_F(MountedSysfs, DoesWhatTheKernelDoes) {
+  SimulatedSysfs machine(kDescription);
+  sysfs::FileSubject subject(machine.root());
+  for (const auto& file : fs::directory_iterator(PITCREW_SOURCE_DIR "/tests/kernel/expectations")) {
+    const auto outcome = sysfs::TryExpectations(file.path(),
+                                                {{"gpu", "0000:1b:00.0"},
+                                                 {"driver", "nvidia"},
+                                                 {"id", "10de 2330"},
+                                                 {"card", "0000:43:00.0"},
+                                                 {"companion", "0000:43:00.1"},
+                                                 {"pf", "0000:52:00.0"},
+                                                 {"pf_driver", "nvidia"},
+                                                 {"total", "16"}},
+                                                subject);
+    ASSERT_TRUE(outcome) << outcome.error().message;
+    EXPECT_GT(outcome->steps, 0u) << file.path();
+    EXPECT_THAT(outcome->failures, ::testing::IsEmpty()) << file.path();
+  }
+}
+
+TEST_F(MountedSysfs, GroupNodesComeAndGoWithEvents) {
+  SimulatedSysfs machine(kDescription);
+  sysfs::FileSubject subject(machine.root());
+  const base::FileDescriptor watch(::inotify_init1(IN_CLOEXEC));
+  ASSERT_GE(
+      ::inotify_add_watch(watch.get(), (machine.dev() / "vfio").c_str(), IN_CREATE | IN_DELETE), 0);
+  ASSERT_EQ(subject.Write("sys/bus/pci/devices/0000:1b:00.0/driver_override", "vfio-pci"), 0);
+  ASSERT_EQ(subject.Write("sys/bus/pci/drivers/nvidia/unbind", "0000:1b:00.0"), 0);
+  ASSERT_EQ(subject.Write("sys/bus/pci/drivers/vfio-pci/bind", "0000:1b:00.0"), 0);
+  struct stat node{};
+  ASSERT_EQ(::stat((machine.dev() / "vfio/40").c_str(), &node), 0);
+  EXPECT_TRUE(S_ISCHR(node.st_mode));
+  alignas(inotify_event) std::array<char, 4096> buffer{};
+  ASSERT_GT(::read(watch.get(), buffer.data(), buffer.size()), 0);
+  const auto* event = reinterpret_cast<const inotify_event*>(buffer.data());
+  EXPECT_STREQ(event->name, "40");
+  EXPECT_EQ(event->mask, static_cast<unsigned>(IN_CREATE));
+}
+
+// Linux: drivers/vfio, vfio_unregister_group_dev waits for the last user.
+TEST_F(MountedSysfs, DeviceOfAVirtualMachineStaysUntilItEnds) {
+  SimulatedSysfs machine(kDescription);
+  sysfs::FileSubject subject(machine.root());
+  ASSERT_EQ(subject.Write("sys/bus/pci/devices/0000:1b:00.0/driver_override", "vfio-pci"), 0);
+  ASSERT_EQ(subject.Write("sys/bus/pci/drivers/nvidia/unbind", "0000:1b:00.0"), 0);
+  ASSERT_EQ(subject.Write("sys/bus/pci/drivers/vfio-pci/bind", "0000:1b:00.0"), 0);
+  machine.Command("use 0000:1b:00.0");
+  std::atomic<bool> left = false;
+  std::jthread unbind([&] {
+    sysfs::FileSubject other(machine.root());
+    EXPECT_EQ(other.Write("sys/bus/pci/drivers/vfio-pci/unbind", "0000:1b:00.0"), 0);
+    EXPECT_TRUE(left) << "taken from under a virtual machine";
+  });
+  // Everything else goes on meanwhile.
+  EXPECT_EQ(subject.Write("sys/bus/pci/drivers/nvidia/unbind", "0000:52:00.0"), 0);
+  left = true;
+  machine.Command("leave 0000:1b:00.0");
+  unbind.join();
+  EXPECT_FALSE(fs::exists(machine.sys() / "bus/pci/devices/0000:1b:00.0/driver"));
+}
+
+}  // namespace
+}  // namespace pitcrew::simulation
