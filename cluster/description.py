@@ -36,6 +36,8 @@ class Node:
     name: str
     gpus: list[dict]  # as in a GPU description: [{"profile": "H100-80", "count": 8}, ...]
     gpu_lines: list[int]  # the lines of the cluster file where `gpus` and then each of its entries begin
+    kernel: dict | None  # as in a GPU description; with one, the node has a whole /sys of its own, writes included
+    kernel_line: int  # the line of the cluster file where it begins
     driver: str  # "none": the operator brings it; "host": preinstalled, as an administrator would have
     driver_version: str
     labels: dict[str, str]
@@ -53,7 +55,7 @@ class Cluster:
         """What distinguishes one cluster from another; two files that say the same are the same."""
         nodes = [dataclasses.asdict(node) for node in self.nodes]
         for node in nodes:
-            del node["gpu_lines"]
+            del node["gpu_lines"], node["kernel_line"]
         return {"name": self.name, "nodes": nodes}
 
 
@@ -160,7 +162,7 @@ def _gpus(reader: _Reader, node) -> list[dict]:
 
 
 def _node(reader: _Reader, node) -> Node:
-    keys = reader.mapping(node, "a node", ("name", "gpus", "driver", "driverVersion", "labels", "taints",
+    keys = reader.mapping(node, "a node", ("name", "gpus", "driver", "driverVersion", "kernel", "labels", "taints",
                                            "topologyPolicy"))
     if "name" not in keys:
         reader.fail(node, "the node has no `name`; such as `- name: gpu-1`")
@@ -179,7 +181,15 @@ def _node(reader: _Reader, node) -> Node:
                                                   "operator installs is chosen in the ClusterPolicy")
         version = reader.matching(keys["driverVersion"][1], "driverVersion", _VERSION,
                                   f"such as `{DEFAULT_DRIVER_VERSION}`")
-    return Node(name=name, gpus=gpus,
+    kernel = None
+    if "kernel" in keys:
+        if not gpus:
+            reader.fail(keys["kernel"][0], "`kernel` says what the kernel does with the node's simulated GPUs, and this "
+                                           "node has none; leave it out")
+        reader.mapping(keys["kernel"][1], "kernel", None)
+        kernel = reader.plain(keys["kernel"][1])
+    return Node(name=name, gpus=gpus, kernel=kernel,
+                kernel_line=keys["kernel"][1].start_mark.line + 1 if "kernel" in keys else 0,
                 gpu_lines=[part.start_mark.line + 1 for part in (keys["gpus"][0], *keys["gpus"][1].value)]
                 if "gpus" in keys else [],
                 driver=driver, driver_version=version,

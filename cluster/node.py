@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pathlib
+import subprocess
 import uuid
 
 import yaml
@@ -17,6 +19,7 @@ DESCRIPTION = "/etc/pitcrew/simulated-gpus.yaml"
 _PROGRAMS = "/opt/pitcrew/programs"
 _SIMULATION = "/opt/pitcrew/simulation"
 SIMULATE = f"{_SIMULATION}/bin/pitcrew-simulate"
+_BASE_SPECIFICATION = "/etc/containerd/base-specification.json"
 PAUSE_IMAGE = "docker.io/pitcrew/pause:1"
 
 # Configuration of containerd 2: CDI is on by default, sandbox image and restrict_oom_score_adj stand where
@@ -38,7 +41,7 @@ imports = ["/etc/containerd/conf.d/*.toml"]
   default_runtime_name = "runc"
 
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
-  runtime_type = "io.containerd.runc.v2"
+  runtime_type = "io.containerd.runc.v2"{base}
 
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
   SystemdCgroup = false
@@ -88,14 +91,17 @@ def _hosts(nodes: list[Node], subnet: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _files(state: State, node: Node, index: int, nodes: list[Node], subnet: str, cni: str) -> dict[str, str]:
+def _files(state: State, node: Node, index: int, nodes: list[Node], subnet: str, cni: str,
+           containerd: pathlib.Path) -> dict[str, str]:
     # As on real machines, an identifier of the machine's own: the same for the same name.
     machine = uuid.UUID(bytes=hashlib.sha256(f"{state.name}/{node.name}".encode()).digest()[:16])
     files = {
         "/etc/hostname": f"{node.name}\n",
         "/etc/hosts": _hosts(nodes, subnet),
         "/etc/machine-id": f"{machine.hex}\n",
-        "/etc/containerd/config.toml": _CONTAINERD.format(pause=PAUSE_IMAGE, cni=cni),
+        "/etc/containerd/config.toml": _CONTAINERD.format(
+            pause=PAUSE_IMAGE, cni=cni,
+            base="" if node.kernel is None else f'\n  base_runtime_spec = "{_BASE_SPECIFICATION}"'),
         "/etc/cni/net.d/10-pods.conflist": _network_configuration(index),
         "/etc/kubernetes/ca.crt": (state.certificates / "ca.crt").read_text(encoding="ascii"),
         "/etc/kubernetes/kubelet.kubeconfig": certificates.kubeconfig(
@@ -105,11 +111,26 @@ def _files(state: State, node: Node, index: int, nodes: list[Node], subnet: str,
     }
     if node.gpus:
         files[DESCRIPTION] = gpu_description(node)
+    if node.kernel is not None:
+        files[_BASE_SPECIFICATION] = base_specification(f"{containerd}/ctr")
     return files
 
 
+def base_specification(ctr: str) -> str:
+    """What containers begin with: containerd's own default, but the node's /sys instead of a new one. On a real node
+    the two show the same devices, for there is one kernel. The type stays: by it containerd finds what privileged
+    containers may write to, and for runc `rbind` decides. A slave: what a container mounts in it stays its own."""
+    result = subprocess.run([ctr, "oci", "spec"], capture_output=True, text=True, check=True)
+    specification_ = json.loads(result.stdout)
+    for mount in specification_["mounts"]:
+        if mount["destination"] == "/sys":
+            mount |= {"source": "/sys", "options": ["rbind", "rslave", "nosuid", "noexec", "nodev", "ro"]}
+    return json.dumps(specification_, indent=1) + "\n"
+
+
 def gpu_description(node: Node) -> str:
-    return yaml.safe_dump({"gpus": node.gpus}, sort_keys=False)
+    kernel = {} if node.kernel is None else {"kernel": node.kernel}
+    return yaml.safe_dump({**kernel, "gpus": node.gpus}, sort_keys=False)
 
 
 def gpu_description_in_place(node: Node) -> str:
@@ -118,11 +139,17 @@ def gpu_description_in_place(node: Node) -> str:
     first, *lines = node.gpu_lines
     entries = [json.dumps(entry) for entry in node.gpus]
     if len({first, *lines}) != len(lines) + 1:
-        return "\n" * (first - 1) + f"gpus: [{', '.join(entries)}]\n"
-    text = [""] * max([first, *lines])
-    text[first - 1] = "gpus:"
-    for line, entry in zip(lines, entries):
-        text[line - 1] = f"  - {entry}"
+        text = [""] * first
+        text[first - 1] = f"gpus: [{', '.join(entries)}]"
+    else:
+        text = [""] * max([first, *lines])
+        text[first - 1] = "gpus:"
+        for line, entry in zip(lines, entries):
+            text[line - 1] = f"  - {entry}"
+    if node.kernel is not None:
+        text += [""] * (node.kernel_line - len(text))
+        at = node.kernel_line - 1 if not text[node.kernel_line - 1] else len(text)
+        text[at:at + 1] = [f"kernel: {json.dumps(node.kernel)}"]
     return "\n".join(text) + "\n"
 
 
@@ -130,7 +157,11 @@ def _commands(node: Node) -> list[list[str]]:
     """What the hardware, and an administrator who preinstalled a driver, would have done before the boot."""
     if not node.gpus:
         return []
-    commands = [[SIMULATE, "pci-tree", "--description", DESCRIPTION, "--into", "/sys/bus/pci/devices"]]
+    if node.kernel is None:
+        commands = [[SIMULATE, "pci-tree", "--description", DESCRIPTION, "--into", "/sys/bus/pci/devices"]]
+    else:
+        commands = [[SIMULATE, "sysfs", "--background", "--description", DESCRIPTION, "--over", "/sys", "--dev", "/dev",
+                     "--state", "/run/nvidia/simulation/state"]]
     if node.driver == "host":
         commands.append([SIMULATE, "driver-install", "--root", "/", "--version", node.driver_version,
                          "--description", DESCRIPTION])
@@ -153,7 +184,8 @@ def specification(state: State, programs: Programs, nodes: list[Node], index: in
         "path": f"{containerd}:{processes.PATH}", "logs": str(state.folder / "log"),
         # The hardware's own tool is in reach; the folder's nvidia-smi must not be: it comes with a driver.
         "root": {"base": str(base), "binds": binds, "links": {"/usr/local/bin/pitcrew-simulate": SIMULATE},
-                 "files": _files(state, node, index, nodes, subnet, programs.cni_folder())},
+                 "files": _files(state, node, index, nodes, subnet, programs.cni_folder(),
+                                 programs.folder("containerd"))},
         "sysctls": {"/proc/sys/net/ipv4/ip_forward": "1"},
         "commands": _commands(node),
         "services": [
