@@ -228,3 +228,13 @@ NVML_API Return nvmlGetExcludedDeviceCount(unsigned* count) {
 NVML_API Return nvmlGetExcludedDeviceInfoByIndex(unsigned, void*) {
   return Session::Get().state() ? kInvalidArgument : kUninitialized;
 }
+
+// No simulated GPU is a virtual one, so there is nothing to be licensed.
+NVML_API Return nvmlDeviceGetGridLicensableFeatures_v4(Device device,
+                                                       GridLicensableFeatures* features) {
+  Target target;
+  NVML_TRY(ResolveGpu(device, target));
+  NVML_REQUIRE(features != nullptr);
+  *features = {};
+  return kSuccess;
+}

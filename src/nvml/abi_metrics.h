@@ -143,9 +143,9 @@ inline constexpr unsigned kDrainAndResetStatus = 227;
 inline constexpr unsigned kGetGpuRecoveryAction = 230;
 inline constexpr unsigned kNvLinkCountFecHistory0 = 235;
 inline constexpr unsigned kNvLinkCountFecHistory15 = 250;
-inline constexpr unsigned kClocksEventReasonSwThermSlowdown = 269;  // nanoseconds
-inline constexpr unsigned kClocksEventReasonHwThermSlowdown = 270;
-inline constexpr unsigned kClocksEventReasonHwPowerBrakeSlowdown = 271;
+inline constexpr unsigned kClocksEventReasonSwThermSlowdown = 251;  // nanoseconds
+inline constexpr unsigned kClocksEventReasonHwThermSlowdown = 252;
+inline constexpr unsigned kClocksEventReasonHwPowerBrakeSlowdown = 253;
 inline constexpr unsigned kMax = 274;  // of driver 580; later ones know more
 }  // namespace field
 
@@ -267,6 +267,33 @@ struct PciInfoExtV1 {
 };
 static_assert(sizeof(PciInfoExtV1) == 64);
 inline constexpr unsigned kPciInfoExtV1 = VersionWord<PciInfoExtV1>(1);
+
+// What vGPU software licenses there are (nvmlDeviceGetGridLicensableFeatures_v4).
+struct GridLicenseExpiry {
+  unsigned year;
+  unsigned short month;
+  unsigned short day;
+  unsigned short hour;
+  unsigned short minute;
+  unsigned short second;
+  unsigned char status;
+};
+struct GridLicensableFeature {
+  unsigned code;   // 1: virtual GPU
+  unsigned state;  // 0: not licensed
+  char license_info[128];
+  char product_name[128];
+  unsigned enabled;
+  GridLicenseExpiry expiry;
+};
+static_assert(sizeof(GridLicenseExpiry) == 16 && sizeof(GridLicensableFeature) == 284);
+struct GridLicensableFeatures {
+  int is_supported;
+  unsigned count;
+  GridLicensableFeature features[3];
+};
+static_assert(sizeof(GridLicensableFeatures) == 860);
+inline constexpr unsigned kGridFeatureVgpu = 1;
 
 // GPU performance monitoring (GPM): two samples, then metrics of the time between them.
 using GpmSample = void*;

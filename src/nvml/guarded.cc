@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "nvml/library.h"
+#include "nvml/loaded_meter.h"
 #include "nvml/patient_calls.h"
 
 namespace pitcrew::nvml {
@@ -22,9 +23,9 @@ std::atomic<int> hanging_calls{0};
 // What concerns the driver as a whole.
 constexpr const char* kDriverKey = "";
 
-class GuardedLibrary final : public Library {
+class GuardedLibrary final : public Library, public std::enable_shared_from_this<GuardedLibrary> {
  public:
-  GuardedLibrary(std::shared_ptr<Library> library, std::chrono::milliseconds limit)
+  GuardedLibrary(std::shared_ptr<LoadedLibrary> library, std::chrono::milliseconds limit)
       : library_(std::move(library)), limit_(limit), calls_(library_) {}
 
   [[nodiscard]] const std::filesystem::path& path() const override { return library_->path(); }
@@ -98,6 +99,8 @@ class GuardedLibrary final : public Library {
     });
   }
 
+  std::shared_ptr<Meter> MakeMeter() override;
+
   Result<Condition> ReadCondition(std::string_view uuid) override {
     return Gpu<Condition>(
         uuid, "read the condition of",
@@ -133,6 +136,22 @@ class GuardedLibrary final : public Library {
     return library_->OpenMig(uuid);
   }
 
+  // Reads of several GPUs at the same time.
+  std::vector<Result<GpuAnswers>> ReadMeters(
+      const std::vector<std::pair<std::string, std::function<Result<GpuAnswers>()>>>& reads) {
+    const auto until = Until();
+    std::vector<PatientCalls::Pending<GpuAnswers>> pending;
+    pending.reserve(reads.size());
+    for (const auto& [uuid, read] : reads) {
+      pending.push_back(
+          calls_.Start<GpuAnswers>(KeyOf(uuid), fmt::format("measure GPU {}", uuid), read, until));
+    }
+    std::vector<Result<GpuAnswers>> answers;
+    answers.reserve(pending.size());
+    for (auto& one : pending) answers.push_back(one.Wait(until));
+    return answers;
+  }
+
   base::Status Status(std::string_view uuid, std::string_view what,
                       std::function<base::Status(Library&)> call) {
     using Nothing = std::monostate;
@@ -149,6 +168,14 @@ class GuardedLibrary final : public Library {
   static std::string KeyOf(unsigned index) { return std::to_string(index); }
   [[nodiscard]] PatientCalls::TimePoint Until() const {
     return std::chrono::steady_clock::now() + limit_;
+  }
+
+  // One GPU is one key, whatever it is called by.
+  std::string KeyOf(std::string_view uuid) {
+    std::string key(uuid);
+    const std::lock_guard lock(mutex_);
+    const auto found = keys_.find(key);
+    return found != keys_.end() ? found->second : key;
   }
 
   PatientCalls::Pending<gpu::Device> StartDevice(unsigned index, PatientCalls::TimePoint until) {
@@ -168,19 +195,13 @@ class GuardedLibrary final : public Library {
 
   template <class T, class Call>
   Result<T> Gpu(std::string_view uuid, std::string_view what, Call call) {
-    std::string key(uuid);
-    {
-      // One GPU is one key, whatever it is called by.
-      const std::lock_guard lock(mutex_);
-      if (const auto found = keys_.find(key); found != keys_.end()) key = found->second;
-    }
     return calls_.Run<T>(
-        key, fmt::format("{} GPU {}", what, uuid),
+        KeyOf(uuid), fmt::format("{} GPU {}", what, uuid),
         [library = library_, call = std::move(call)]() -> Result<T> { return call(*library); },
         Until());
   }
 
-  const std::shared_ptr<Library> library_;
+  const std::shared_ptr<LoadedLibrary> library_;
   const std::chrono::milliseconds limit_;
   PatientCalls calls_;
   std::mutex mutex_;
@@ -215,6 +236,40 @@ Result<std::unique_ptr<EventSet>> GuardedLibrary::CreateEventSet() {
                return Set(std::move(made));
              }));
   return std::make_unique<GuardedEventSet>(*this, std::move(set));
+}
+
+// A call that is left behind keeps the GPU's history; while it hangs, no other call is made for
+// that GPU, so that nobody else uses it.
+class GuardedMeter final : public Meter {
+ public:
+  GuardedMeter(std::shared_ptr<GuardedLibrary> guard, std::shared_ptr<LoadedLibrary> library)
+      : guard_(std::move(guard)), library_(std::move(library)) {}
+
+  std::vector<Result<GpuAnswers>> Read(const std::vector<GpuQuestions>& gpus) override {
+    std::vector<std::pair<std::string, std::function<Result<GpuAnswers>()>>> reads;
+    std::map<std::string, std::shared_ptr<GpmHistory>> kept;
+    for (const auto& gpu : gpus) {
+      auto& history = kept[gpu.uuid];
+      if (const auto known = histories_.find(gpu.uuid); known != histories_.end()) {
+        history = known->second;
+      }
+      if (!history) history = std::make_shared<GpmHistory>(library_);
+      reads.emplace_back(gpu.uuid, [library = library_, history, gpu] {
+        return ReadParts(*library, *history, gpu);
+      });
+    }
+    histories_ = std::move(kept);
+    return guard_->ReadMeters(reads);
+  }
+
+ private:
+  const std::shared_ptr<GuardedLibrary> guard_;
+  const std::shared_ptr<LoadedLibrary> library_;
+  std::map<std::string, std::shared_ptr<GpmHistory>> histories_;
+};
+
+std::shared_ptr<Meter> GuardedLibrary::MakeMeter() {
+  return std::make_shared<GuardedMeter>(shared_from_this(), library_);
 }
 
 }  // namespace
@@ -270,13 +325,14 @@ void PatientCalls::GiveUp(Shared& shared, const std::string& key) {
 
 Result<std::shared_ptr<Library>> OpenGuarded(const std::vector<std::filesystem::path>& driver_roots,
                                              const GuardOptions& options) {
-  using Opened = std::shared_ptr<Library>;
+  using Opened = std::shared_ptr<LoadedLibrary>;
   // A driver that hangs already is asked once: each attempt would leave a thread behind.
   static PatientCalls opening(nullptr);
   const auto until = std::chrono::steady_clock::now() + options.limit;
-  TRY_ASSIGN(auto library, opening.Run<Opened>(
-                               kDriverKey, "initialise NVML",
-                               [driver_roots] { return Library::Open(driver_roots); }, until));
+  TRY_ASSIGN(auto library,
+             opening.Run<Opened>(
+                 kDriverKey, "initialise NVML",
+                 [driver_roots] { return LoadedLibrary::Find(driver_roots); }, until));
   return std::make_shared<GuardedLibrary>(std::move(library), options.limit);
 }
 

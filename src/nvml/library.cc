@@ -20,12 +20,17 @@ base::Error NotFoundError(const std::string& details) {
 }  // namespace
 
 base::Result<std::shared_ptr<Library>> Library::Open(const std::vector<fs::path>& driver_roots) {
+  return LoadedLibrary::Find(driver_roots);
+}
+
+base::Result<std::shared_ptr<LoadedLibrary>> LoadedLibrary::Find(
+    const std::vector<fs::path>& driver_roots) {
   for (const auto& root : driver_roots) {
     if (IsLoaderSearch(root)) continue;
     if (const auto path = host::FindLibrary(host::Root(root), host::kNvmlLibrary))
-      return LoadedLibrary::Load(*path);
+      return Load(*path);
   }
-  return LoadedLibrary::Load(host::kNvmlLibrary);
+  return Load(host::kNvmlLibrary);
 }
 
 LoadedLibrary::LoadedLibrary(fs::path path, void* handle)

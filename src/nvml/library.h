@@ -15,6 +15,9 @@ namespace pitcrew::nvml {
 
 class LoadedLibrary final : public Library, public std::enable_shared_from_this<LoadedLibrary> {
  public:
+  // As Library::Open.
+  static base::Result<std::shared_ptr<LoadedLibrary>> Find(
+      const std::vector<std::filesystem::path>& driver_roots);
   // dlopen and nvmlInit.
   static base::Result<std::shared_ptr<LoadedLibrary>> Load(const std::filesystem::path& path);
   ~LoadedLibrary() override;
@@ -27,6 +30,7 @@ class LoadedLibrary final : public Library, public std::enable_shared_from_this<
   base::Result<std::vector<gpu::Connection>> ReadConnections(
       const gpu::Inventory& inventory, unsigned from, const std::vector<unsigned>& to) override;
   base::Result<Readings> ReadReadings(std::string_view device_uuid) override;
+  std::shared_ptr<Meter> MakeMeter() override;
   base::Result<Condition> ReadCondition(std::string_view device_uuid) override;
   base::Result<std::string> DriverVersion() override;
   base::Result<int> CudaVersion() override;

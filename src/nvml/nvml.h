@@ -21,6 +21,7 @@
 
 #include "base/result.h"
 #include "gpu/inventory.h"
+#include "nvml/meter.h"
 #include "nvml/mig_control.h"
 
 namespace pitcrew::nvml {
@@ -145,6 +146,8 @@ class Library {
   virtual base::Result<std::vector<gpu::Connection>> ReadConnections(
       const gpu::Inventory& inventory, unsigned from, const std::vector<unsigned>& to) = 0;
   virtual base::Result<Readings> ReadReadings(std::string_view device_uuid) = 0;
+  // For readings in bulk, over time. It keeps the library open.
+  virtual std::shared_ptr<Meter> MakeMeter() = 0;
   // An error is that of a GPU that does not answer, as Probe's.
   virtual base::Result<Condition> ReadCondition(std::string_view device_uuid) = 0;
 

@@ -91,7 +91,46 @@ namespace pitcrew::nvml {
            abi::ComputeInstance*)                                                                 \
   FUNCTION(nvmlGpuInstanceCreateComputeInstanceWithPlacement, abi::GpuInstance, unsigned,         \
            const abi::InstancePlacement*, abi::ComputeInstance*)                                  \
-  FUNCTION(nvmlComputeInstanceDestroy, abi::ComputeInstance)
+  FUNCTION(nvmlComputeInstanceDestroy, abi::ComputeInstance)                                      \
+  FUNCTION(nvmlDeviceGetMaxClockInfo, abi::Device, unsigned, unsigned*)                           \
+  FUNCTION(nvmlDeviceGetApplicationsClock, abi::Device, unsigned, unsigned*)                      \
+  FUNCTION(nvmlDeviceGetCurrentClocksEventReasons, abi::Device, unsigned long long*)              \
+  FUNCTION(nvmlDeviceGetCurrentClocksThrottleReasons, abi::Device, unsigned long long*)           \
+  FUNCTION(nvmlDeviceGetTemperatureThreshold, abi::Device, unsigned, unsigned*)                   \
+  FUNCTION(nvmlDeviceGetMarginTemperature, abi::Device, abi::MarginTemperatureV1*)                \
+  FUNCTION(nvmlDeviceGetPowerManagementLimit, abi::Device, unsigned*)                             \
+  FUNCTION(nvmlDeviceGetPowerManagementLimitConstraints, abi::Device, unsigned*, unsigned*)       \
+  FUNCTION(nvmlDeviceGetPowerManagementDefaultLimit, abi::Device, unsigned*)                      \
+  FUNCTION(nvmlDeviceGetEncoderUtilization, abi::Device, unsigned*, unsigned*)                    \
+  FUNCTION(nvmlDeviceGetDecoderUtilization, abi::Device, unsigned*, unsigned*)                    \
+  FUNCTION(nvmlDeviceGetBAR1MemoryInfo, abi::Device, abi::Bar1Memory*)                            \
+  FUNCTION(nvmlDeviceGetPcieReplayCounter, abi::Device, unsigned*)                                \
+  FUNCTION(nvmlDeviceGetCurrPcieLinkGeneration, abi::Device, unsigned*)                           \
+  FUNCTION(nvmlDeviceGetCurrPcieLinkWidth, abi::Device, unsigned*)                                \
+  FUNCTION(nvmlDeviceGetMaxPcieLinkGeneration, abi::Device, unsigned*)                            \
+  FUNCTION(nvmlDeviceGetMaxPcieLinkWidth, abi::Device, unsigned*)                                 \
+  FUNCTION(nvmlDeviceGetNvLinkErrorCounter, abi::Device, unsigned, unsigned, unsigned long long*) \
+  FUNCTION(nvmlDeviceGetMemoryErrorCounter, abi::Device, unsigned, unsigned, unsigned,            \
+           unsigned long long*)                                                                   \
+  FUNCTION(nvmlDeviceGetSramEccErrorStatus, abi::Device, abi::EccSramErrorStatusV1*)              \
+  FUNCTION(nvmlDeviceGetRetiredPages, abi::Device, unsigned, unsigned*, unsigned long long*)      \
+  FUNCTION(nvmlDeviceGetRowRemapperHistogram, abi::Device, abi::RowRemapperHistogram*)            \
+  FUNCTION(nvmlDeviceGetGridLicensableFeatures_v4, abi::Device, abi::GridLicensableFeatures*)     \
+  FUNCTION(nvmlDeviceGetInforomVersion, abi::Device, unsigned, char*, unsigned)                   \
+  FUNCTION(nvmlDeviceGetInforomImageVersion, abi::Device, char*, unsigned)                        \
+  FUNCTION(nvmlDeviceGetInforomConfigurationChecksum, abi::Device, unsigned*)                     \
+  FUNCTION(nvmlDeviceValidateInforom, abi::Device)                                                \
+  FUNCTION(nvmlDeviceGetVbiosVersion, abi::Device, char*, unsigned)                               \
+  FUNCTION(nvmlDeviceGetP2PStatus, abi::Device, abi::Device, unsigned, unsigned*)                 \
+  FUNCTION(nvmlDeviceGetProcessUtilization, abi::Device, abi::ProcessUtilizationSample*,          \
+           unsigned*, unsigned long long)                                                         \
+  FUNCTION(nvmlSystemGetConfComputeState, abi::ConfComputeSystemState*)                           \
+  FUNCTION(nvmlGpmQueryDeviceSupport, abi::Device, abi::GpmSupport*)                              \
+  FUNCTION(nvmlGpmSampleAlloc, abi::GpmSample*)                                                   \
+  FUNCTION(nvmlGpmSampleFree, abi::GpmSample)                                                     \
+  FUNCTION(nvmlGpmSampleGet, abi::Device, abi::GpmSample)                                         \
+  FUNCTION(nvmlGpmMigSampleGet, abi::Device, unsigned, abi::GpmSample)                            \
+  FUNCTION(nvmlGpmMetricsGet, abi::GpmMetricsGet*)
 
 struct Symbols {
 #define PITCREW_NVML_MEMBER(name, ...) abi::Return (*name)(__VA_ARGS__) = nullptr;
