@@ -30,8 +30,15 @@ PodDevices From(const ::v1::PodResources& pod) {
   PodDevices found{pod.namespace_(), pod.name(), {}};
   for (const auto& container : pod.containers()) {
     for (const auto& held : container.devices()) {
-      found.devices.push_back(
-          {held.resource_name(), {held.device_ids().begin(), held.device_ids().end()}});
+      found.devices.push_back({held.resource_name(),
+                               {held.device_ids().begin(), held.device_ids().end()},
+                               container.name()});
+    }
+    for (const auto& claim : container.dynamic_resources()) {
+      for (const auto& device : claim.claim_resources()) {
+        found.claims.push_back({container.name(), claim.claim_namespace(), claim.claim_name(),
+                                device.driver_name(), device.pool_name(), device.device_name()});
+      }
     }
   }
   return found;
@@ -39,28 +46,42 @@ PodDevices From(const ::v1::PodResources& pod) {
 
 }  // namespace
 
-base::Result<std::vector<PodDevices>> ListPodDevices(const std::filesystem::path& socket,
-                                                     const io::StopToken& stop,
-                                                     base::Deadline deadline) {
-  std::error_code error;
-  if (!std::filesystem::exists(socket, error) && !error) {
-    return base::Fail(base::NotFound("PodResourcesMissing",
-                                     fmt::format("the kubelet has no socket {}", socket.string())));
-  }
+struct PodResources::Connection {
+  std::unique_ptr<::v1::PodResourcesLister::Stub> stub;
+};
+
+PodResources::PodResources(std::filesystem::path socket)
+    : socket_(std::move(socket)), connection_(std::make_unique<Connection>()) {
   RouteGrpcLog();
-  const auto stub = ::v1::PodResourcesLister::NewStub(Dial(socket));
+  connection_->stub = ::v1::PodResourcesLister::NewStub(Dial(socket_));
+}
+PodResources::~PodResources() = default;
+
+base::Result<std::vector<PodDevices>> PodResources::List(const io::StopToken& stop,
+                                                         base::Deadline deadline) const {
+  std::error_code error;
+  if (!std::filesystem::exists(socket_, error) && !error) {
+    return base::Fail(base::NotFound(
+        "PodResourcesMissing", fmt::format("the kubelet has no socket {}", socket_.string())));
+  }
   ::v1::ListPodResourcesRequest request;
   ::v1::ListPodResourcesResponse answer;
   TRY_ASSIGN(const auto status, CallUnary(
                                     [&](auto* context, auto done) {
-                                      stub->async()->List(context, &request, &answer,
-                                                          std::move(done));
+                                      connection_->stub->async()->List(context, &request, &answer,
+                                                                       std::move(done));
                                     },
                                     deadline, stop));
-  if (!status.ok()) return base::Fail(ToError(status, socket));
+  if (!status.ok()) return base::Fail(ToError(status, socket_));
   std::vector<PodDevices> pods;
   for (const auto& pod : answer.pod_resources()) pods.push_back(From(pod));
   return pods;
+}
+
+base::Result<std::vector<PodDevices>> ListPodDevices(const std::filesystem::path& socket,
+                                                     const io::StopToken& stop,
+                                                     base::Deadline deadline) {
+  return PodResources(socket).List(stop, deadline);
 }
 
 }  // namespace pitcrew::rpc

@@ -31,6 +31,15 @@ class GrpcFakePodResources final : public FakePodResources,
   }
 
  private:
+  static ::v1::ContainerResources* Container(::v1::PodResources& pod, const std::string& name) {
+    for (auto& container : *pod.mutable_containers()) {
+      if (container.name() == name) return &container;
+    }
+    auto* added = pod.add_containers();
+    added->set_name(name);
+    return added;
+  }
+
   grpc::Status List(grpc::ServerContext*, const ::v1::ListPodResourcesRequest*,
                     ::v1::ListPodResourcesResponse* answer) override {
     const std::lock_guard lock(mutex_);
@@ -38,12 +47,19 @@ class GrpcFakePodResources final : public FakePodResources,
       auto* added = answer->add_pod_resources();
       added->set_name(pod.pod_name);
       added->set_namespace_(pod.namespace_name);
-      auto* container = added->add_containers();
-      container->set_name("main");
       for (const auto& held : pod.devices) {
-        auto* devices = container->add_devices();
+        auto* devices = Container(*added, held.container)->add_devices();
         devices->set_resource_name(held.resource);
         for (const auto& id : held.ids) devices->add_device_ids(id);
+      }
+      for (const auto& claimed : pod.claims) {
+        auto* claim = Container(*added, claimed.container)->add_dynamic_resources();
+        claim->set_claim_namespace(claimed.claim_namespace);
+        claim->set_claim_name(claimed.claim_name);
+        auto* device = claim->add_claim_resources();
+        device->set_driver_name(claimed.driver);
+        device->set_pool_name(claimed.pool);
+        device->set_device_name(claimed.device);
       }
     }
     return grpc::Status::OK;

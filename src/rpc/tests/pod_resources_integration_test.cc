@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 
-class PodResources : public ::testing::Test {
+class PodResourcesTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string name = (std::filesystem::temp_directory_path() / "pitcrew-rpc-XXXXXX").string();
@@ -30,32 +30,35 @@ class PodResources : public ::testing::Test {
   std::filesystem::path socket_;
 };
 
-TEST_F(PodResources, TellsWhoHoldsWhat) {
+TEST_F(PodResourcesTest, TellsWhoHoldsWhat) {
   const auto kubelet = testing::FakePodResources::Start(socket_);
   ASSERT_TRUE(kubelet);
   const PodDevices idle{"default", "idle", {}};
   const PodDevices training{
-      "ml", "training", {{"nvidia.com/gpu", {"GPU-1", "GPU-2"}}, {"example.com/nic", {"eth1"}}}};
+      "ml",
+      "training",
+      {{"nvidia.com/gpu", {"GPU-1", "GPU-2"}, "main"}, {"example.com/nic", {"eth1"}, "proxy"}},
+      {{"main", "ml", "claim-x", "gpu.nvidia.com", "node-a", "gpu-0"}}};
   kubelet->Set({idle, training});
   const auto pods = ListPodDevices(socket_, {}, base::Deadline::After(60s));
   ASSERT_TRUE(pods) << pods.error().message;
   EXPECT_THAT(*pods, ElementsAre(idle, training));
 }
 
-TEST_F(PodResources, NoSocketIsNotAnEmptyAnswer) {
+TEST_F(PodResourcesTest, NoSocketIsNotAnEmptyAnswer) {
   const auto pods = ListPodDevices(socket_, {}, base::Deadline::After(60s));
   ASSERT_FALSE(pods);
   EXPECT_EQ(pods.error().code, base::Code::kNotFound);
 }
 
-TEST_F(PodResources, AServerWithoutThisApiIsNamed) {
+TEST_F(PodResourcesTest, AServerWithoutThisApiIsNamed) {
   const auto other = testing::FakeContainerRuntime::StartWithoutInterface(socket_);
   const auto pods = ListPodDevices(socket_, {}, base::Deadline::After(60s));
   ASSERT_FALSE(pods);
   EXPECT_EQ(pods.error().code, base::Code::kUnsupported);
 }
 
-TEST_F(PodResources, AStopEndsTheCall) {
+TEST_F(PodResourcesTest, AStopEndsTheCall) {
   std::filesystem::create_directory(folder_ / "dead.sock");
   const io::StopSource stop;
   stop.Stop();
