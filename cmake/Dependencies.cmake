@@ -21,3 +21,6 @@ pkg_check_modules(LIBYAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(KMOD REQUIRED IMPORTED_TARGET libkmod)
 pkg_check_modules(SYSTEMD REQUIRED IMPORTED_TARGET libsystemd)
 pkg_check_modules(FUSE REQUIRED IMPORTED_TARGET fuse3)
+# Its pkg-config file asks for a macro that would take the precompiled header away.
+find_library(PITCREW_RE2 re2 REQUIRED)
+mark_as_advanced(PITCREW_RE2)

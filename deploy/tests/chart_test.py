@@ -77,7 +77,7 @@ class Images(unittest.TestCase):
 
     def test_what_is_started_only_with_a_setting(self):
         for setting, value in (("sandboxWorkloads.enabled", True), ("devicePlugin.config.name", "sharing"),
-                               ("cdi.nriPluginEnabled", True)):
+                               ("cdi.nriPluginEnabled", True), ("dcgm.enabled", True)):
             blocks = dict(walk(support.policy(values={setting: value})))
             concerned = [path for path, entry in NVIDIA_IMAGES.items() if setting in entry.get("when", {})]
             self.assertTrue(concerned)

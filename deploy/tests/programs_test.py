@@ -129,6 +129,8 @@ class Containers:
             return f"{name} {env['COMPONENT']}"
         if env.get("ENABLE_NRI_PLUGIN") == "true":
             return f"{name} --enable-nri-plugin"
+        if name == "dcgm-exporter" and "DCGM_REMOTE_HOSTENGINE_INFO" in env:
+            return f"{name} --remote-hostengine-info"
         return name
 
 

@@ -6,6 +6,7 @@
 #include "node/device_plugin/command.h"
 #include "node/driver_manager/command.h"
 #include "node/feature_discovery/command.h"
+#include "node/metrics_exporter/command.h"
 #include "node/mig_manager/command.h"
 #include "node/mig_parted/command.h"
 #include "node/mps/command.h"

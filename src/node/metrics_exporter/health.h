@@ -1,0 +1,43 @@
+// How healthy a GPU is, by what was read of it (metrics-exporter.md section 11).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "node/metrics_exporter/history.h"
+#include "nvml/meter.h"
+
+namespace pitcrew::node::metrics_exporter {
+
+// In upstream's order; every GPU has a series for each.
+inline constexpr std::array<std::string_view, 11> kHealthWatches = {
+    "PCIE", "NVLINK", "PMU", "MCU", "MEM", "SM", "INFOROM", "THERMAL", "POWER", "DRIVER", "ALL"};
+
+enum class Health : unsigned { kPass = 0, kWarning = 10, kFailure = 20 };
+
+struct Incident {
+  std::string_view watch;
+  Health health = Health::kPass;
+  std::string_view code;  // "DCGM_FR_PCI_REPLAY_RATE"
+
+  bool operator==(const Incident&) const = default;
+};
+
+// What the checks look at. Nullopt: not known, which is no incident.
+struct HealthReadings {
+  std::function<std::optional<std::int64_t>(const nvml::Question&)> answer;
+  // Growth since the reading before.
+  std::function<std::optional<CounterHistory::Growth>(const nvml::Question&)> growth;
+  std::vector<std::uint64_t> xids;
+};
+std::vector<Incident> FindIncidents(const HealthReadings& readings);
+
+// One for each watch: the last incident of it, or a pass with "DCGM_FR_OK".
+std::vector<Incident> StatusOfWatches(const std::vector<Incident>& incidents);
+
+}  // namespace pitcrew::node::metrics_exporter

@@ -1,0 +1,411 @@
+// The whole exporter on simulated GPUs: over HTTP, with the kubelet's side over real gRPC.
+#include "node/metrics_exporter/exporter.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <regex>
+#include <thread>
+
+#include "apiserver/api_server.h"
+#include "base/file.h"
+#include "base/strings.h"
+#include "io/http_client.h"
+#include "loopback/certificate.h"
+#include "rpc/testing/fake_pod_resources.h"
+#include "tests/support/simulated_node.h"
+
+namespace pitcrew::node::metrics_exporter {
+namespace {
+
+using namespace std::chrono_literals;
+using rpc::testing::FakePodResources;
+using test_support::SimulatedNode;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr std::string_view kCounters =
+    "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n"
+    "DCGM_FI_DEV_FB_USED, gauge, memory\n"
+    "DCGM_FI_DEV_XID_ERRORS, gauge, XID\n"
+    "DCGM_FI_DRIVER_VERSION, label, version\n";
+
+class ExporterTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    io::SignalReceiver::Create({SIGHUP}).value();
+    options_.counter_file = counters();
+    options_.address = "127.0.0.1:0";
+    options_.interval = 100ms;
+    options_.node_name = "node-a";
+    options_.nvml_limit = 3s;
+    Write(kCounters);
+  }
+  void TearDown() override { Stop(); }
+
+  [[nodiscard]] std::filesystem::path counters() const { return folder_.path() / "counters.csv"; }
+  void Write(std::string_view text) { ASSERT_TRUE(base::WriteFileAtomically(counters(), text)); }
+
+  void Start(const std::string& gpus) {
+    node_ = std::make_unique<SimulatedNode>(gpus);
+    node_->InstallDriver();
+    options_.driver_roots = {node_->driver_root()};
+    options_.pod_resources = node_->kubelet_socket();
+    Run();
+  }
+  void Run() {
+    stop_ = std::make_unique<io::StopSource>();
+    reload_.emplace(io::SignalReceiver::Create({SIGUSR1}).value());
+    exporter_ = std::make_unique<Exporter>(options_, *reload_, stop_->token());
+    ended_ = false;
+    thread_ = std::thread([this] {
+      result_ = exporter_->Run();
+      ended_ = true;
+    });
+    while (exporter_->port() == 0 && !ended_) std::this_thread::yield();
+  }
+  void Stop() {
+    if (!thread_.joinable()) return;
+    stop_->Stop();
+    thread_.join();
+    EXPECT_TRUE(result_) << result_.error().ToString();
+    exporter_.reset();
+  }
+
+  [[nodiscard]] io::HttpResponse Get(const std::string& path,
+                                     std::vector<io::HttpHeader> headers = {}) const {
+    io::HttpRequest request;
+    request.headers = std::move(headers);
+    request.url = fmt::format("http://127.0.0.1:{}{}", exporter_->port(), path);
+    auto answer = io::HttpClient::Create().value()->Send(request, {});
+    EXPECT_TRUE(answer) << answer.error().ToString();
+    return answer ? *std::move(answer) : io::HttpResponse();
+  }
+  [[nodiscard]] std::string Metrics() const { return Get("/metrics").body; }
+  // Scrapes until the page is as wanted; the test's own limit ends it.
+  template <class Matcher>
+  std::string AwaitPage(Matcher matcher) const {
+    std::string page;
+    const auto until = base::Deadline::After(60s);
+    while (!until.passed()) {
+      page = Metrics();
+      if (::testing::Matches(matcher)(page)) return page;
+      std::this_thread::yield();
+    }
+    ADD_FAILURE() << "never as wanted:\n" << page;
+    return page;
+  }
+
+  test_support::TemporaryFolder folder_;
+  Options options_;
+  std::unique_ptr<SimulatedNode> node_;
+  std::unique_ptr<io::StopSource> stop_;
+  std::optional<io::SignalReceiver> reload_;
+  std::unique_ptr<Exporter> exporter_;
+  std::thread thread_;
+  std::atomic<bool> ended_ = false;
+  base::Status result_;
+};
+
+// Lines that begin with this.
+std::vector<std::string> LinesOf(const std::string& page, std::string_view beginning) {
+  std::vector<std::string> lines;
+  for (auto& line : base::Split(page, '\n')) {
+    if (line.starts_with(beginning)) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+TEST_F(ExporterTest, AScrapeHasEveryGpu) {
+  RecordProperty("holds", "metrics-exporter.md #24, #25, #30");
+  options_.kubernetes = true;  // without a socket: nothing is added
+  Start("gpus: [{profile: H100-80, count: 2}]");
+  const auto page = Metrics();
+  const auto lines = LinesOf(page, "DCGM_FI_DEV_GPU_TEMP{");
+  ASSERT_EQ(lines.size(), 2U) << page;
+  EXPECT_TRUE(std::regex_match(
+      lines[1],
+      std::regex("DCGM_FI_DEV_GPU_TEMP\\{gpu=\"1\",UUID=\"GPU-[0-9a-f-]{36}\",pci_bus_id="
+                 "\"[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\\.0\",device=\"nvidia1\",modelName="
+                 "\"NVIDIA H100 80GB HBM3\",hostname=\"node-a\",DCGM_FI_DRIVER_VERSION="
+                 "\"580\\.95\\.05\"\\} [0-9]+")))
+      << lines[1];
+  EXPECT_THAT(page, HasSubstr("# DCGM_FI_DEV_XID_ERRORS has no value: there was no XID"));
+  const auto health = Get("/health");
+  EXPECT_EQ(health.status, 200);
+  EXPECT_EQ(health.body, "OK");
+  EXPECT_EQ(health.header("x-registry-available"), "true");
+  EXPECT_EQ(health.header("x-content-type-options"), "nosniff");
+}
+
+TEST_F(ExporterTest, ProfilersPathsAreNotThere) {
+  Start("gpus: [{profile: T4}]");
+  EXPECT_EQ(Get("/debug/pprof/").status, 404);
+  EXPECT_EQ(Get("/other").status, 404);
+  EXPECT_THAT(Get("/").body, AllOf(HasSubstr("./metrics"), HasSubstr("./health")));
+}
+
+TEST_F(ExporterTest, InstancesHaveTheirMemoryAndTheirPods) {
+  options_.kubernetes = true;
+  Start("gpus: [{profile: A100-40, mig: {enabled: true, devices: {1g.5gb: 2}}}, {profile: T4}]");
+  const auto kubelet = FakePodResources::Start(node_->kubelet_socket());
+  ASSERT_TRUE(kubelet);
+  auto lines = LinesOf(Metrics(), "DCGM_FI_DEV_FB_USED{");
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_THAT(lines[0],
+              AllOf(HasSubstr("GPU_I_PROFILE=\"1g.5gb\",GPU_I_ID="), Not(HasSubstr("pod="))));
+  const std::smatch uuid = [&] {
+    static std::string line = lines[2];
+    std::smatch match;
+    std::regex_search(line, match, std::regex("UUID=\"(GPU-[^\"]+)\""));
+    return match;
+  }();
+  kubelet->Set({{"ml", "train", {{"nvidia.com/gpu", {uuid[1]}, "main"}}}});
+  lines = LinesOf(Metrics(), "DCGM_FI_DEV_FB_USED{");
+  EXPECT_THAT(lines[2], HasSubstr("container=\"main\",namespace=\"ml\",pod=\"train\"} "));
+  EXPECT_THAT(lines[0], Not(HasSubstr("pod=")));
+  kubelet->Set({});
+  EXPECT_THAT(Metrics(), Not(HasSubstr("pod=\"train\"")));
+}
+
+TEST_F(ExporterTest, AKubeletThatGoesAwayTakesNoPodsWithIt) {
+  options_.kubernetes = true;
+  Start("gpus: [{profile: T4, uuid: GPU-00000000-0000-4000-8000-000000000001}]");
+  auto kubelet = FakePodResources::Start(node_->kubelet_socket());
+  const auto held = [](const char* pod) {
+    return std::vector<rpc::PodDevices>{
+        {"ml", pod, {{"nvidia.com/gpu", {"GPU-00000000-0000-4000-8000-000000000001"}, "main"}}}};
+  };
+  kubelet->Set(held("first"));
+  EXPECT_THAT(Metrics(), HasSubstr("pod=\"first\""));
+  kubelet.reset();
+  EXPECT_THAT(Metrics(), HasSubstr("pod=\"first\"")) << "unknown is not absent";
+  kubelet = FakePodResources::Start(node_->kubelet_socket());
+  kubelet->Set(held("second"));
+  EXPECT_THAT(AwaitPage(HasSubstr("pod=\"second\"")), Not(HasSubstr("pod=\"first\"")));
+}
+
+TEST_F(ExporterTest, ALostGpuCostsItsOwnSeriesOnly) {
+  Start("gpus: [{profile: H100-80, count: 2}]");
+  node_->Gpu({"lose", "1"});
+  const auto page = AwaitPage(HasSubstr("pitcrew_metrics_exporter_gpu_readable{gpu=\"1\""));
+  const auto gone = AwaitPage(Not(HasSubstr("DCGM_FI_DEV_GPU_TEMP{gpu=\"1\"")));
+  EXPECT_THAT(gone, HasSubstr("DCGM_FI_DEV_GPU_TEMP{gpu=\"0\""));
+  node_->Gpu({"restore", "1"});
+  AwaitPage(HasSubstr("DCGM_FI_DEV_GPU_TEMP{gpu=\"1\""));
+}
+
+TEST_F(ExporterTest, AHangingGpuHoldsNoScrapeUp) {
+  options_.nvml_limit = 300ms;
+  Start("gpus: [{profile: H100-80, count: 2}]");
+  node_->Gpu({"hang", "1"});
+  const auto page = AwaitPage(Not(HasSubstr("DCGM_FI_DEV_GPU_TEMP{gpu=\"1\"")));
+  EXPECT_THAT(page, HasSubstr("DCGM_FI_DEV_GPU_TEMP{gpu=\"0\""));
+  EXPECT_THAT(page, HasSubstr("reason=\"NvmlHangs\"} 0"));
+  node_->Gpu({"restore", "1"});
+  AwaitPage(HasSubstr("DCGM_FI_DEV_GPU_TEMP{gpu=\"1\""));
+}
+
+TEST_F(ExporterTest, AnXidIsSeen) {
+  Start("gpus: [{profile: H100-80, count: 2}]");
+  node_->Gpu({"xid", "1", "31"});
+  const auto page = AwaitPage(HasSubstr("DCGM_FI_DEV_XID_ERRORS{gpu=\"1\""));
+  EXPECT_THAT(page, HasSubstr("err_code=\"31\",err_msg=\"GPU memory page fault\"} 31\n"));
+  EXPECT_THAT(page, Not(HasSubstr("DCGM_FI_DEV_XID_ERRORS{gpu=\"0\"")));
+}
+
+TEST_F(ExporterTest, ProfilingComesWithTheSecondRound) {
+  Write("DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, x\nDCGM_FI_PROF_PCIE_TX_BYTES, gauge, x\n");
+  Start("gpus: [{profile: H100-80, load: 80}, {profile: A100-40}]");
+  const auto page = AwaitPage(HasSubstr("DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu=\"0\""));
+  EXPECT_THAT(page, HasSubstr("DCGM_FI_PROF_PCIE_TX_BYTES{gpu=\"0\""));
+  EXPECT_THAT(page, Not(HasSubstr("ACTIVE{gpu=\"1\""))) << "Ampere has no GPM";
+  EXPECT_THAT(page, Not(HasSubstr("BYTES{gpu=\"1\"")));
+}
+
+// What of the default counters a model has no value for, with why (real-gpus.md and the models'
+// files): no memory sensor, no NVLinks, rows that are retired and not remapped, no GPM.
+struct Model {
+  std::string name;
+  bool memory_sensor;
+  bool links;
+  bool remaps;
+  bool profiling;
+};
+const std::vector<Model> kModels = {
+    {"T4", false, false, false, false},        {"A10", false, false, true, false},
+    {"A30", true, false, true, false},         {"A40", false, true, true, false},
+    {"A100-40", true, true, true, false},      {"L4", false, false, true, false},
+    {"L40S", false, false, true, false},       {"H100-80", true, true, true, true},
+    {"H200", true, true, true, true},          {"B200", true, true, true, true},
+    {"RTX-PRO-6000", false, false, true, true}};
+
+TEST_F(ExporterTest, TheDefaultCountersOnElevenModels) {
+  options_.counter_file =
+      std::filesystem::path(PITCREW_SOURCE_DIR) / "deploy/counters/default-counters.csv";
+  std::string gpus;
+  for (const auto& model : kModels) gpus += fmt::format("{{profile: {}}}, ", model.name);
+  Start(fmt::format(
+      "gpus: [{}{{profile: A100-80, mig: {{enabled: true, devices: {{1g.10gb: 1}}}}}}]", gpus));
+  const auto page = AwaitPage(HasSubstr("DCGM_FI_PROF_DRAM_ACTIVE{gpu=\"7\""));
+  const auto counters = ParseCounters(*base::ReadFile(options_.counter_file), "default");
+  for (std::size_t i = 0; i < kModels.size(); ++i) {
+    const auto& model = kModels[i];
+    for (const auto& counter : counters->counters) {
+      if (counter.IsLabel()) continue;
+      const std::string_view name = counter.name;
+      const bool expected = name == "DCGM_FI_DEV_MEMORY_TEMP"          ? model.memory_sensor
+                            : name.find("NVLINK") != std::string::npos ? model.links
+                            : name.find("REMAP") != std::string::npos  ? model.remaps
+                            : name.starts_with("DCGM_FI_PROF_")        ? model.profiling
+                                                                : name != "DCGM_FI_DEV_XID_ERRORS";
+      const auto lines = LinesOf(page, fmt::format("{}{{gpu=\"{}\",", name, i));
+      EXPECT_EQ(lines.size(), expected ? 1U : 0U) << model.name << ": " << name;
+      for (const auto& line : lines) {
+        EXPECT_THAT(line, HasSubstr("DCGM_FI_DRIVER_VERSION=\"580.95.05\"} "));
+      }
+    }
+  }
+  // The instance: what the parent answers, its own memory, nothing of rows while it exists.
+  const auto mig = fmt::format("{{gpu=\"{}\",", kModels.size());
+  for (const auto* name : {"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_SM_CLOCK"}) {
+    const auto lines = LinesOf(page, name + mig);
+    ASSERT_EQ(lines.size(), 1U) << name;
+    EXPECT_THAT(lines[0], HasSubstr("GPU_I_PROFILE=\"1g.10gb\",GPU_I_ID=\""));
+  }
+  EXPECT_THAT(LinesOf(page, "DCGM_FI_DEV_ROW_REMAP_FAILURE" + mig), IsEmpty());
+}
+
+TEST_F(ExporterTest, NewCountersAreTakenFromTheFile) {
+  RecordProperty("holds", "metrics-exporter.md #56");
+  options_.interval = 1h;
+  Start("gpus: [{profile: H100-80}]");
+  EXPECT_THAT(Metrics(), Not(HasSubstr("DCGM_FI_DEV_SM_CLOCK")));
+  Write("DCGM_FI_DEV_SM_CLOCK, gauge, clock\n");
+  EXPECT_THAT(AwaitPage(HasSubstr("DCGM_FI_DEV_SM_CLOCK{")),
+              Not(HasSubstr("DCGM_FI_DEV_GPU_TEMP")));
+  // A mistake changes nothing.
+  Write("DCGM_FI_DEV_SM_CLOCKK, gauge, clock\n");
+  ::kill(::getpid(), SIGUSR1);
+  EXPECT_THAT(Metrics(), HasSubstr("DCGM_FI_DEV_SM_CLOCK{"));
+}
+
+TEST_F(ExporterTest, ASignalReadsTheCountersAgain) {
+  RecordProperty("holds", "metrics-exporter.md #55");
+  options_.interval = 1h;
+  Start("gpus: [{profile: H100-80}]");
+  Write("DCGM_FI_DEV_MEM_CLOCK, gauge, clock\n");
+  ::kill(::getpid(), SIGUSR1);
+  EXPECT_THAT(AwaitPage(HasSubstr("DCGM_FI_DEV_MEM_CLOCK{")), Not(HasSubstr("GPU_TEMP")));
+}
+
+TEST_F(ExporterTest, WithoutDriverOrCountersItDoesNotStart) {
+  Write("DCGM_FI_NO_SUCH, gauge, x\n");
+  node_ = std::make_unique<SimulatedNode>("gpus: [{profile: T4}]");
+  node_->InstallDriver();
+  options_.driver_roots = {node_->driver_root()};
+  Run();
+  stop_->Stop();
+  thread_.join();
+  ASSERT_FALSE(result_);
+  EXPECT_EQ(result_.error().reason, "BadCounterFile");
+}
+
+TEST_F(ExporterTest, CountersFromAConfigMap) {
+  RecordProperty("holds", "metrics-exporter.md #10");
+  auto client = ::pitcrew::testing::ApiServer::Shared().MakeClient();
+  const codec::Json map = {{"metadata", {{"name", "counters"}, {"namespace", "default"}}},
+                           {"data", {{"metrics", "DCGM_FI_DEV_SM_CLOCK, gauge, clock\n"}}}};
+  ASSERT_TRUE(client->Create(kube::kConfigMaps, map));
+  const codec::Json empty = {{"metadata", {{"name", "empty"}, {"namespace", "default"}}},
+                             {"data", {{"other", "x"}}}};
+  ASSERT_TRUE(client->Create(kube::kConfigMaps, empty));
+  options_.kubeconfig = ::pitcrew::testing::ApiServer::Shared().kubeconfig().string();
+  options_.config_map = "default:counters";
+  Start("gpus: [{profile: T4}]");
+  EXPECT_THAT(Metrics(), HasSubstr("DCGM_FI_DEV_SM_CLOCK{"));
+  Stop();
+  for (const auto* wrong : {"default:empty", "default:missing"}) {
+    options_.config_map = wrong;
+    Run();
+    stop_->Stop();
+    thread_.join();
+    EXPECT_FALSE(result_) << wrong;
+  }
+}
+
+TEST_F(ExporterTest, BasicAuthenticationLetsOnlyKnownUsersIn) {
+  RecordProperty("holds", "metrics-exporter.md #28");
+  options_.web_config = folder_.path() / "web.yaml";
+  // The hash of "secret", cost 4.
+  ASSERT_TRUE(
+      base::WriteFileAtomically(options_.web_config,
+                                "basic_auth_users:\n  prometheus: "
+                                "$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\n"));
+  Start("gpus: [{profile: T4}]");
+  EXPECT_EQ(Get("/metrics").status, 401);
+  EXPECT_EQ(Get("/health").status, 401);
+  const auto as = [&](const std::string& credentials) {
+    return Get("/metrics", {{"authorization", "Basic " + credentials}}).status;
+  };
+  EXPECT_EQ(as("cHJvbWV0aGV1czpzZWNyZXQ="), 200) << "prometheus:secret";
+  EXPECT_EQ(as("cHJvbWV0aGV1czp3cm9uZw=="), 401) << "prometheus:wrong";
+  EXPECT_EQ(as("cm9vdDpzZWNyZXQ="), 401) << "root:secret";
+  EXPECT_EQ(as("%%%"), 401);
+  // The file is read for each request.
+  ASSERT_TRUE(base::WriteFileAtomically(options_.web_config, "basic_auth_users: {}\n"));
+  EXPECT_EQ(Get("/metrics").status, 200);
+}
+
+TEST_F(ExporterTest, WithACertificateItSpeaksHttpsOnly) {
+  RecordProperty("holds", "metrics-exporter.md #28");
+  const auto authority =
+      *::pitcrew::testing::MakeCertificate({.common_name = "authority", .authority = true});
+  const auto server = *::pitcrew::testing::MakeCertificate(
+      {.common_name = "exporter", .addresses = {"127.0.0.1"}}, &authority);
+  ASSERT_TRUE(base::WriteFileAtomically(folder_.path() / "tls.crt", server.certificate_pem));
+  ASSERT_TRUE(base::WriteFileAtomically(folder_.path() / "tls.key", server.key_pem));
+  options_.web_config = folder_.path() / "web.yaml";
+  ASSERT_TRUE(base::WriteFileAtomically(
+      options_.web_config, "tls_server_config: {cert_file: tls.crt, key_file: tls.key}\n"));
+  Start("gpus: [{profile: T4}]");
+  io::HttpRequest request;
+  request.url = fmt::format("https://127.0.0.1:{}/metrics", exporter_->port());
+  auto tls = std::make_shared<io::TlsSettings>();
+  tls->ca_pem = authority.certificate_pem;
+  request.tls = tls;
+  const auto answer = io::HttpClient::Create().value()->Send(request, {});
+  ASSERT_TRUE(answer) << answer.error().ToString();
+  EXPECT_THAT(answer->body, HasSubstr("DCGM_FI_DEV_GPU_TEMP{"));
+  request.url = fmt::format("http://127.0.0.1:{}/metrics", exporter_->port());
+  const auto plain = io::HttpClient::Create().value()->Send(request, {});
+  EXPECT_TRUE(!plain || plain->status != 200);
+}
+
+TEST(WebConfig, MistakesHaveTheirPlace) {
+  const test_support::TemporaryFolder folder;
+  const auto wrong = [&](std::string_view text) {
+    const auto config = LoadWebConfig(folder.Write("web.yaml", text));
+    return config ? std::string() : config.error().message;
+  };
+  EXPECT_THAT(wrong("tls_server_config:\n  certfile: x\n"), HasSubstr("web.yaml:2:"));
+  EXPECT_THAT(wrong("tls_server_config: {cert: a, cert_file: b}\n"), HasSubstr("cert_file"));
+  EXPECT_THAT(wrong("tls_server_config: {cert: a}\n"), HasSubstr("key"));
+  EXPECT_THAT(wrong("tls_server_config: {cert: a, key: b, client_ca: c}\n"),
+              HasSubstr("client_auth_type"));
+  EXPECT_THAT(wrong("tls_server_config: {cert: a, key: b, min_version: TLS9}\n"),
+              HasSubstr("TLS9"));
+  EXPECT_THAT(wrong("tls_server_config: {cert: a, key: b, cipher_suites: [RC4]}\n"),
+              HasSubstr("RC4"));
+  EXPECT_THAT(wrong("http_server_config: {headers: {Server: x}}\n"), HasSubstr("Server"));
+  EXPECT_THAT(wrong("rate_limit: {interval: 1s}\n"), HasSubstr("rate_limit"));
+  EXPECT_EQ(wrong(""), "");
+}
+
+}  // namespace
+}  // namespace pitcrew::node::metrics_exporter
