@@ -25,8 +25,9 @@ int Fail(std::string_view message, const base::Error& error, int code) {
 }
 
 base::Status Validate(const Options& options, const io::StopToken& stop) {
-  TRY(StatusFolder(options.output_folder).Prepare(options.cleanup_all));
   Cluster cluster(options.kubeconfig);
+  if (options.component == "metrics") return ExportNodeStatus(options, cluster, stop);
+  TRY(StatusFolder(options.output_folder).Prepare(options.cleanup_all));
   if (options.component == "driver") return ValidateDriver(options, cluster, stop);
   if (options.component == "toolkit") return ValidateToolkit(options, stop);
   if (options.component == "cuda") return ValidateCuda(options, cluster, stop);

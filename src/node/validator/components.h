@@ -44,6 +44,11 @@ base::Status ValidatePlugin(const Options& options, Cluster& cluster, const io::
 base::Status ValidateModule(const Options& options, const std::string& component,
                             const io::StopToken& stop);
 
+// Whether a driver works now: the driver's validation without its links and status files.
+base::Status CheckDriver(const Options& options, Cluster& cluster, const io::StopToken& stop);
+// The node status exporter; returns on stop.
+base::Status ExportNodeStatus(const Options& options, Cluster& cluster, const io::StopToken& stop);
+
 // Tries again after every change of what is given, and at the latest after options.retry_interval,
 // until `attempt` succeeds; without wait, once. kInvalid and kCancelled end it.
 base::Status Repeat(const Options& options, const std::vector<std::filesystem::path>& folders,

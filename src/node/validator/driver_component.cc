@@ -30,20 +30,33 @@ constexpr std::array<ModuleComponent, 3> kModuleComponents = {{
     {"GPU_DIRECT_RDMA_ENABLED", "nvidia-peermem", "nvidia_peermem", "nvidia-peermem-ready"},
 }};
 
-base::Status CheckModule(const Options& options, const ModuleComponent& component) {
+base::Status IsLoaded(const Options& options, const ModuleComponent& component) {
   TRY_ASSIGN(const auto modules, host::ReadLoadedModules(options.proc));
   if (std::ranges::find(modules, component.module) == modules.end()) {
     return base::Fail(base::Unavailable(
         "ModuleNotLoaded", fmt::format("kernel module {} is not loaded", component.module)));
   }
+  return {};
+}
+
+base::Status CheckModule(const Options& options, const ModuleComponent& component) {
+  TRY(IsLoaded(options, component));
   return StatusFolder(options.output_folder).Write(component.file);
 }
+
+// Whether what is found is written down for others.
+enum class Tells { kNobody, kOthers };
 
 // One round of the driver's validation.
 class DriverRound {
  public:
-  DriverRound(const Options& options, Cluster& cluster, const io::StopToken& stop)
-      : options_(options), cluster_(cluster), stop_(stop), status_(options.output_folder) {}
+  DriverRound(const Options& options, Cluster& cluster, const io::StopToken& stop,
+              Tells tells = Tells::kOthers)
+      : options_(options),
+        cluster_(cluster),
+        stop_(stop),
+        tells_(tells),
+        status_(options.output_folder) {}
 
   base::Status Run() {
     const auto driver = Find();
@@ -60,7 +73,6 @@ class DriverRound {
     return {};
   }
 
- private:
   base::Result<FoundDriver> Find() {
     auto on_host = CheckHostDriver(options_, stop_);
     if (on_host || on_host.error().code != base::Code::kNotFound) return on_host;
@@ -82,6 +94,7 @@ class DriverRound {
     return driver;
   }
 
+ private:
   // Whether a DaemonSet of the operator brings the driver (3.2).
   base::Result<bool> IsManaged() {
     if (managed_) return *managed_;
@@ -106,7 +119,8 @@ class DriverRound {
     for (const auto& [flag, on] : flags) {
       if (!on) continue;
       const auto known = std::ranges::find(kModuleComponents, flag, &ModuleComponent::flag);
-      if (known != kModuleComponents.end()) TRY(CheckModule(options_, *known));
+      if (known == kModuleComponents.end()) continue;
+      TRY(tells_ == Tells::kOthers ? CheckModule(options_, *known) : IsLoaded(options_, *known));
     }
     return {};
   }
@@ -152,6 +166,7 @@ class DriverRound {
   const Options& options_;
   Cluster& cluster_;
   const io::StopToken& stop_;
+  const Tells tells_;
   StatusFolder status_;
   std::optional<bool> managed_;
 };
@@ -169,6 +184,11 @@ base::Status ValidateDriver(const Options& options, Cluster& cluster, const io::
   DriverRound round(options, cluster, stop);
   return Repeat(options, {options.output_folder, options.driver_seen_at}, stop,
                 [&] { return round.Run(); });
+}
+
+base::Status CheckDriver(const Options& options, Cluster& cluster, const io::StopToken& stop) {
+  TRY(DriverRound(options, cluster, stop, Tells::kNobody).Find());
+  return {};
 }
 
 base::Status ValidateModule(const Options& options, const std::string& component,

@@ -39,6 +39,14 @@ base::Status Check(const Options& options) {
     return Refuse(fmt::format(
         "invalid -ns <namespace> flag: must not be empty string for {} validation", component));
   }
+  if (component != "metrics") return {};
+  constexpr int kMostPorts = 65535;
+  if (options.metrics_port <= 0 || options.metrics_port > kMostPorts) {
+    return Refuse("invalid -p <port> flag: must not be empty or 0 for the metrics component");
+  }
+  if (options.node_name.empty()) {
+    return Refuse("invalid -n <node-name> flag: must not be empty string for metrics exporter");
+  }
   return {};
 }
 
@@ -65,7 +73,8 @@ struct Flags {
               "longest pause between two tries of a wait"},
              &interval);
     line.Add({"mig-strategy,m", "MIG_STRATEGY", "accepted, without effect"}, &mig_strategy);
-    line.Add({"metrics-port,p", "METRICS_PORT", "accepted, without effect"}, &metrics_port);
+    line.Add({"metrics-port,p", "METRICS_PORT", "where the component metrics listens"},
+             &metrics_port);
     line.Add({"default-gpu-workload-config,g", "DEFAULT_GPU_WORKLOAD_CONFIG",
               "accepted, without effect"},
              &default_workload);
@@ -130,6 +139,11 @@ base::Result<std::optional<Options>> ReadOptions(
   Take(flags.runtime_class, options.runtime_class);
   if (flags.interval && *flags.interval > 0) {
     options.retry_interval = std::chrono::seconds(*flags.interval);
+  }
+  if (flags.metrics_port) {
+    constexpr std::int64_t kNoPort = -1;
+    const auto port = *flags.metrics_port;
+    options.metrics_port = static_cast<int>(port >= 0 && port <= 65535 ? port : kNoPort);
   }
   for (const auto& secret : flags.image_pull_secrets.value_or(std::vector<std::string>())) {
     if (!secret.empty()) options.image_pull_secrets.push_back(secret);

@@ -29,6 +29,8 @@ struct Options {
   std::filesystem::path driver_seen_at = "/run/nvidia/driver";
   bool skip_gpu_initialisation = false;
 
+  int metrics_port = 0;  // of the component metrics
+
   // Workload pods.
   std::string image;
   std::string image_pull_policy;
@@ -39,6 +41,7 @@ struct Options {
   std::filesystem::path host_seen_at = "/host";
   std::filesystem::path device_links_folder = "/host-dev-char";
   std::filesystem::path proc = "/proc";
+  std::filesystem::path pci_devices = "/sys/bus/pci/devices";
 };
 
 // Nothing when --help or --version was answered. kInvalid for wrong flags and for a component that

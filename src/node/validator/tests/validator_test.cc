@@ -52,6 +52,21 @@ TEST(Options, ComponentsAreChecked) {
   }
 }
 
+TEST(Options, TheNodeStatusExporterNeedsAPortAndANode) {
+  const auto error = [](std::map<std::string, std::string> environment) {
+    environment.emplace("COMPONENT", "metrics");
+    const auto options = Read(std::move(environment));
+    return options ? "" : options.error().message;
+  };
+  EXPECT_EQ(error({{"NODE_NAME", "n"}}),
+            "invalid -p <port> flag: must not be empty or 0 for the metrics component");
+  EXPECT_THAT(error({{"NODE_NAME", "n"}, {"METRICS_PORT", "0"}}), HasSubstr("invalid -p"));
+  EXPECT_THAT(error({{"NODE_NAME", "n"}, {"METRICS_PORT", "70000"}}), HasSubstr("invalid -p"));
+  EXPECT_EQ(error({{"METRICS_PORT", "8000"}}),
+            "invalid -n <node-name> flag: must not be empty string for metrics exporter");
+  EXPECT_EQ(error({{"NODE_NAME", "n"}, {"METRICS_PORT", "8000"}}), "");
+}
+
 TEST(Options, DefaultsAndFlags) {  // validator.md section 1.1
   const auto options = **Read({{"COMPONENT", "driver"}});
   EXPECT_FALSE(options.with_wait);
