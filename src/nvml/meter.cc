@@ -34,6 +34,14 @@ Answer NumberOr(abi::Return code, std::uint64_t value) {
   return static_cast<std::int64_t>(value);
 }
 
+// What a function writes into its last parameter.
+template <class Function, class... Arguments>
+Answer AskNumber(Function* function, Arguments... arguments) {
+  unsigned value = 0;
+  const auto code = Try(function, arguments..., &value);
+  return NumberOr(code, value);
+}
+
 // Quantities that are one call with one number as its result.
 using PlainFunction = abi::Return (*Symbols::*)(abi::Device, unsigned*);
 struct Plain {
@@ -103,14 +111,11 @@ class PartReader {
   Answer Read(const Question& question) {
     for (const auto& plain : kPlain) {
       if (plain.quantity != question.quantity) continue;
-      unsigned value = 0;
-      return NumberOr(Try(nvml_.*plain.function, gpu_, &value), value);
+      return AskNumber(nvml_.*plain.function, gpu_);
     }
     for (const auto& selected : kSelected) {
       if (selected.quantity != question.quantity) continue;
-      unsigned value = 0;
-      return NumberOr(Try(nvml_.*selected.function, gpu_, unsigned{question.number}, &value),
-                      value);
+      return AskNumber(nvml_.*selected.function, gpu_, unsigned{question.number});
     }
     if (question.quantity >= Quantity::kMemoryTotal && question.quantity <= Quantity::kBar1Used) {
       return ReadMemory(question.quantity);
@@ -235,10 +240,12 @@ class PartReader {
     unsigned value = 0;
     unsigned period = 0;
     if (quantity == Quantity::kEncoderUtilization) {
-      return NumberOr(Try(nvml_.nvmlDeviceGetEncoderUtilization, gpu_, &value, &period), value);
+      const auto code = Try(nvml_.nvmlDeviceGetEncoderUtilization, gpu_, &value, &period);
+      return NumberOr(code, value);
     }
     if (quantity == Quantity::kDecoderUtilization) {
-      return NumberOr(Try(nvml_.nvmlDeviceGetDecoderUtilization, gpu_, &value, &period), value);
+      const auto code = Try(nvml_.nvmlDeviceGetDecoderUtilization, gpu_, &value, &period);
+      return NumberOr(code, value);
     }
     abi::Utilization both{};
     const auto code = Try(nvml_.nvmlDeviceGetUtilizationRates, gpu_, &both);

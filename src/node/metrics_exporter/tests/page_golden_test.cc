@@ -81,7 +81,8 @@ PodFactsByName FactsFrom(const Json& list, const std::vector<std::string>& patte
   PodFactsByName facts;
   for (const auto& entry : list) {
     std::vector<std::pair<std::string, std::string>> labels;
-    for (const auto& [name, value] : entry.value("labels", Json::object()).items()) {
+    const auto given = entry.value("labels", Json::object());
+    for (const auto& [name, value] : given.items()) {
       labels.emplace_back(name, value.get<std::string>());
     }
     facts[fmt::format("{}/{}", entry.value("namespace", "default"), entry.value("name", ""))] = {
@@ -126,7 +127,8 @@ base::Result<std::string> Page(const Json& input) {
       MapOwners(round, PodsFrom(pods),
                 FactsFrom(pods, input.value("allow", std::vector<std::string>())), {}, pod_options);
   Jobs jobs;
-  for (const auto& [device, of_device] : input.value("jobs", Json::object()).items()) {
+  const auto given_jobs = input.value("jobs", Json::object());
+  for (const auto& [device, of_device] : given_jobs.items()) {
     jobs[device] = of_device.get<std::vector<std::string>>();
   }
   AddJobs(round, jobs, owners);
