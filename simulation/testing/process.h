@@ -27,6 +27,7 @@ class Process {
   // Blocks for one more line of its standard output, without the newline; empty at its end.
   std::string ReadLine();
   void Signal(int number) const;
+  [[nodiscard]] int pid() const { return pid_; }
   // Reads the rest and waits for the end.
   Outcome Wait();
 

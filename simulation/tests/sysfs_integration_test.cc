@@ -6,11 +6,15 @@
 
 #include <array>
 #include <atomic>
+#include <csignal>
+#include <fstream>
 #include <thread>
 
 #include "base/file_descriptor.h"
 #include "simulation/sysfs/expectations/expectations.h"
+#include "simulation/sysfs/sriov.h"
 #include "simulation/testing/simulated_sysfs.h"
+#include "simulation/testing/test_node.h"
 
 namespace pitcrew::simulation {
 namespace {
@@ -35,6 +39,7 @@ TEST_F(MountedSysfs, DoesWhatTheKernelDoes) {
   SimulatedSysfs machine(kDescription);
   sysfs::FileSubject subject(machine.root());
   for (const auto& file : fs::directory_iterator(PITCREW_SOURCE_DIR "/tests/kernel/expectations")) {
+    if (file.is_directory()) continue;
     const auto outcome = sysfs::TryExpectations(file.path(),
                                                 {{"gpu", "0000:1b:00.0"},
                                                  {"driver", "nvidia"},
@@ -68,6 +73,66 @@ TEST_F(MountedSysfs, GroupNodesComeAndGoWithEvents) {
   const auto* event = reinterpret_cast<const inotify_event*>(buffer.data());
   EXPECT_STREQ(event->name, "40");
   EXPECT_EQ(event->mask, static_cast<unsigned>(IN_CREATE));
+}
+
+TEST_F(MountedSysfs, SriovManageGivesTheGpuBack) {
+  SimulatedSysfs machine("kernel: {vgpu: vendor}\ngpus: [{profile: A100-40}]");
+  ASSERT_TRUE(sysfs::SetVirtualFunctions(machine.sys(), "0000:1b:00.0", true));
+  const fs::path gpu = machine.sys() / "bus/pci/devices/0000:1b:00.0";
+  EXPECT_EQ(fs::read_symlink(gpu / "driver").filename(), "nvidia");
+  EXPECT_TRUE(fs::exists(gpu / "virtfn15/nvidia/current_vgpu_type"));
+  ASSERT_TRUE(sysfs::SetVirtualFunctions(machine.sys(), "0000:1b:00.0", false));
+  EXPECT_FALSE(fs::exists(gpu / "virtfn0"));
+  EXPECT_EQ(fs::read_symlink(gpu / "driver").filename(), "nvidia");
+  machine.Command("fault 0000:1b:00.0 sriov ENOMEM");
+  EXPECT_FALSE(sysfs::SetVirtualFunctions(machine.sys(), "0000:1b:00.0", true));
+  EXPECT_EQ(fs::read_symlink(gpu / "driver").filename(), "nvidia") << "given back all the same";
+  EXPECT_FALSE(sysfs::SetVirtualFunctions(machine.sys(), "0000:ff:00.0", true));
+}
+
+// driver-lifecycle.md: NVIDIA's driver waits for its users.
+TEST_F(MountedSysfs, GpuInUseStaysUntilItsProcessEnds) {
+  TestNode node("gpus: [{profile: T4}]");
+  SimulatedSysfs machine("gpus: [{profile: T4}]", true, node.state_path());
+  const auto set_process = [&](std::uint32_t pid) {
+    ASSERT_TRUE(node.file().Update([&](NodeState& state) {
+      state.gpus[0].processes[0].pid = pid;
+      return true;
+    }));
+  };
+  set_process(4711);
+  std::atomic<bool> ended = false;
+  std::jthread unbind([&] {
+    sysfs::FileSubject subject(machine.root());
+    EXPECT_EQ(subject.Write("sys/bus/pci/drivers/nvidia/unbind", "0000:1b:00.0"), 0);
+    EXPECT_TRUE(ended) << "taken from under a process";
+  });
+  EXPECT_EQ(fs::read_symlink(machine.sys() / "bus/pci/devices/0000:1b:00.0/driver").filename(),
+            "nvidia");
+  ended = true;
+  set_process(0);
+  unbind.join();
+  EXPECT_EQ(node.file().Snapshot()->gpus[0].detached, 1u);
+}
+
+// In the place of a /sys: what the tree does not have is the machine's.
+TEST_F(MountedSysfs, TakesThePlaceOfSys) {
+  const auto folder = MakeTemporaryFolder();
+  std::ofstream(folder / "description.yaml") << kDescription;
+  Process program({"unshare", "--mount", "--propagation", "private", "--",
+                   PITCREW_BINARY_DIR "/bin/pitcrew-simulate", "sysfs", "--no-uevents",
+                   "--description", folder / "description.yaml", "--over", "/sys"});
+  ASSERT_FALSE(program.ReadLine().empty());
+  const fs::path sys = "/proc/" + std::to_string(program.pid()) + "/root/sys";
+  EXPECT_TRUE(fs::exists(sys / "bus/pci/devices/0000:1b:00.0/vendor"));
+  EXPECT_TRUE(fs::exists(sys / "kernel/iommu_groups/40/devices/0000:1b:00.0"));
+  for (const char* same : {"class/net/lo/mtu", "devices/system/cpu/online", "fs", "block"}) {
+    EXPECT_TRUE(fs::exists(sys / same)) << same;
+  }
+  EXPECT_FALSE(fs::exists("/sys/simulation")) << "outside nothing has changed";
+  program.Signal(SIGTERM);
+  EXPECT_EQ(program.Wait().status, 0);
+  fs::remove_all(folder);
 }
 
 // Linux: drivers/vfio, vfio_unregister_group_dev waits for the last user.

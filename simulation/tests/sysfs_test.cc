@@ -203,14 +203,15 @@ TEST(Machine, CardWithItsFunctionsIsOneGroup) {
             "../../../bus/pci/drivers/i40e");
 }
 
-TEST(Machine, WithoutIommuNobodyIsBoundToVfio) {
+TEST(Machine, WithoutIommuDoesWhatTheKernelDoes) {
   Unmounted subject("kernel: {iommu: false}\ngpus: [{profile: T4}]");
-  const std::string gpu = std::string("sys") + kPci + kGpu;
-  EXPECT_EQ(Target(subject, gpu + "/iommu_group"), "no link");
-  EXPECT_TRUE(subject.List("sys/class/iommu")->empty());
-  EXPECT_TRUE(subject.List("sys/kernel/iommu_groups")->empty());
-  ASSERT_EQ(subject.Write(gpu + "/driver_override", "vfio-pci"), 0);
-  EXPECT_EQ(subject.Write("sys/bus/pci/drivers/vfio-pci/bind", kGpu), EINVAL);
+  ASSERT_EQ(subject.Write("sys/simulation/control", "load nvidia"), 0);
+  const auto outcome = TryExpectations(
+      fs::path(PITCREW_SOURCE_DIR) / "tests/kernel/expectations_without_iommu/driver.yaml",
+      {{"gpu", kGpu}, {"driver", "nvidia"}}, subject);
+  ASSERT_TRUE(outcome) << outcome.error().message;
+  EXPECT_GT(outcome->steps, 5u);
+  EXPECT_THAT(outcome->failures, ::testing::IsEmpty());
 }
 
 TEST(Machine, KernelWithoutVfioHasNoDriverForIt) {
@@ -264,6 +265,149 @@ TEST(Machine, WhatIsNoCommandIsRefused) {
   }
   EXPECT_EQ(subject.Write("sys/simulation/control", "fault 0000:ff:00.0 bind EIO"), ENODEV);
   EXPECT_EQ(subject.Write("sys/simulation/control", "load other"), ENOENT);
+}
+
+// An A100 with virtual functions as sriov-manage makes them, and NVIDIA's driver with a vGPU
+// manager.
+class VirtualFunctions : public ::testing::Test {
+ protected:
+  static std::string Description(const std::string& framework) {
+    return "kernel: {vgpu: " + framework + "}\ngpus: [{profile: A100-40}]";
+  }
+  static void Make(Unmounted& subject, const std::string& count) {
+    ASSERT_EQ(subject.Write("sys/simulation/control", "load nvidia"), 0);
+    const std::string gpu = std::string("sys") + kPci + kGpu;
+    ASSERT_EQ(subject.Write(gpu + "/sriov_numvfs", count), ENOENT) << "NVIDIA's driver cannot";
+    ASSERT_EQ(subject.Write("sys/bus/pci/drivers/nvidia/unbind", kGpu), 0);
+    ASSERT_EQ(subject.Write(gpu + "/driver_override", "pci-pf-stub"), 0);
+    ASSERT_EQ(subject.Write("sys/bus/pci/drivers_probe", kGpu), 0);
+    ASSERT_EQ(subject.Write(gpu + "/sriov_numvfs", count), 0);
+    ASSERT_EQ(subject.Write("sys/bus/pci/drivers/pci-pf-stub/unbind", kGpu), 0);
+    ASSERT_EQ(subject.Write(gpu + "/driver_override", "\n"), 0);
+    ASSERT_EQ(subject.Write("sys/bus/pci/drivers_probe", kGpu), 0);
+  }
+  // "/name" of a type's folder, by the number that the profile gives it.
+  static std::uint32_t TypeOf(const std::string& name) {
+    const Machine machine = MachineOf(Description("mdev"));
+    for (const auto& type : machine.gpus()[0].types) {
+      if (type.name == "NVIDIA A100X-" + name) return type.id;
+    }
+    ADD_FAILURE() << "no type " << name;
+    return 0;
+  }
+  static std::string Types(const std::string& address, const std::string& name) {
+    return "sys/class/mdev_bus/" + address + "/mdev_supported_types/nvidia-" +
+           std::to_string(TypeOf(name));
+  }
+};
+
+TEST_F(VirtualFunctions, WithoutVgpuManagerNvidiasDriverLeavesThemAlone) {
+  Unmounted subject(Description("none"));
+  Make(subject, "2");
+  EXPECT_EQ(Target(subject, std::string("sys") + kPci + "0000:1b:00.4/driver"), "no link");
+  EXPECT_EQ(subject.Write("sys/bus/pci/drivers/nvidia/bind", "0000:1b:00.4"), EPERM);
+}
+
+// vgpu-device-manager.md section 4: parents are the virtual functions, each of one vGPU.
+TEST_F(VirtualFunctions, MediatedDevicesAreMadeAndRemoved) {
+  Unmounted subject(Description("mdev"));
+  Make(subject, "16");
+  EXPECT_EQ(subject.List("sys/class/mdev_bus")->size(), 16u);
+  const std::string first = Types("0000:1b:00.4", "10C");
+  const std::string uuid = "11111111-2222-3333-4444-555555555555";
+  EXPECT_EQ(Text(subject, first + "/name"), "NVIDIA A100X-10C");
+  EXPECT_EQ(Text(subject, first + "/available_instances"), "1");
+  EXPECT_EQ(subject.Write(first + "/create", "no-uuid"), EINVAL);
+  ASSERT_EQ(subject.Write(first + "/create", uuid), 0);
+  EXPECT_EQ(Text(subject, first + "/available_instances"), "0") << "a virtual function takes one";
+  EXPECT_EQ(subject.Write(first + "/create", "21111111-2222-3333-4444-555555555555"), ENOSPC);
+  EXPECT_EQ(subject.Write(Types("0000:1b:00.5", "10C") + "/create", uuid), EEXIST);
+  EXPECT_EQ(Text(subject, Types("0000:1b:00.5", "4C") + "/available_instances"), "0")
+      << "all of one size";
+  const std::string mdev = "sys/bus/mdev/devices/" + uuid;
+  EXPECT_EQ(Target(subject, mdev), "../../../devices/pci0000:1b/0000:1b:00.4/" + uuid);
+  EXPECT_EQ(Text(subject, mdev + "/mdev_type/name"), "NVIDIA A100X-10C");
+  EXPECT_EQ(Target(subject, mdev + "/driver"), "../../../../bus/mdev/drivers/vfio_mdev");
+  EXPECT_NE(Target(subject, mdev + "/iommu_group"), "no link");
+  // As many as the GPU takes (vgpu-device-manager.md section 8.1), over its functions.
+  for (int function = 5; function <= 7; ++function) {
+    const std::string address = "0000:1b:00." + std::to_string(function);
+    EXPECT_EQ(subject.Write(Types(address, "10C") + "/create",
+                            std::to_string(function) + "1111111-2222-3333-4444-555555555555"),
+              0);
+  }
+  EXPECT_EQ(Text(subject, Types("0000:1b:01.0", "10C") + "/available_instances"), "0");
+  ASSERT_EQ(subject.Write("sys/simulation/control", "use " + uuid), 0);
+  EXPECT_EQ(subject.Write(mdev + "/remove", "1"), EBUSY);
+  ASSERT_EQ(subject.Write("sys/simulation/control", "leave " + uuid), 0);
+  EXPECT_EQ(subject.Write(mdev + "/remove", "0"), 0);
+  ASSERT_EQ(subject.Write(mdev + "/remove", "1"), 0);
+  EXPECT_FALSE(subject.List(mdev));
+  EXPECT_EQ(Text(subject, first + "/available_instances"), "1");
+}
+
+TEST_F(VirtualFunctions, OldGpusAreParentsThemselves) {
+  Unmounted subject("kernel: {vgpu: mdev}\ngpus: [{profile: T4}]");
+  EXPECT_FALSE(subject.List("sys/class/mdev_bus")) << "no driver is loaded";
+  ASSERT_EQ(subject.Write("sys/simulation/control", "load nvidia"), 0);
+  const std::string type =
+      std::string("sys/class/mdev_bus/") + kGpu + "/mdev_supported_types/nvidia-232";
+  EXPECT_EQ(Text(subject, type + "/name"), "GRID T4-4Q");
+  EXPECT_EQ(Text(subject, type + "/available_instances"), "4");
+  ASSERT_EQ(subject.Write(type + "/create", "11111111-2222-3333-4444-555555555555"), 0);
+  EXPECT_EQ(Text(subject, type + "/available_instances"), "3");
+  ASSERT_EQ(subject.Write("sys/bus/pci/drivers/nvidia/unbind", kGpu), 0);
+  EXPECT_TRUE(subject.List("sys/bus/mdev/devices")->empty()) << "they end with the driver";
+}
+
+// virtualisation-and-olm.md section 5.
+TEST_F(VirtualFunctions, VendorAttributesMakeAndRemoveVgpus) {
+  Unmounted subject(Description("vendor"));
+  Make(subject, "16");
+  EXPECT_FALSE(subject.List("sys/class/mdev_bus"));
+  const auto attribute = [](int function, const char* name) {
+    return std::string("sys") + kPci + "0000:1b:00." + std::to_string(function) + "/nvidia/" + name;
+  };
+  const std::string type = std::to_string(TypeOf("20C"));
+  EXPECT_THAT(Text(subject, attribute(4, "creatable_vgpu_types")),
+              HasSubstr("ID    : vGPU Name\n"));
+  EXPECT_THAT(Text(subject, attribute(4, "creatable_vgpu_types")),
+              HasSubstr(type + "  : NVIDIA A100X-20C"));
+  EXPECT_EQ(Text(subject, attribute(4, "current_vgpu_type")), "0");
+  EXPECT_EQ(subject.Write(attribute(4, "current_vgpu_type"), "0"), EPERM) << "there is none";
+  EXPECT_EQ(subject.Write(attribute(4, "current_vgpu_type"), "word"), EINVAL);
+  ASSERT_EQ(subject.Write(attribute(4, "current_vgpu_type"), type), 0);
+  EXPECT_EQ(subject.Write(attribute(4, "current_vgpu_type"), type), EPERM) << "there is one";
+  EXPECT_EQ(Text(subject, attribute(5, "creatable_vgpu_types")),
+            "ID    : vGPU Name\n" + type + "  : NVIDIA A100X-20C")
+      << "all of one size";
+  ASSERT_EQ(subject.Write(attribute(5, "current_vgpu_type"), type), 0);
+  EXPECT_EQ(Text(subject, attribute(6, "creatable_vgpu_types")), "ID    : vGPU Name") << "full";
+  EXPECT_EQ(subject.Write(attribute(6, "current_vgpu_type"), type), EINVAL);
+  EXPECT_EQ(Text(subject, attribute(6, "current_vgpu_type")), "0");
+  ASSERT_EQ(subject.Write("sys/simulation/control", "use 0000:1b:00.4"), 0);
+  EXPECT_EQ(subject.Write(attribute(4, "current_vgpu_type"), "0"), EBUSY);
+  ASSERT_EQ(subject.Write("sys/simulation/control", "leave 0000:1b:00.4"), 0);
+  ASSERT_EQ(subject.Write(attribute(4, "current_vgpu_type"), "0"), 0);
+  ASSERT_EQ(subject.Write("sys/simulation/control", "fault 0000:1b:00.4 vgpu EIO"), 0);
+  EXPECT_EQ(subject.Write(attribute(4, "current_vgpu_type"), type), EIO);
+}
+
+// MIG-backed types need their GPU instance, and there are no others while MIG is on.
+TEST_F(VirtualFunctions, MigDecidesWhichTypesThereAre) {
+  TestNode node("gpus: [{profile: A100-40, mig: {enabled: true, devices: {1g.5gb: 2}}}]");
+  Unmounted subject(Description("mdev"), node.state_path());
+  Make(subject, "16");
+  EXPECT_EQ(Text(subject, Types("0000:1b:00.4", "10C") + "/available_instances"), "0");
+  EXPECT_EQ(Text(subject, Types("0000:1b:00.4", "1-5C") + "/available_instances"), "1");
+  EXPECT_EQ(Text(subject, Types("0000:1b:00.4", "2-10C") + "/available_instances"), "0");
+  for (int function = 4; function <= 5; ++function) {
+    ASSERT_EQ(subject.Write(Types("0000:1b:00." + std::to_string(function), "1-5C") + "/create",
+                            std::to_string(function) + "1111111-2222-3333-4444-555555555555"),
+              0);
+  }
+  EXPECT_EQ(Text(subject, Types("0000:1b:00.6", "1-5C") + "/available_instances"), "0")
+      << "both instances are taken";
 }
 
 // NVML has the GPUs that NVIDIA's driver has.
