@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import pathlib
 import subprocess
 import uuid
@@ -19,6 +20,8 @@ DESCRIPTION = "/etc/pitcrew/simulated-gpus.yaml"
 _PROGRAMS = "/opt/pitcrew/programs"
 _SIMULATION = "/opt/pitcrew/simulation"
 SIMULATE = f"{_SIMULATION}/bin/pitcrew-simulate"
+# Of the running kernel, which is the nodes' too.
+_MODULES = f"/usr/lib/modules/{os.uname().release}"
 _BASE_SPECIFICATION = "/etc/containerd/base-specification.json"
 PAUSE_IMAGE = "docker.io/pitcrew/pause:1"
 
@@ -113,7 +116,15 @@ def _files(state: State, node: Node, index: int, nodes: list[Node], subnet: str,
         files[DESCRIPTION] = gpu_description(node)
     if node.kernel is not None:
         files[_BASE_SPECIFICATION] = base_specification(f"{containerd}/ctr")
+        files |= module_files(node.kernel)
     return files
+
+
+def module_files(kernel: dict) -> dict[str, str]:
+    """What a kernel with VFIO built in tells modprobe of it. The machine's own modules are not the node's to load."""
+    drivers = ["vfio-pci", *kernel.get("variants", [])] if kernel.get("vfio") is not False else []
+    builtin = [f"kernel/drivers/vfio/pci/{name}.ko\n" for name in drivers]
+    return {f"{_MODULES}/modules.builtin": "".join(builtin), f"{_MODULES}/modules.order": ""}
 
 
 def base_specification(ctr: str) -> str:
@@ -160,8 +171,9 @@ def _commands(node: Node) -> list[list[str]]:
     if node.kernel is None:
         commands = [[SIMULATE, "pci-tree", "--description", DESCRIPTION, "--into", "/sys/bus/pci/devices"]]
     else:
-        commands = [[SIMULATE, "sysfs", "--background", "--description", DESCRIPTION, "--over", "/sys", "--dev", "/dev",
-                     "--state", "/run/nvidia/simulation/state"]]
+        commands = [["/usr/sbin/depmod", os.uname().release],
+                    [SIMULATE, "sysfs", "--background", "--description", DESCRIPTION, "--over", "/sys", "--dev",
+                     "/dev", "--state", "/run/nvidia/simulation/state"]]
     if node.driver == "host":
         commands.append([SIMULATE, "driver-install", "--root", "/", "--version", node.driver_version,
                          "--description", DESCRIPTION])
@@ -184,6 +196,7 @@ def specification(state: State, programs: Programs, nodes: list[Node], index: in
         "path": f"{containerd}:{processes.PATH}", "logs": str(state.folder / "log"),
         # The hardware's own tool is in reach; the folder's nvidia-smi must not be: it comes with a driver.
         "root": {"base": str(base), "binds": binds, "links": {"/usr/local/bin/pitcrew-simulate": SIMULATE},
+                 "fresh": [] if node.kernel is None else [_MODULES],
                  "files": _files(state, node, index, nodes, subnet, programs.cni_folder(),
                                  programs.folder("containerd"))},
         "sysctls": {"/proc/sys/net/ipv4/ip_forward": "1"},

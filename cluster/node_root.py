@@ -23,11 +23,11 @@ _PCI = "sys/bus/pci/devices"
 _NVIDIA_VENDOR = "0x10de"
 
 
-def _make_overlay(base: str) -> str:
+def _make_overlay(base: str, fresh: list[str]) -> str:
     linux.mount("tmpfs", base, "tmpfs", options="mode=755")
     for folder in ("upper", "work", "root", "storage"):
         os.mkdir(f"{base}/{folder}")
-    for folder in _FRESH:
+    for folder in [*_FRESH, *fresh]:
         path = f"{base}/upper{folder}"
         if not os.path.isdir(path):
             os.makedirs(path)
@@ -131,10 +131,11 @@ def _make_links(root: str, links: dict[str, str]):
         link.symlink_to(target)
 
 
-def enter(base: str, binds: dict[str, str], files: dict[str, str], links: dict[str, str]):
-    """Builds the node's root on `base` (an empty folder) and makes it this namespace's root."""
+def enter(base: str, binds: dict[str, str], files: dict[str, str], links: dict[str, str], fresh: list[str]):
+    """Builds the node's root on `base` (an empty folder) and makes it this namespace's root. `fresh`: further folders
+    that must not show what the machine has there."""
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
-    root = _make_overlay(base)
+    root = _make_overlay(base, fresh)
     _make_kernel_trees(root)
     _make_devices(root)
     _make_pci_bus(root)

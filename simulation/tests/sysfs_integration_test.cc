@@ -1,7 +1,11 @@
 // The simulated sysfs as programs see it: mounted.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/netlink.h>
+#include <sched.h>
 #include <sys/inotify.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -113,6 +117,54 @@ TEST_F(MountedSysfs, GpuInUseStaysUntilItsProcessEnds) {
   set_process(0);
   unbind.join();
   EXPECT_EQ(node.file().Snapshot()->gpus[0].detached, 1u);
+}
+
+// A socket that hears the kernel's announcements in the network namespace of a process.
+base::FileDescriptor ListenWhere(int pid) {
+  base::FileDescriptor socket;
+  std::jthread([&] {  // a namespace belongs to a thread
+    const std::string path = "/proc/" + std::to_string(pid) + "/ns/net";
+    const base::FileDescriptor space(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (::setns(space.get(), CLONE_NEWNET) != 0) return;
+    socket = base::FileDescriptor(
+        ::socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_KOBJECT_UEVENT));
+    sockaddr_nl address{};
+    address.nl_family = AF_NETLINK;
+    address.nl_groups = 1;  // the kernel's
+    if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+      socket.Close();
+    }
+  })
+      .join();
+  return socket;
+}
+
+TEST_F(MountedSysfs, ChangesAreAnnouncedByTheKernel) {
+  const auto folder = MakeTemporaryFolder();
+  fs::create_directories(folder / "sys");
+  std::ofstream(folder / "description.yaml") << kDescription;
+  Process program({"unshare", "--net", "--", PITCREW_BINARY_DIR "/bin/pitcrew-simulate", "sysfs",
+                   "--load-driver", "--description", folder / "description.yaml", "--into",
+                   folder / "sys"});
+  ASSERT_FALSE(program.ReadLine().empty());
+  const auto socket = ListenWhere(program.pid());
+  ASSERT_TRUE(socket.valid());
+  sysfs::FileSubject subject(folder);
+  ASSERT_EQ(subject.Write("sys/bus/pci/drivers/nvidia/unbind", "0000:1b:00.0"), 0);
+  std::array<char, 8192> buffer{};
+  sockaddr_nl sender{};
+  socklen_t length = sizeof(sender);
+  const ssize_t size = ::recvfrom(socket.get(), buffer.data(), buffer.size(), 0,
+                                  reinterpret_cast<sockaddr*>(&sender), &length);
+  ASSERT_GT(size, 0);
+  EXPECT_EQ(sender.nl_pid, 0u) << "only the kernel has this number";
+  EXPECT_STREQ(buffer.data(), "unbind@/devices/pci0000:1b/0000:1b:00.0");
+  const std::string message(buffer.data(), static_cast<std::size_t>(size));
+  EXPECT_THAT(message, ::testing::HasSubstr(std::string("\0SUBSYSTEM=pci\0", 15)));
+  EXPECT_THAT(message, ::testing::HasSubstr("SEQNUM="));
+  program.Signal(SIGTERM);
+  (void)program.Wait();
+  fs::remove_all(folder);
 }
 
 // In the place of a /sys: what the tree does not have is the machine's.
