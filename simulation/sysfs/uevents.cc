@@ -27,7 +27,9 @@ void UeventSender::Send(const Event& event) const {
   text += '\0';
   nlmsghdr header{};
   header.nlmsg_len = static_cast<__u32>(NLMSG_LENGTH(text.size()));
-  std::string message(NLMSG_SPACE(text.size()), '\0');
+  header.nlmsg_type = NLMSG_MIN_TYPE;  // anything that is not netlink's own
+  header.nlmsg_flags = NLM_F_REQUEST;
+  std::string message(NLMSG_LENGTH(text.size()), '\0');
   std::memcpy(message.data(), &header, sizeof(header));
   std::memcpy(message.data() + NLMSG_HDRLEN, text.data(), text.size());
   sockaddr_nl kernel{};

@@ -24,7 +24,12 @@ SimulatedSysfs::SimulatedSysfs(const std::string& description, bool load_driver,
   fs::create_directories(sys());
   fs::create_directories(dev());
   std::ofstream(root_ / "description.yaml") << description;
-  std::vector<std::string> arguments = {PITCREW_BINARY_DIR "/bin/pitcrew-simulate",
+  // A test that is killed leaves no mount behind.
+  std::vector<std::string> arguments = {"setpriv",
+                                        "--pdeathsig",
+                                        "TERM",
+                                        "--",
+                                        PITCREW_BINARY_DIR "/bin/pitcrew-simulate",
                                         "sysfs",
                                         "--node-name",
                                         "test-node",
