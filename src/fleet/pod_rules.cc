@@ -66,6 +66,57 @@ Look LimitMissing(const PodContext& context) {
       .since = std::nullopt};
 }
 
+// The pod in which KubeVirt runs a virtual machine.
+bool RunsMachine(const PodContext& context) {
+  return context.pod.owner_kind == "VirtualMachineInstance";
+}
+
+// Resources of the device plugin for containers.
+bool IsForContainers(std::string_view resource) {
+  return resource == "nvidia.com/gpu" || resource == "nvidia.com/gpu.shared" ||
+         resource.starts_with("nvidia.com/mig-");
+}
+
+// Of nodes on which the device plugin for virtual machines runs.
+std::string OfferedToMachines(const Cluster& cluster) {
+  std::set<std::string> resources;
+  for (const auto& [name, node] : cluster.nodes) {
+    if (node.Label(api::kDeploySandboxDevicePlugin) != "true") continue;
+    for (const auto& [resource, amount] : node.allocatable) {
+      if (amount > 0 && !IsForContainers(resource)) resources.insert(resource);
+    }
+  }
+  return resources.empty() ? "nothing yet" : base::Join({resources.begin(), resources.end()}, ", ");
+}
+
+// A container's device plugin gives no PCI address, without which virt-launcher finds no device.
+Look MachineAsksForContainers(const PodContext& context) {
+  if (!RunsMachine(context) || !IsForContainers(context.resource)) return std::nullopt;
+  return Seen{.summary = fmt::format("a virtual machine asks for {}, which only containers can use",
+                                     context.resource),
+              .evidence = {Saw(context, "spec.containers[*].resources.limits", AskedFor(context))},
+              .words = {{"offered", OfferedToMachines(context.cluster)}},
+              .since = std::nullopt};
+}
+
+Look MachineResourceUnknown(const PodContext& context) {
+  if (!RunsMachine(context) || IsPlaced(context) || !context.cluster.has_read(Kind::kNodes)) {
+    return std::nullopt;
+  }
+  const bool known = std::ranges::any_of(context.cluster.nodes, [&](const auto& entry) {
+    const auto found = entry.second.capacity.find(context.resource);
+    return found != entry.second.capacity.end() && found->second > 0;
+  });
+  if (known) return std::nullopt;
+  const auto offered = OfferedToMachines(context.cluster);
+  return Seen{.summary = fmt::format("no node offers {} to virtual machines", context.resource),
+              .evidence = {Saw(context, "spec.containers[*].resources.limits", AskedFor(context)),
+                           {"all Nodes", "status.capacity", "to virtual machines: " + offered,
+                            std::nullopt}},
+              .words = {{"offered", offered}},
+              .since = std::nullopt};
+}
+
 Look RefusedByNode(const PodContext& context) {
   if (context.pod.phase != "Failed" || (context.pod.reason != "UnexpectedAdmissionError" &&
                                         !context.pod.reason.starts_with("OutOf"))) {
@@ -328,6 +379,15 @@ constexpr PodRule kRules[] = {
      "Delete the pod, so that its controller makes another, and see whether the node is well:\n"
      "$ kubectl delete pod -n {namespace} {pod}\n"
      "$ pitcrew doctor {node}"},
+    {"machine-asks-for-container-gpu", MachineAsksForContainers,
+     "Name a resource for virtual machines as deviceName of the machine's gpus. Nodes offer: "
+     "{offered}. A whole machine is printed by:\n"
+     "$ kubectl pitcrew vm NAME"},
+    {"machine-gpu-not-offered", MachineResourceUnknown,
+     "Nodes offer to virtual machines: {offered}. A node whose label "
+     "nvidia.com/gpu.workload.config is vm-passthrough offers whole GPUs, one with vm-vgpu vGPUs; "
+     "when the names are right, see what its operands lack:\n"
+     "$ pitcrew status"},
     {"resource-not-offered", ResourceUnknown,
      "Ask for what is offered: {offered}. Sharing with renameByDefault offers "
      "nvidia.com/gpu.shared, the MIG strategy mixed nvidia.com/mig-...; other strategies offer "

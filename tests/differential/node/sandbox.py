@@ -10,7 +10,6 @@ The other side is the program named by $PITCREW_PEER_KUBEVIRT_PLUGIN. Without it
 """
 
 import argparse
-import collections
 import concurrent.futures
 import json
 import os
@@ -30,8 +29,10 @@ import sandbox_cases  # noqa: E402
 SKIPPED = 77
 
 
-def run_side(programs, plugin, database, case):
-    request = {"case": case, "programs": str(programs), "plugin": str(plugin), "database": str(database)}
+def run_side(programs, plugin, database, case, expected=0):
+    """`expected`: how many resources are waited for, not only until no further one comes."""
+    request = {"case": case, "programs": str(programs), "plugin": str(plugin), "database": str(database),
+               "expected": expected}
     done = subprocess.run([sys.executable, HERE / "sandbox_side.py"], input=json.dumps(request), capture_output=True,
                           text=True, check=False, timeout=600)
     if done.returncode != 0:
@@ -81,19 +82,25 @@ def main():
                              "PITCREW_PEER_KUBEVIRT_PLUGIN names no program to compare with"))
         return SKIPPED
     accepted = yaml.safe_load((HERE / "sandbox_accepted.yaml").read_text())
-    plugins = (arguments.ours or pathlib.Path(arguments.programs) / "pitcrew", peer)
+    programs = pathlib.Path(arguments.programs).resolve()
+    plugins = [pathlib.Path(plugin).resolve() for plugin in (arguments.ours or programs / "pitcrew", peer)]
     chosen = [case for case in sandbox_cases.cases(arguments.seed, arguments.cases)
               if not arguments.only or case["name"] in arguments.only]
-    used, places, failures, resources = set(), collections.Counter(), 0, 0
+    used, failures, resources = set(), 0, 0
 
     def one(case):
-        return [run_side(arguments.programs, plugin, arguments.database, case) for plugin in plugins]
+        """Both sides' answers, and what differs."""
+        try:
+            ours = run_side(programs, plugins[0], arguments.database, case)
+            both = [ours, run_side(programs, plugins[1], arguments.database, case, len(ours["registered"]))]
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            nothing = {"log": str(error), "registered": {}}
+            return [nothing, nothing], [("the comparison", None, str(error).splitlines()[-1])]
+        return both, differences(case, *both, accepted, used)
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as workers:
-        for case, both in zip(chosen, workers.map(one, chosen)):
-            found = differences(case, *both, accepted, used)
+        for case, (both, found) in zip(chosen, workers.map(one, chosen)):
             resources += len(both[0]["registered"])
             failures += bool(found)
-            places.update(where for where, _, _ in found)
             if found:
                 print(f"{case['name']} {','.join(case['tags'])}: {len(found)} differences\n    "
                       + "\n    ".join(compare.lines(found)), flush=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One case on one side: reads {"case", "programs", "plugin", "database"} from standard input and writes what the kubelet
+"""One case on one side: reads {"case", "programs", "plugin", "database", "expected"} from standard input and writes what the kubelet
 was told to standard output, as JSON. Needs root: the plugin runs in a root folder of its own."""
 
 import json
@@ -19,7 +19,9 @@ from simulated_node import MS_BIND, MS_PRIVATE, MS_REC, ORDINARY, SimulatedNode,
 
 SOCKETS = "/var/lib/kubelet/device-plugins"
 PROGRAM = "nvidia-kubevirt-gpu-device-plugin"
-START_SECONDS, QUIET_SECONDS, IDLE_SECONDS = 20, 0.4, 2.5
+# How long a plugin may take until it has registered what the other one has (`expected`), and how long none must follow
+# for that to be all: known only by waiting.
+START_SECONDS, QUIET_SECONDS = 8, 1
 OTHERS = ("dev", "proc", "run", "sys", "usr", "var")
 
 
@@ -153,8 +155,9 @@ def inside(request, node):
         try:
             def ended():
                 return plugin.poll() is not None
-            kubelet.wait(lambda: kubelet.registered, IDLE_SECONDS, ended)
-            count = 0
+            kubelet.wait(lambda: len(kubelet.registered) >= max(request["expected"], 1),
+                         START_SECONDS if request["expected"] else 2 * QUIET_SECONDS, ended)
+            count = -1
             while len(kubelet.registered) > count:
                 count = len(kubelet.registered)
                 kubelet.wait(lambda: len(kubelet.registered) > count, QUIET_SECONDS, ended)  # pylint: disable=W0640
