@@ -11,7 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kVfioDevicePrefix = "vfio";
 constexpr std::string_view kEgmPrefix = "egm";
 
 std::vector<std::string> Words(std::string text) {
@@ -30,23 +29,6 @@ base::Result<std::vector<std::string>> ListOrNothing(const fs::path& folder) {
 
 bool IsVfioDriver(std::string_view driver) {
   return driver.ends_with("vfio-pci") || driver.ends_with("vfio_pci");
-}
-
-bool BlocksIommuGroup(std::string_view driver) {
-  return !IsVfioDriver(driver) && driver != "pci-stub" && driver != "pcieport";
-}
-
-base::Observed<std::string> ReadVfioDeviceName(const fs::path& device) {
-  const auto folder = device / "vfio-dev";
-  const auto names = ListFolder(folder);
-  if (!names) return base::Observed<std::string>::From(base::Fail(names.error()));
-  for (const auto& name : *names) {
-    if (!name.starts_with(kVfioDevicePrefix)) continue;
-    const auto is_folder = IsDirectory(folder / name);
-    if (!is_folder) return base::Observed<std::string>::Unknown(is_folder.error());
-    if (*is_folder) return base::Observed<std::string>::Present(name);
-  }
-  return base::Observed<std::string>::Missing();
 }
 
 base::Result<std::set<std::string>> ListVfioNodes(const Root& root) {

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/observed.h"
 #include "base/result.h"
 #include "host/root.h"
 
@@ -17,14 +16,6 @@ namespace pitcrew::host {
 // vfio-pci, and the variant drivers that are made for one device and named after it, such as
 // nvgrace_gpu_vfio_pci.
 bool IsVfioDriver(std::string_view driver);
-
-// Whether a driver with this name keeps the other devices of its IOMMU group from virtual machines:
-// all do but VFIO drivers, pci-stub and those of PCI bridges.
-bool BlocksIommuGroup(std::string_view driver);
-
-// The device's name under iommufd, "vfio3"; its node is /dev/vfio/devices/vfio3. `device` is its
-// folder in sysfs. Absent without a VFIO driver, and on kernels without such devices.
-base::Observed<std::string> ReadVfioDeviceName(const std::filesystem::path& device);
 
 // What is in /dev/vfio: "vfio", groups by number ("12"), and "devices/vfio3". kNotFound when there
 // is no such folder.

@@ -25,6 +25,7 @@
 #include "node/nfd/master_config.h"
 #include "node/nfd/sources.h"
 #include "node/nfd/worker_config.h"
+#include "node/sandbox_device_plugin/device_names.h"
 #include "node/toolkit/engine.h"
 #include "node/validations/status_folder.h"
 #include "node/vgpu/configuration.h"
@@ -228,6 +229,21 @@ void ReadVgpuJournal(std::string_view input) {
         "a journal that is written reads as the same");
 }
 
+void ReadPciIds(std::string_view input) {
+  namespace plugin = node::sandbox_device_plugin;
+  const plugin::DeviceNames names(input);
+  for (const std::uint16_t device : {0x118a, 0x2331, 0x0000}) (void)names.Find(device);
+  for (const auto make : {plugin::KubevirtName, plugin::KataName, plugin::VgpuName}) {
+    const auto name = make(input);
+    Check(make(name) == name, "a name that is made stays as it is");
+    Check(name.find_first_of(" \t\n") == std::string::npos, "a name has no white space");
+  }
+  for (const char c : plugin::KataName(input)) {
+    Check((c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-',
+          "a name has letters, digits, _ and -");
+  }
+}
+
 constexpr Target kTargets[] = {{"plugin_config", ReadPluginConfig},
                                {"mig_config", ReadMigConfig},
                                {"mig_checkpoint", ReadMigCheckpoint},
@@ -235,6 +251,7 @@ constexpr Target kTargets[] = {{"plugin_config", ReadPluginConfig},
                                {"mig_profile", ReadMigProfile},
                                {"vgpu_config", ReadVgpuConfig},
                                {"vgpu_journal", ReadVgpuJournal},
+                               {"pci_ids", ReadPciIds},
                                {"small_texts", ReadSmallTexts},
                                {"containerd_config", ReadContainerdConfig},
                                {"crio_config", ReadCrioConfig},

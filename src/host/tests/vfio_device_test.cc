@@ -39,27 +39,10 @@ class VfioDeviceTest : public ::testing::Test {
 TEST(VfioDriver, ByItsName) {
   for (const char* driver : {"vfio-pci", "nvgrace_gpu_vfio_pci", "mlx5_vfio_pci", "xe-vfio-pci"}) {
     EXPECT_TRUE(IsVfioDriver(driver)) << driver;
-    EXPECT_FALSE(BlocksIommuGroup(driver)) << driver;
   }
   for (const char* driver : {"nvidia", "vfio-pci-core", "nvidia-vgpu-vfio", ""}) {
     EXPECT_FALSE(IsVfioDriver(driver)) << driver;
   }
-  EXPECT_TRUE(BlocksIommuGroup("snd_hda_intel"));
-  EXPECT_FALSE(BlocksIommuGroup("pcieport"));
-  EXPECT_FALSE(BlocksIommuGroup("pci-stub"));
-}
-
-TEST_F(VfioDeviceTest, NameUnderIommufd) {
-  const auto device = path_ / "device";
-  EXPECT_TRUE(ReadVfioDeviceName(device).is_absent());
-  Write("device/vfio-dev/vfio-is-a-file", "");
-  EXPECT_TRUE(ReadVfioDeviceName(device).is_absent());
-  fs::create_directories(device / "vfio-dev/other");
-  fs::create_directories(device / "vfio-dev/vfio12");
-  EXPECT_EQ(*ReadVfioDeviceName(device).value(), "vfio12");
-  fs::remove_all(device / "vfio-dev");
-  fs::create_symlink("vfio-dev", device / "vfio-dev");
-  EXPECT_TRUE(ReadVfioDeviceName(device).is_unknown());
 }
 
 TEST_F(VfioDeviceTest, Nodes) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "host/iommu.h"
 #include "host/mdev.h"
 #include "host/pci.h"
 #include "node/sandbox_device_plugin/device_names.h"
@@ -17,13 +18,11 @@ using host::PciDevice;
 
 constexpr std::uint16_t kVga = 0x0300;
 constexpr std::uint16_t k3d = 0x0302;
-constexpr std::uint16_t kSwitchClass = 0x0680;
-constexpr std::uint16_t kPciBridge = 0x0604;
 
 PassthroughFunction::Kind KindOf(const PciDevice& device) {
   using Kind = PassthroughFunction::Kind;
   if (device.base_class() == kVga || device.base_class() == k3d) return Kind::kGpu;
-  return device.base_class() == kSwitchClass ? Kind::kSwitch : Kind::kCompanion;
+  return host::IsNvSwitch(device) ? Kind::kSwitch : Kind::kCompanion;
 }
 
 std::optional<int> NumaNode(const PciDevice& device) {
@@ -55,23 +54,28 @@ void AddFunction(const PciDevice& device, Machine& machine) {
   function.device = device.device;
   function.numa_node = NumaNode(device);
   function.iommu_group = *device.iommu_group.value();
-  const auto vfio = host::ReadVfioDeviceName(device.folder);
+  const auto vfio = host::VfioDeviceName(device);
   if (vfio.is_present()) function.vfio_name = *vfio.value();
   if (vfio.is_unknown()) function.vfio_name_unknown = vfio.error()->ToString();
   machine.functions.push_back(std::move(function));
 }
 
 // The kernel gives a group to a virtual machine only as a whole.
-void NoteBlockedGroup(const PciDevice& device, Machine& machine) {
-  const auto* driver = device.driver.value();
-  const auto* group = device.iommu_group.value();
-  if (driver == nullptr || group == nullptr) return;
-  if (device.base_class() == kPciBridge || !host::BlocksIommuGroup(*driver)) return;
-  machine.blocked_groups.try_emplace(
-      *group,
-      fmt::format("driver {} has {}, which is in the same IOMMU group {}: take it from that "
-                  "driver, too",
-                  *driver, device.address.SysfsName(), *group));
+void NoteBlockedGroups(const std::vector<PciDevice>& devices, Machine& machine) {
+  std::map<std::uint32_t, std::vector<PciDevice>> groups;
+  for (const auto& device : devices) {
+    if (const auto* group = device.iommu_group.value()) groups[*group].push_back(device);
+  }
+  for (const auto& [group, members] : groups) {
+    const auto holders = host::HoldersOfGroup(members);
+    if (holders.empty()) continue;
+    const auto& holder = holders.front();
+    const auto* driver = holder.driver.value();
+    machine.blocked_groups[group] =
+        fmt::format("{} has {}, which is in the same IOMMU group {}: take it from that driver, too",
+                    driver != nullptr ? "driver " + *driver : "an unknown driver",
+                    holder.address.SysfsName(), group);
+  }
 }
 
 base::Result<host::PciScan> ReadPci(const host::Root& sys, Machine& machine) {
@@ -165,8 +169,8 @@ base::Result<Machine> ReadMachine(const host::Root& sys, const host::Root& dev) 
   if (!iommufd) return base::Fail(iommufd.error().Within("could not determine iommufd support"));
   machine.iommufd = *iommufd;
   TRY_ASSIGN(const auto pci, ReadPci(sys, machine));
+  NoteBlockedGroups(pci.devices, machine);
   for (const auto& device : pci.devices) {
-    NoteBlockedGroup(device, machine);
     if (device.vendor == host::kVendorNvidia) AddFunction(device, machine);
   }
   TRY(AddVgpus(sys, pci, machine));
