@@ -14,10 +14,14 @@ from cluster import api, chart
 NAME = support.cluster_name()
 NODE = "gpu"
 GPUS = 8
+OWNED = "owned"  # with a driver of its own
 FILE = f"""name: {NAME}
 nodes:
   - name: {NODE}
     gpus: [{{profile: H100-80, count: {GPUS}}}]
+  - name: {OWNED}
+    gpus: [{{profile: A100-40, count: 2}}]
+    driver: host
 """
 VALUES = {"migManager": {"env": [{"name": "MIG_GPU_PODS", "value": "wait"}]}}
 NODES, PODS, SECONDS = support.NODES, support.PODS, support.SECONDS
@@ -26,10 +30,11 @@ CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 PROGRESS = "nvidia.com/mig.config.progress"
 
 
-def pod(name, resource):
+def pod(name, resource, node=NODE):
     """Prints the GPUs that it sees, and stays."""
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
             "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
+                     "nodeSelector": {"kubernetes.io/hostname": node},
                      "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
                      "containers": [{"name": "main", "image": "docker.io/pitcrew/pitcrew:v26.7.0",
                                      "imagePullPolicy": "IfNotPresent", "command": ["/bin/sh", "-c"],
@@ -46,9 +51,6 @@ def progress(node):
 class Mig(support.ClusterTest):
     NAME, FILE, VALUES = NAME, FILE, json.dumps(VALUES)
 
-    def node(self):
-        return self.client.get(f"{NODES}/{NODE}")
-
     def policy(self, spec):
         self.client.request("PATCH", f"{chart.POLICIES}/cluster-policy", {"spec": spec},
                             content_type="application/merge-patch+json")
@@ -56,10 +58,10 @@ class Mig(support.ClusterTest):
     def strategy(self, name):
         self.policy({"mig": {"strategy": name}})
 
-    def operand(self, app):
-        """The pods of an operand, by the label that upstream gives them."""
+    def operand(self, app, node=NODE):
+        """The node's pods of an operand, by the label that upstream gives them."""
         return [one for one in self.client.get(support.OPERATOR_PODS)["items"]
-                if one["metadata"].get("labels", {}).get("app") == app]
+                if one["metadata"].get("labels", {}).get("app") == app and one["spec"].get("nodeName") == node]
 
     def manage(self, **variables):
         """The MIG manager runs with these variables, and no earlier one does any more."""
@@ -74,17 +76,17 @@ class Mig(support.ClusterTest):
                 return
         self.fail(f"the MIG manager does not run with {variables}")
 
-    def wait_node(self, satisfied, what):
-        node = self.client.wait(NODES, NODE, SECONDS, satisfied)
+    def wait_node(self, satisfied, what, name=NODE):
+        node = self.client.wait(NODES, name, SECONDS, satisfied)
         if node is None:
-            node = self.node()
+            node = self.client.get(f"{NODES}/{name}")
             logs = [self.client.log(chart.NAMESPACE, one["metadata"]["name"])
-                    for one in self.operand("nvidia-mig-manager")]
+                    for one in self.operand("nvidia-mig-manager", name)]
             offered = node["status"]["allocatable"]
             self.fail("\n".join([f"{what}: {json.dumps(node['metadata'], indent=1)} {offered}", *logs]))
         return node
 
-    def await_offered(self, **parts):
+    def await_offered(self, on=NODE, **parts):
         """By resource: gpu for nvidia.com/gpu, mig_1g_10gb for nvidia.com/mig-1g.10gb; of all others none."""
         wanted = {name.replace("mig_", "mig-").replace("_", "."): number for name, number in parts.items()}
 
@@ -92,12 +94,13 @@ class Mig(support.ClusterTest):
             offered = {name.removeprefix("nvidia.com/"): int(number) for name, number in node["status"][
                 "allocatable"].items() if name.startswith("nvidia.com/") and number != "0"}
             return offered == wanted
-        return self.wait_node(offers, f"{wanted} is to be allocatable, and nothing else")
+        return self.wait_node(offers, f"{wanted} is to be allocatable, and nothing else", on)
 
-    def divide(self, config, state="success"):
-        self.label(NODE, CONFIG, config)
-        return self.wait_node(lambda one: progress(one).get("config") == config and progress(one)["phase"] in (
-            "done", "failed") and one["metadata"]["labels"].get(STATE) == state, f"{config} does not become {state}")
+    def divide(self, config, state="success", node=NODE):
+        self.label(node, CONFIG, config)
+        return self.wait_node(
+            lambda one: progress(one).get("config") == config and progress(one)["phase"] in ("done", "failed")
+            and one["metadata"]["labels"].get(STATE) == state, f"{config} does not become {state}", node)
 
     def await_validated(self):
         """The node has been validated anew, as it is after a change."""
@@ -143,6 +146,18 @@ class Mig(support.ClusterTest):
         self.client.delete(f"{PODS}/{names[0]}")
         self.await_all_ready([names[56]])
         self.assertEqual(self.seen_by(names[56]), seen[0])
+
+    def test_11_a_node_with_a_driver_of_its_own(self):
+        self.await_offered(on=OWNED, gpu=2)
+        self.divide("all-1g.5gb", node=OWNED)
+        self.await_offered(on=OWNED, gpu=14)
+        self.create(pod("guest", WHOLE, OWNED))
+        self.await_all_ready(["guest"])
+        self.assertEqual(len(self.seen_by("guest")), 1)
+        self.client.delete(f"{PODS}/guest")
+        self.client.wait_gone(PODS, "guest", SECONDS)
+        self.divide("all-disabled", node=OWNED)
+        self.await_offered(on=OWNED, gpu=2)
 
     def test_20_a_kubelet_that_restarts_under_load(self):
         """device-plugin.md #50, on a divided node: pods keep their parts, and new ones get what is left."""
