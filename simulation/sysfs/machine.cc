@@ -112,9 +112,17 @@ bool Machine::Matches(const Driver& driver, const Device& device) const {
   return !device.driver_override.empty();
 }
 
+// drivers/pci/pci-driver.c, pci_device_can_probe.
+bool Machine::CanProbe(const Device& device) const {
+  if (!device.physical || !device.driver_override.empty()) return true;
+  const Device* physical = Find(*device.physical);
+  return physical == nullptr || physical->probe_functions;
+}
+
 // drivers/base/dd.c, __driver_probe_device, and what the drivers' own probe functions refuse.
 Errno Machine::Attach(const Driver& driver, Device& device) {
   if (!device.driver.empty()) return EBUSY;
+  if (!CanProbe(device)) return ENODEV;
   if (const auto fault = device.faults.find(FaultPoint::kBind); fault != device.faults.end()) {
     return fault->second;
   }

@@ -111,8 +111,8 @@ class Machine {
   Errno SetFunctions(const PciAddress& address, std::string_view value);
   Errno SetFunctionsProbe(const PciAddress& address, std::string_view value);
   Errno SetAutoprobe(std::string_view value);
-  Errno Remove(const PciAddress& address);
-  Errno Rescan();
+  Errno Remove(const PciAddress& address, std::string_view value);
+  Errno Rescan(std::string_view value);
   Errno CreateMdev(const PciAddress& parent, std::uint32_t type, std::string_view uuid);
   Errno RemoveMdev(std::string_view uuid, std::string_view value);
   Errno SetVgpuType(const PciAddress& function, std::string_view value);
@@ -158,6 +158,7 @@ class Machine {
  private:
   Device* Lookup(std::string_view address);
   [[nodiscard]] bool Matches(const Driver& driver, const Device& device) const;
+  [[nodiscard]] bool CanProbe(const Device& device) const;
   Errno Attach(const Driver& driver, Device& device);
   void Detach(Device& device);
   void Attach(Device& device);  // whichever driver takes it

@@ -1,6 +1,7 @@
 // Virtual functions, and devices that come and go.
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <string>
 
@@ -96,7 +97,7 @@ void Machine::MakeFunctions(Device& device, std::uint32_t count) {
     function.gpu = device.gpu;
     Device& made = devices_.emplace(function.address, std::move(function)).first->second;
     Announce("add", made);
-    if (autoprobe_ && device.probe_functions) Attach(made);
+    Attach(made);
   }
 }
 
@@ -115,9 +116,13 @@ void Machine::Erase(const PciAddress& address) {
   devices_.erase(found);
 }
 
-Errno Machine::Remove(const PciAddress& address) {
+// drivers/pci/pci-sysfs.c, remove_store.
+Errno Machine::Remove(const PciAddress& address, std::string_view value) {
   const auto found = devices_.find(address);
   if (found == devices_.end()) return ENODEV;
+  const auto number = ParseNumber(value, ULONG_MAX);
+  if (!number) return EINVAL;
+  if (*number == 0) return 0;
   if (found->second.functions != 0) RemoveFunctions(found->second);
   // The kernel forgets everything that was set; the hardware stays.
   Device hardware = found->second;
@@ -133,13 +138,16 @@ Errno Machine::Remove(const PciAddress& address) {
   return 0;
 }
 
-Errno Machine::Rescan() {
+Errno Machine::Rescan(std::string_view value) {
+  const auto number = ParseNumber(value, ULONG_MAX);
+  if (!number) return EINVAL;
+  if (*number == 0) return 0;
   auto back = std::move(unplugged_);
   unplugged_.clear();
   for (auto& [address, device] : back) {
     Device& made = devices_.emplace(address, std::move(device)).first->second;
     Announce("add", made);
-    if (autoprobe_) Attach(made);
+    Attach(made);
   }
   return 0;
 }

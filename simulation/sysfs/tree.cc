@@ -68,8 +68,9 @@ class Builder {
     tree_.AddSetting(
         "/bus/pci/drivers_autoprobe", machine_.autoprobe() ? "1\n" : "0\n",
         [](Machine& machine, std::string_view value) { return machine.SetAutoprobe(value); });
-    tree_.AddCommand("/bus/pci/rescan",
-                     [](Machine& machine, std::string_view) { return machine.Rescan(); });
+    tree_.AddCommand("/bus/pci/rescan", [](Machine& machine, std::string_view value) {
+      return machine.Rescan(value);
+    });
   }
 
   void AddDriver(const Driver& driver) {
@@ -140,11 +141,12 @@ class Builder {
                      });
     tree_.AddSetting(folder + "/numa_node", std::to_string(device.numa_node) + "\n", accept);
     tree_.AddSetting(folder + "/enable", device.driver.empty() ? "0\n" : "1\n", accept);
-    tree_.AddCommand(folder + "/remove", [address](Machine& machine, std::string_view) {
-      return machine.Remove(address);
+    tree_.AddCommand(folder + "/remove", [address](Machine& machine, std::string_view value) {
+      return machine.Remove(address, value);
     });
-    tree_.AddCommand(folder + "/rescan",
-                     [](Machine& machine, std::string_view) { return machine.Rescan(); });
+    tree_.AddCommand(folder + "/rescan", [](Machine& machine, std::string_view value) {
+      return machine.Rescan(value);
+    });
     tree_.AddCommand(folder + "/reset", accept);
     tree_.AddSetting(folder + "/reset_method", "flr\n", accept);
   }

@@ -126,6 +126,7 @@ gpus:
                        {"companion", "0000:43:00.1"},
                        {"pf", "0000:52:00.0"},
                        {"pf_driver", "nvidia"},
+                       {"pf_id", "10de 20b0"},
                        {"total", "16"}},
                       subject);
   ASSERT_TRUE(outcome) << outcome.error().message;
