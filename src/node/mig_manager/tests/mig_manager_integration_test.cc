@@ -162,6 +162,7 @@ class MigManagerTest : public ::testing::Test {
     for (const auto& device : inventory->devices) uuids.push_back(device.uuid);
     return uuids;
   }
+  void ChangeWithAMigServiceOfTheHost();
   std::vector<std::string> EventReasons() {
     const auto events = client_->List(kube::kEvents, "default");
     std::vector<std::string> reasons;
@@ -475,6 +476,16 @@ TEST_F(MigManagerTest, ANodeWithoutSystemdHasNoServicesToStop) {  // 9.5
   EXPECT_THAT(StatesUntil("success"), ElementsAre("pending", "success"));
 }
 
+// The service reads the configuration that it makes at a boot from a file.
+void MigManagerTest::ChangeWithAMigServiceOfTheHost() {
+  const auto file = gpus_.folder().Write("host" + options_.state_file, "[Service]\n");
+  Manager manager(options_, client_);
+  Want("all-1g.10gb");
+  EXPECT_THAT(StatesUntil("success"), ElementsAre("pending", "success"));
+  EXPECT_EQ(*base::ReadFile(file),
+            "[Service]\nEnvironment=\"MIG_PARTED_SELECTED_CONFIG=all-1g.10gb\"\n");
+}
+
 class HostServicesTest : public MigManagerTest {
  protected:
   void SetUp() override {
@@ -545,12 +556,7 @@ TEST_F(HostServicesTest, ThatAKilledManagerHadStoppedAreStarted) {
 
 TEST_F(HostServicesTest, TheHostsOwnMigServiceIsReadAnew) {  // 9.4, step 4
   options_.shutdown_host_clients = false;
-  const auto file = gpus_.folder().Write("host" + options_.state_file, "[Service]\n");
-  Manager manager(options_, client_);
-  Want("all-1g.10gb");
-  EXPECT_THAT(StatesUntil("success"), ElementsAre("pending", "success"));
-  EXPECT_EQ(*base::ReadFile(file),
-            "[Service]\nEnvironment=\"MIG_PARTED_SELECTED_CONFIG=all-1g.10gb\"\n");
+  ChangeWithAMigServiceOfTheHost();
   EXPECT_THAT(systemd_->jobs(), ElementsAre("Reload"));
 }
 
@@ -611,12 +617,7 @@ TEST_F(MigManagerTest, ServicesThatStayStoppedAreNoSuccess) {
 }
 
 TEST_F(MigManagerTest, TheHostsOwnServiceIsToldWithoutSystemdToo) {
-  const auto file = gpus_.folder().Write("host" + options_.state_file, "[Service]\n");
-  Manager manager(options_, client_);
-  Want("all-1g.10gb");
-  EXPECT_THAT(StatesUntil("success"), ElementsAre("pending", "success"));
-  EXPECT_EQ(*base::ReadFile(file),
-            "[Service]\nEnvironment=\"MIG_PARTED_SELECTED_CONFIG=all-1g.10gb\"\n");
+  ChangeWithAMigServiceOfTheHost();
 }
 
 }  // namespace
