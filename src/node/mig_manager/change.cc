@@ -19,7 +19,7 @@
 #include "node/mig_manager/gpu_clients.h"
 #include "node/mig_manager/gpu_pods.h"
 #include "node/mig_manager/host_services.h"
-#include "node/mig_manager/superseded.h"
+#include "node/own_node/superseded.h"
 #include "node/validations/mig_change.h"
 #include "nvml/nvml.h"
 #include "workload/pause.h"
@@ -115,7 +115,9 @@ class Change {
     for (const auto& change : plan.changes) progress_.gpus[change.position] = "waiting";
     base::Status done;
     {
-      SupersededStop preparing(context_.labels, wanted_, context_.stop);
+      own_node::SupersededStop preparing(context_.labels,
+                                         {.label = std::string(api::kMigConfig), .value = wanted_},
+                                         context_.stop);
       done = Prepare(plan, preparing.token());
       superseded_ = preparing.superseded();
     }
@@ -270,7 +272,7 @@ class Change {
     change.journal = options_.journal();
     change.progress = [this](const mig::Progress& step) {
       progress_.gpus[step.position] = std::string(mig::ToString(step.step));
-      context_.progress.Write(progress_);
+      context_.progress.Write(api::ToText(progress_));
     };
     const bool mode_only = change.mode_only;
     return mig::Apply(
@@ -413,7 +415,7 @@ class Change {
     progress_.since = Now();
     progress_.message = std::move(message);
     progress_.deadline = std::move(deadline);
-    if (!progress_.gpus.empty()) context_.progress.Write(progress_);
+    if (!progress_.gpus.empty()) context_.progress.Write(api::ToText(progress_));
   }
 
   static Json StatePatch(std::string_view state) {

@@ -13,7 +13,7 @@
 #include "node/mig/node_gpus.h"
 #include "node/mig_manager/config_source.h"
 #include "node/mig_manager/options.h"
-#include "node/mig_manager/progress_writer.h"
+#include "node/own_node/annotation_writer.h"
 #include "node/own_node/label_watch.h"
 #include "node/own_node/own_node.h"
 
@@ -26,7 +26,7 @@ struct Context {
   own_node::LabelWatch& labels;
   mig::NodeGpus& gpus;
   ConfigSource& configs;
-  ProgressWriter& progress;
+  own_node::AnnotationWriter& progress;
   io::StopToken stop;
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/labels.h"
+#include "api/mig_progress.h"
 #include "base/log.h"
 #include "node/mig_manager/decision.h"
 
@@ -40,7 +41,8 @@ Daemon::Daemon(const Options& options, std::shared_ptr<kube::Client> client, io:
                      .pod_name = options.pod_name}),
       gpus_(SettingsOf(options)),
       configs_(options, client, gpus_),
-      progress_(std::move(client), options.node_name) {}
+      progress_(std::move(client), options.node_name, "mig-manager",
+                std::string(api::kMigConfigProgress)) {}
 
 Context Daemon::ContextOfChange() {
   return {options_, node_, *labels_, gpus_, configs_, progress_, stop_};
@@ -61,45 +63,37 @@ base::Status Daemon::Run() {
   if (const auto known = labels_->WaitUntilKnown(stop_); !known) {
     return stop_.stopped() ? base::Status() : known;
   }
-  while (true) {
-    FollowLabel();
-    if (stop_.stopped()) return {};
-    // Another value may have come in the middle of a change; nothing rings for it again.
-    const auto value = labels_->Value(api::kMigConfig);
-    if (!value.is_unknown() && (value.is_present() ? *value.value() : "") != last_) continue;
-    TRY_ASSIGN(const bool go_on, WaitForReason());
-    if (!go_on) return {};
-  }
-}
-
-void Daemon::FollowLabel() {
-  // NVML is open only while it is needed: an open one can keep a MIG mode from changing.
-  struct Close {
-    mig::NodeGpus& gpus;
-    ~Close() { gpus.Close(); }
-  } close{gpus_};
-  labels_->Take();
-  const auto value = labels_->Value(api::kMigConfig);
-  if (value.is_unknown()) return;
-  const std::string wanted = value.is_present() ? *value.value() : "";
-  if (wanted.empty()) {
+  own_node::FollowSettings follow;
+  follow.label = api::kMigConfig;
+  follow.first_retry = options_.first_retry;
+  follow.longest_retry = options_.longest_retry;
+  follow.apply = [this](const std::string& wanted) { return Make(wanted); };
+  follow.nothing_wanted = [this] {
     // What a manager that died has left, or one that was in the middle when the label went away.
     if (const auto tidied = TidyUp(ContextOfChange()); !tidied) {
       base::LogWarning("An earlier change is not tidied up", tidied.error());
     }
-    last_.clear();
-    failed_ = false;
-    return;
-  }
-  const bool same = wanted == last_;
-  if (same && !(failed_ && look_again_)) return;
-  if (!same) failures_ = 0;
-  look_again_ = false;
-  last_ = wanted;
+    gpus_.Close();
+  };
+  follow.fds = {files_->fd(), kernel_ ? kernel_->fd() : -1};
+  follow.take = [this] { return TakeChanges(); };
+  return own_node::FollowLabel(*labels_, follow, stop_);
+}
+
+own_node::Followed Daemon::Make(const std::string& wanted) {
   const End end = ApplyLabel(ContextOfChange(), wanted);
-  if (end.kind == End::Kind::kAbandoned) last_.clear();
-  failed_ = end.kind == End::Kind::kFailed;
-  failures_ = failed_ && MayPass(*end.error) ? failures_ + 1 : 0;
+  // NVML is open only while it is needed: an open one can keep a MIG mode from changing.
+  gpus_.Close();
+  switch (end.kind) {
+    case End::Kind::kSuccess:
+    case End::Kind::kRebooting:
+      return own_node::Followed::kDone;
+    case End::Kind::kAbandoned:
+      return own_node::Followed::kAbandoned;
+    case End::Kind::kFailed:
+      break;
+  }
+  return MayPass(*end.error) ? own_node::Followed::kMayPass : own_node::Followed::kFailed;
 }
 
 base::Result<bool> Daemon::TakeChanges() {
@@ -120,27 +114,6 @@ base::Result<bool> Daemon::TakeChanges() {
     changed = changed || gpus;
   }
   return changed;
-}
-
-base::Result<bool> Daemon::WaitForReason() {
-  base::Deadline retry;
-  if (failures_ > 0) {
-    retry = base::Deadline::After(std::min(
-        options_.first_retry * (1 << std::min(failures_ - 1, 10)), options_.longest_retry));
-  }
-  while (true) {
-    const auto ready =
-        io::WaitReadable({labels_->fd(), files_->fd(), kernel_ ? kernel_->fd() : -1}, stop_, retry);
-    if (!ready && ready.error().code == base::Code::kCancelled) return false;
-    if (!ready && ready.error().code != base::Code::kTimeout) return base::Fail(ready.error());
-    if (ready && *ready != 0) {
-      TRY_ASSIGN(const bool changed, TakeChanges());
-      if (!changed || !failed_) continue;
-    }
-    // A person who sets the label again after a failure, a repaired file, the time.
-    look_again_ = true;
-    return true;
-  }
 }
 
 }  // namespace pitcrew::node::mig_manager

@@ -15,7 +15,8 @@
 #include "node/mig_manager/change.h"
 #include "node/mig_manager/config_source.h"
 #include "node/mig_manager/options.h"
-#include "node/mig_manager/progress_writer.h"
+#include "node/own_node/annotation_writer.h"
+#include "node/own_node/label_follower.h"
 #include "node/own_node/label_watch.h"
 #include "node/own_node/own_node.h"
 
@@ -31,10 +32,7 @@ class Daemon {
 
  private:
   [[nodiscard]] Context ContextOfChange();
-  // Makes the geometry of the label, if there is one that is not made yet.
-  void FollowLabel();
-  // Waits for a reason to look again; false on stop.
-  base::Result<bool> WaitForReason();
+  own_node::Followed Make(const std::string& wanted);
   // Whether the configurations may be others now: files, GPUs.
   base::Result<bool> TakeChanges();
 
@@ -44,15 +42,10 @@ class Daemon {
   own_node::OwnNode node_;
   mig::NodeGpus gpus_;
   ConfigSource configs_;
-  ProgressWriter progress_;
+  own_node::AnnotationWriter progress_;
   std::unique_ptr<own_node::LabelWatch> labels_;
   std::optional<io::FileWatcher> files_;
   std::optional<host::UeventReceiver> kernel_;
-
-  std::string last_;         // the label's value that was dealt with last
-  bool failed_ = false;      // and its change failed
-  int failures_ = 0;         // one after another, for a reason that may pass
-  bool look_again_ = false;  // something has changed that a failure may have been about
 };
 
 }  // namespace pitcrew::node::mig_manager

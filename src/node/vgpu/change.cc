@@ -28,6 +28,11 @@ base::Result<const Gpu*> Find(const Gpus& gpus, const gpu::PciAddress& pci) {
 
 // The MIG side of a plan, and the GPUs whose vGPUs have to go for it.
 base::Result<mig::Plan> PlanMig(const Gpus& gpus, mig::NodeGpus& mig, const NamedConfig& config) {
+  // Without the vGPU manager's driver a GPU may be a virtual machine's: its registers are not ours.
+  const auto offers = [](const Gpu& gpu) {
+    return gpu.framework != Framework::kNone || gpu.needs_functions();
+  };
+  if (std::ranges::none_of(gpus, offers)) return mig::Plan{};
   const auto mig_gpus = mig.Read();
   if (!mig_gpus) {
     if (WantsMig(gpus, config)) return base::Fail(mig_gpus.error());
@@ -112,7 +117,13 @@ base::Result<Plan> Change::Run(const NamedConfig& config) {
       return base::Fail(is_recorded_ ? AfterRollBack(carried.error()) : carried.error());
     }
   }
-  if (is_recorded_) TRY(file_.Remove());
+  if (is_recorded_) {
+    // One that died while it divided the GPUs may have come to its end without saying so.
+    if (plan->empty() && mig_ != nullptr && mig::WasCutOff(options_.mig_journal) != false) {
+      TRY(Divide(config));
+    }
+    TRY(file_.Remove());
+  }
   for (const auto& change : plan->changes) Tell(change.position, Step::kDone);
   return *plan;
 }

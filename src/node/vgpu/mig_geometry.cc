@@ -72,6 +72,9 @@ base::Result<mig::NamedConfig> ToMigConfig(const std::vector<Gpu>& gpus,
     if (entry == nullptr) continue;
     const bool wants_mig = IsMigBacked(entry->vgpu_devices);
     const auto found = std::ranges::find(mig_gpus, gpu.pci, &mig::Gpu::pci);
+    const bool is_unknown = found != mig_gpus.end() && found->mode.is_unknown();
+    // What cannot be read is left as it is, unless it has to be something else.
+    if (is_unknown && !wants_mig) continue;
     if (found == mig_gpus.end() || found->CannotDoMig()) {
       if (!wants_mig) continue;
       return base::Fail(base::Invalid(

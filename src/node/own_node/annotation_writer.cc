@@ -1,4 +1,4 @@
-#include "node/mig_manager/progress_writer.h"
+#include "node/own_node/annotation_writer.h"
 
 #include <condition_variable>
 #include <mutex>
@@ -6,15 +6,19 @@
 #include <thread>
 #include <utility>
 
-#include "api/mig_progress.h"
 #include "base/log.h"
 #include "node/own_node/own_node.h"
 
-namespace pitcrew::node::mig_manager {
+namespace pitcrew::node::own_node {
 
-struct ProgressWriter::Implementation {
-  Implementation(std::shared_ptr<kube::Client> api, std::string name)
-      : client(std::move(api)), node_name(std::move(name)), thread([this] { Run(); }) {}
+struct AnnotationWriter::Implementation {
+  Implementation(std::shared_ptr<kube::Client> api, std::string name, std::string manager,
+                 std::string key)
+      : client(std::move(api)),
+        node_name(std::move(name)),
+        component(std::move(manager)),
+        annotation(std::move(key)),
+        thread([this] { Run(); }) {}
   ~Implementation() {
     {
       const std::lock_guard lock(mutex);
@@ -42,21 +46,22 @@ struct ProgressWriter::Implementation {
 
   void Send(const std::string& text) {
     kube::WriteOptions as;
-    as.field_manager = "mig-manager";
-    const auto request =
-        kube::PatchRequest(kube::kNodes, {"", node_name}, kube::PatchType::kMerge,
-                           own_node::AnnotationPatch(api::kMigConfigProgress, text), as);
+    as.field_manager = component;
+    const auto request = kube::PatchRequest(kube::kNodes, {"", node_name}, kube::PatchType::kMerge,
+                                            AnnotationPatch(annotation, text), as);
     kube::CallLimits limits;
     limits.timeout = std::chrono::seconds(5);
     limits.retry.attempts = 1;
     const auto sent = client->Send(request, limits, stop.token());
     if (!sent && sent.error().code != base::Code::kCancelled) {
-      base::LogWarning("The progress of the MIG change is not told", sent.error());
+      base::LogWarning("The node does not tell how far a change is", sent.error());
     }
   }
 
   const std::shared_ptr<kube::Client> client;
   const std::string node_name;
+  const std::string component;
+  const std::string annotation;
   const io::StopSource stop;
   std::mutex mutex;
   std::condition_variable changed;
@@ -66,20 +71,22 @@ struct ProgressWriter::Implementation {
   std::thread thread;  // last: it uses the others
 };
 
-ProgressWriter::ProgressWriter(std::shared_ptr<kube::Client> client, std::string node_name)
-    : implementation_(std::make_unique<Implementation>(std::move(client), std::move(node_name))) {}
-ProgressWriter::~ProgressWriter() = default;
+AnnotationWriter::AnnotationWriter(std::shared_ptr<kube::Client> client, std::string node_name,
+                                   std::string component, std::string annotation)
+    : implementation_(std::make_unique<Implementation>(
+          std::move(client), std::move(node_name), std::move(component), std::move(annotation))) {}
+AnnotationWriter::~AnnotationWriter() = default;
 
-void ProgressWriter::Write(const api::MigProgress& progress) {
+void AnnotationWriter::Write(std::string text) {
   const std::lock_guard lock(implementation_->mutex);
-  implementation_->next = api::ToText(progress);
+  implementation_->next = std::move(text);
   implementation_->changed.notify_all();
 }
 
-void ProgressWriter::Settle() {
+void AnnotationWriter::Settle() {
   std::unique_lock lock(implementation_->mutex);
   implementation_->next.reset();
   implementation_->changed.wait(lock, [this] { return !implementation_->writing; });
 }
 
-}  // namespace pitcrew::node::mig_manager
+}  // namespace pitcrew::node::own_node

@@ -9,19 +9,26 @@
 #include "io/stop.h"
 #include "node/own_node/label_watch.h"
 
-namespace pitcrew::node::mig_manager {
+namespace pitcrew::node::own_node {
 
-// Follows the label nvidia.com/mig.config on a thread of its own; nobody else may wait for the
-// watch meanwhile.
+// What a label asks for.
+struct Wish {
+  std::string label;
+  std::string value;
+  // What a missing or empty label means; empty: nothing, which is another wish than any value.
+  std::string fallback = {};
+};
+
+// Follows one label on a thread of its own; nobody else may wait for the watch meanwhile.
 class SupersededStop {
  public:
   // The watch must outlive this object.
-  SupersededStop(own_node::LabelWatch& watch, std::string wanted, const io::StopToken& stop);
+  SupersededStop(LabelWatch& watch, Wish wish, const io::StopToken& stop);
   ~SupersededStop();
   SupersededStop(const SupersededStop&) = delete;
   SupersededStop& operator=(const SupersededStop&) = delete;
 
-  // Stopped by the given stop, and when the label has another value.
+  // Stopped by the given stop, and when the label asks for something else.
   [[nodiscard]] io::StopToken token() const { return stop_.token(); }
   [[nodiscard]] bool superseded() const { return superseded_; }
 
@@ -32,4 +39,4 @@ class SupersededStop {
   std::thread thread_;
 };
 
-}  // namespace pitcrew::node::mig_manager
+}  // namespace pitcrew::node::own_node

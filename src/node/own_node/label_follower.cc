@@ -1,0 +1,96 @@
+#include "node/own_node/label_follower.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/deadline.h"
+
+namespace pitcrew::node::own_node {
+namespace {
+
+class Follower {
+ public:
+  Follower(LabelWatch& watch, const FollowSettings& settings, const io::StopToken& stop)
+      : watch_(watch), settings_(settings), stop_(stop) {}
+
+  base::Status Run() {
+    while (true) {
+      Follow();
+      if (stop_.stopped()) return {};
+      // Another value may have come in the middle of a change; nothing rings for it again.
+      if (const auto wanted = Wanted(); wanted && *wanted != last_) continue;
+      TRY_ASSIGN(const bool go_on, WaitForReason());
+      if (!go_on) return {};
+    }
+  }
+
+ private:
+  // "" when nothing is asked for; nullopt: not known.
+  [[nodiscard]] std::optional<std::string> Wanted() const {
+    const auto value = watch_.Value(settings_.label);
+    if (value.is_unknown()) return std::nullopt;
+    if (value.is_present() && !value.value()->empty()) return *value.value();
+    return settings_.fallback;
+  }
+
+  void Follow() {
+    watch_.Take();
+    const auto wanted = Wanted();
+    if (!wanted) return;
+    if (wanted->empty()) {
+      if (settings_.nothing_wanted) settings_.nothing_wanted();
+      last_.clear();
+      failed_ = false;
+      return;
+    }
+    const bool same = *wanted == last_;
+    if (same && !(failed_ && look_again_)) return;
+    if (!same) failures_ = 0;
+    look_again_ = false;
+    last_ = *wanted;
+    const Followed end = settings_.apply(*wanted);
+    if (end == Followed::kAbandoned) last_.clear();
+    failed_ = end == Followed::kFailed || end == Followed::kMayPass;
+    failures_ = end == Followed::kMayPass ? failures_ + 1 : 0;
+  }
+
+  // False on stop.
+  base::Result<bool> WaitForReason() {
+    base::Deadline retry;
+    if (failures_ > 0) {
+      retry = base::Deadline::After(std::min(
+          settings_.first_retry * (1 << std::min(failures_ - 1, 10)), settings_.longest_retry));
+    }
+    while (true) {
+      const auto ready =
+          io::WaitReadable({watch_.fd(), settings_.fds[0], settings_.fds[1]}, stop_, retry);
+      if (!ready && ready.error().code == base::Code::kCancelled) return false;
+      if (!ready && ready.error().code != base::Code::kTimeout) return base::Fail(ready.error());
+      if (ready && *ready != 0) {
+        TRY_ASSIGN(const bool changed, settings_.take());
+        if (!changed || !failed_) continue;
+      }
+      // A person who sets the label again after a failure, a repaired file, the time.
+      look_again_ = true;
+      return true;
+    }
+  }
+
+  LabelWatch& watch_;
+  const FollowSettings& settings_;
+  const io::StopToken& stop_;
+
+  std::string last_;         // the value that was dealt with last
+  bool failed_ = false;      // and it failed
+  int failures_ = 0;         // one after another, for a reason that may pass
+  bool look_again_ = false;  // something has changed that a failure may have been about
+};
+
+}  // namespace
+
+base::Status FollowLabel(LabelWatch& watch, const FollowSettings& settings,
+                         const io::StopToken& stop) {
+  return Follower(watch, settings, stop).Run();
+}
+
+}  // namespace pitcrew::node::own_node

@@ -1,0 +1,47 @@
+// The life of a component that carries out what one label of its node names (mig-manager.md 9.2,
+// vgpu-device-manager.md 6.3): each value once, a failure again when it may pass or when something
+// has changed that it may have been about.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "base/result.h"
+#include "io/stop.h"
+#include "node/own_node/label_watch.h"
+
+namespace pitcrew::node::own_node {
+
+enum class Followed {
+  kDone,       // what was asked for holds
+  kFailed,     // it is a person's to decide
+  kMayPass,    // it failed, and may succeed later without anybody's doing
+  kAbandoned,  // given up for another value, or told to stop
+};
+
+struct FollowSettings {
+  std::string label;
+  // What a missing or empty label means; empty: nothing is asked for.
+  std::string fallback;
+  // Until a failure that may pass is tried again; doubled each time.
+  std::chrono::seconds first_retry{60};
+  std::chrono::seconds longest_retry{1800};
+
+  std::function<Followed(const std::string& wanted)> apply;
+  // Nothing is asked for: at the start, and when the label went away.
+  std::function<void()> nothing_wanted;
+
+  // Readable when something has happened that a failure may have been about, for example a
+  // configuration file; -1: none. Borrowed.
+  std::array<int, 2> fds = {-1, -1};
+  // Takes what has happened there; true: a failure is to be looked at again.
+  std::function<base::Result<bool>()> take;
+};
+
+// Until the stop. The watch has to follow the label. Fails when `take` or waiting does.
+base::Status FollowLabel(LabelWatch& watch, const FollowSettings& settings,
+                         const io::StopToken& stop);
+
+}  // namespace pitcrew::node::own_node
