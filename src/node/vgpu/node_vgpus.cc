@@ -238,24 +238,32 @@ base::Status NodeVgpus::Remove(const Gpu& gpu, const Vgpu& vgpu) {
                                          vgpu.uuid.empty() ? vgpu.slot.SysfsName() : vgpu.uuid)));
 }
 
-base::Status NodeVgpus::EnableFunctions(const Gpu& gpu) {
+// Nothing where no driver root has NVIDIA's program.
+std::optional<base::Status> NodeVgpus::RunSriovManage(const Gpu& gpu, const char* action) const {
   for (const auto& root : settings_.driver_roots) {
-    TRY_ASSIGN(const bool there, host::Exists(root.At(kSriovManage)));
-    if (!there) continue;
+    const auto there = host::Exists(root.At(kSriovManage));
+    if (!there) return base::Fail(there.error());
+    if (!*there) continue;
     host::ProgramRun run;
     run.program = kSriovManage;
-    run.arguments = {"-e", gpu.pci.SysfsName()};
+    run.arguments = {action, gpu.pci.SysfsName()};
     if (!root.is_own()) run.root = root.path();
     run.deadline = std::chrono::steady_clock::now() + kSriovTimeout;
-    const auto enabled = host::ReadProgramOutput(std::move(run));
-    if (enabled) return {};
+    const auto done = host::ReadProgramOutput(std::move(run));
+    if (done) return base::Status();
     return base::Fail(
-        enabled.error().Within(fmt::format("enable the virtual functions of {}", gpu.Title())));
+        done.error().Within(fmt::format("change the virtual functions of {}", gpu.Title())));
   }
+  return std::nullopt;
+}
+
+base::Status NodeVgpus::EnableFunctions(const Gpu& gpu) {
+  if (auto done = RunSriovManage(gpu, "-e")) return *std::move(done);
   return host::SetVirtualFunctions(settings_.root, gpu.pci, gpu.most_functions);
 }
 
 base::Status NodeVgpus::DisableFunctions(const Gpu& gpu) {
+  if (auto done = RunSriovManage(gpu, "-d")) return *std::move(done);
   return host::SetVirtualFunctions(settings_.root, gpu.pci, 0);
 }
 

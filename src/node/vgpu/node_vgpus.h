@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,7 +50,7 @@ class NodeVgpus {
   // All virtual functions of a GPU that has none: by NVIDIA's sriov-manage where a driver root has
   // it, else through sysfs.
   base::Status EnableFunctions(const Gpu& gpu);
-  // Removes them again.
+  // Removes them again, in the same way.
   base::Status DisableFunctions(const Gpu& gpu);
 
  private:
@@ -61,6 +62,8 @@ class NodeVgpus {
   base::Status ReadVendor(const Listing& listing, Gpu& gpu);
   [[nodiscard]] base::Observed<std::vector<std::string>> HoldersOf(
       const Listing& listing, const std::filesystem::path& device) const;
+  [[nodiscard]] std::optional<base::Status> RunSriovManage(const Gpu& gpu,
+                                                           const char* action) const;
   void NameTypes(Gpu& gpu) const;
   void RecallTypes();
 

@@ -181,7 +181,11 @@ base::Result<Plan> PlanConfig(const std::vector<Gpu>& gpus, const NamedConfig& c
   for (const auto& gpu : gpus) {
     const bool is_divided_anew = divided_anew.contains(gpu.pci);
     const auto choice = ChooseEntry(gpu, config);
-    if (choice.entry == nullptr) continue;
+    if (choice.entry == nullptr) {
+      plan.remarks.push_back(fmt::format("{} stays as it is: no entry is for its device id {}",
+                                         gpu.Title(), gpu.id.ToString()));
+      continue;
+    }
     for (const auto* other : choice.passed_over) {
       plan.remarks.push_back(fmt::format("{}: the entry with {} counts, because the GPU has no {}",
                                          gpu.Title(), Written(choice.entry->vgpu_devices),

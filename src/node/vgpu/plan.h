@@ -29,7 +29,8 @@ struct GpuChange {
 struct Plan {
   std::vector<GpuChange> changes = {};  // by position
   mig::Plan mig = {};                   // what the MIG geometry becomes between removing and making
-  // What a person should know: entries that were passed over for one that the GPU can do.
+  // What a person should know: entries that were passed over for one that the GPU can do, GPUs that
+  // no entry is for.
   std::vector<std::string> remarks = {};
 
   // The node is as wanted.

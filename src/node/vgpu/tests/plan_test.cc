@@ -194,7 +194,9 @@ TEST(VgpuPlanTest, TheLastEntryDecidesAndTheOthersOfTheSameFilterStandIn) {
 
 TEST(VgpuPlanTest, GpusThatNoEntryIsForStay) {
   const NamedConfig config = {For("0x20F110DE", {{"A100-20C", 2}})};
-  EXPECT_TRUE(PlanConfig({With(T4(), {{0, "T4-8Q"}})}, config)->empty());
+  const auto plan = PlanConfig({With(T4(), {{0, "T4-8Q"}})}, config);
+  EXPECT_TRUE(plan->empty());
+  EXPECT_THAT(plan->remarks, ElementsAre(HasSubstr("no entry is for its device id 0x1EB810DE")));
   const auto asserted = AssertConfig({T4()}, config);
   ASSERT_FALSE(asserted);
   EXPECT_THAT(asserted.error().message,
