@@ -5,7 +5,7 @@ mediated devices, of boards with and without virtual functions.
 Both see the same tree at /sys, in a mount namespace of their own: plain files, where a write has no effect. So what is
 compared is every verdict that needs none: whether a file and its selected configuration are well-formed, whether it is
 applied, and of those that are applied or that a GPU has no type for, that `apply` ends as the other one and writes
-nothing. A difference outside of ACCEPTED is a failure.
+nothing. A difference that is not accepted is a failure.
 
 The other side is the program named by $PITCREW_PEER_VGPU_DM. Without it, or without root, the exit status is 77.
 """
@@ -36,7 +36,8 @@ BOARDS = {
     "V100D": ("1db6", "124a", 0, {"GRID V100D-4C": 8, "GRID V100D-16Q": 2}),
     "A100": ("20f1", "145f", 8, {"NVIDIA A100-5C": 8, "NVIDIA A100-10C": 4, "NVIDIA A100-1-5C": 7}),
     "A16": ("25b6", "14a9", 8, {"NVIDIA A16-1Q": 8, "NVIDIA A16-8Q": 2}),
-    "RTX": ("2bb5", "204e", 8, {"NVIDIA RTX Pro 6000 Blackwell DC-48Q": 2, "NVIDIA RTX Pro 6000 Blackwell DC-1-24Q": 4}),
+    "RTX": ("2bb5", "204e", 8, {"NVIDIA RTX Pro 6000 Blackwell DC-48Q": 2,
+                                "NVIDIA RTX Pro 6000 Blackwell DC-1-24Q": 4}),
 }
 BROKEN = ["version: v2", "vgpu-configs: {a: [{devices: all, vgpu-devices: {}}]}", "version: v1\nbogus: 1",
           "version: v1\nvgpu-configs: {}", "version: v1\nvgpu-configs: {a: []}", "{}", "", "version: v1", "7",
@@ -119,7 +120,8 @@ class Tree:
             self.add_parent(real, types, [0 if taken and functions else most if not functions else 1
                                           for most in types.values()])
             for index in taken:
-                self.add_mdev(real, index, str(uuid.uuid5(uuid.NAMESPACE_OID, f"{real.name} {index} {len(os.listdir(real))}")))
+                number = len(list((self.sys / "bus/mdev/devices").iterdir()))
+                self.add_mdev(real, index, str(uuid.uuid5(uuid.NAMESPACE_OID, f"{real.name} {number}")))
 
     def written(self):
         """What was written to, by file."""
@@ -131,23 +133,38 @@ def names(board):
     return [title.split()[-1] for title in BOARDS[board][3]]
 
 
+def filters(board):
+    device, subsystem, _, _ = BOARDS[board]
+    plain = f"0x{device.upper()}10DE"
+    return [plain, f"{plain}:0x{subsystem.upper()}10DE", [plain, "0x000110DE"]]
+
+
 def entry(rng, boards, held):
     board = rng.choice(boards)
-    device, subsystem, _, _ = BOARDS[board]
     made = {"devices": rng.choice(["all", "all", "all", [rng.randrange(3)]]), "vgpu-devices": {}}
     if rng.random() < 0.7:
-        plain, full = f"0x{device}10DE".upper().replace("X", "x"), f"0x{device}10DE:0x{subsystem}10DE".upper().replace("X", "x")
-        made["device-filter"] = rng.choice([plain, plain, full, [plain, "0x000110DE"], "0x000110DE"])
-    if rng.random() < 0.6:
+        made["device-filter"] = rng.choice([*filters(board), "0x000110DE"])
+    if rng.random() < 0.4:
         made["vgpu-devices"] = dict(held[board])
     elif rng.random() < 0.8:
         made["vgpu-devices"] = {rng.choice(names(board)): rng.randrange(1, 3)}
     return made
 
 
-def configuration(rng, boards, held):
-    return {"version": "v1", "vgpu-configs": {name: [entry(rng, boards, held) for _ in range(rng.randrange(1, 4))]
-                                              for name in ("one", "two")[:rng.randrange(1, 3)]}}
+def as_it_is(rng, held):
+    """What the node has, with something in front that it overrides, or behind that it does not."""
+    entries = [{"device-filter": rng.choice(filters(board)), "devices": "all", "vgpu-devices": dict(counts)}
+               for board, counts in held.items()]
+    rng.shuffle(entries)
+    noise = entry(rng, list(held), held)
+    return rng.choice([entries, entries, [noise, *entries], [*entries, noise]])
+
+
+def configuration(rng, held):
+    boards = list(held)
+    return {"version": "v1",
+            "vgpu-configs": {"one": as_it_is(rng, held) if rng.random() < 0.6 else [entry(rng, boards, held)],
+                             "two": [entry(rng, boards, held) for _ in range(rng.randrange(1, 4))]}}
 
 
 def is_accepted(step, config, ours):
@@ -160,22 +177,19 @@ class Case:
     def __init__(self, rng, folder):
         self.tree = Tree(folder)
         boards = [rng.choice(sorted(BOARDS)) for _ in range(rng.randrange(1, 4))]
-        held = {board: {} for board in boards}
+        chosen, held = {}, {}
+        for board in sorted(set(boards)):
+            time_sliced = [index for index, name in enumerate(names(board)) if "-1-" not in name]
+            chosen[board] = [rng.choice(time_sliced) for _ in range(rng.randrange(0, 3))]
+            types = [names(board)[index] for index in chosen[board]]
+            held[board] = {name: types.count(name) for name in types}
         for position, board in enumerate(boards):
-            _, _, functions, types = BOARDS[board]
-            mixed = [index for index, name in enumerate(names(board)) if "-1-" not in name]
-            chosen = [rng.choice(mixed) for _ in range(rng.randrange(0, 3))]
-            self.tree.add_gpu(position, board, chosen[:functions or 2])
-            counts = {}
-            for index in chosen:
-                counts[names(board)[index]] = counts.get(names(board)[index], 0) + 1
-            held[board] = counts
-        self.config = configuration(rng, boards, held)
-        self.selected = rng.choice(["one", "one", "two", "three", ""])
+            self.tree.add_gpu(position, board, chosen[board])
+        self.config = configuration(rng, held)
+        self.selected = rng.choice(["one", "one", "one", "one", "two", "two", "three", ""])
 
     def entries(self):
-        configs = self.config["vgpu-configs"]
-        return configs.get(self.selected or (next(iter(configs)) if len(configs) == 1 else ""), [])
+        return self.config["vgpu-configs"].get(self.selected, [])
 
 
 def checked(result, what):
