@@ -75,6 +75,8 @@ inline constexpr std::string_view kPausedForMigChange = "paused-for-mig-change";
 inline constexpr std::string_view kPausedForVgpuChange = "paused-for-vgpu-change";
 // container, vm-passthrough or vm-vgpu; set by a person.
 inline constexpr std::string_view kWorkloadConfig = "nvidia.com/gpu.workload.config";
+// Whether the node's GPUs can do confidential computing.
+inline constexpr std::string_view kCcCapable = "nvidia.com/cc.capable";
 inline constexpr std::string_view kDriverOwner = "nvidia.com/gpu-operator.driver.owner";
 
 // --- Driver upgrade --------------------------------------------------------------------------

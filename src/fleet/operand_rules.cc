@@ -170,6 +170,97 @@ constexpr OperandRule kRules[] = {
      "open, those before Turing proprietary; auto chooses), or a spec.driver.version that knows "
      "the GPU.",
      kUnsupported, "this driver does not drive the node's GPU"},
+    {"iommu-not-enabled",
+     "VFIO manager",
+     nullptr,
+     "Intel: set the kernel argument intel_iommu=on on {node} (GRUB_CMDLINE_LINUX of "
+     "/etc/default/grub, then update-grub or grub2-mkconfig), and restart it. AMD and Arm need no "
+     "argument: dmesg | grep -i -e AMD-Vi -e smmu tells why. OpenShift, for a pool ROLE that has "
+     "only these nodes, since its nodes restart:\n"
+     "$ oc create -f - <<< '{\"apiVersion\": \"machineconfiguration.openshift.io/v1\", \"kind\": "
+     "\"MachineConfig\", \"metadata\": {\"name\": \"100-ROLE-iommu\", \"labels\": "
+     "{\"machineconfiguration.openshift.io/role\": \"ROLE\"}}, \"spec\": {\"config\": "
+     "{\"ignition\": "
+     "{\"version\": \"3.2.0\"}}, \"kernelArguments\": [\"intel_iommu=on\"]}}'",
+     {},
+     "the kernel does not use the node's IOMMU, so no GPU can go to a virtual machine",
+     "IommuNotEnabled"},
+    {"iommu-switched-off",
+     "VFIO manager",
+     nullptr,
+     "Take the argument that the Event names away from the kernel's command line of {node} "
+     "(/etc/default/grub; OpenShift: the MachineConfig that sets it), and restart the node.",
+     {},
+     "a kernel argument switches the node's IOMMU off",
+     "IommuSwitchedOff"},
+    {"iommu-missing",
+     "VFIO manager",
+     nullptr,
+     "Switch Intel VT-d, AMD-Vi or the SMMU on in the firmware's setup of {node}. If the node is a "
+     "virtual machine itself, its hypervisor must give it an IOMMU.",
+     {},
+     "the node's firmware offers no IOMMU",
+     "IommuMissing"},
+    {"iommu-group-missing",
+     "VFIO manager",
+     nullptr,
+     "On {node}: ls /sys/kernel/iommu_groups/*/devices, and dmesg | grep -i -e dmar -e iommu. The "
+     "firmware may leave root ports out; look for an update of it.",
+     {},
+     "the IOMMU does not translate for a GPU",
+     "NoIommuGroup"},
+    {"iommu-group-shared",
+     "VFIO manager",
+     nullptr,
+     "A virtual machine gets a group whole or not at all. On {node}: switch ACS on in the "
+     "firmware's "
+     "setup (on AMD below AER), put the GPU into another slot, or free the other devices. What "
+     "shares a group with what: vfio-manage status in the pod.\n"
+     "$ kubectl exec -n {namespace} {pod} -- vfio-manage status",
+     {},
+     "a GPU shares its IOMMU group with a device that the node uses",
+     "IommuGroupShared"},
+    {"console-on-gpu",
+     "VFIO manager",
+     nullptr,
+     "Make another display the first one in the firmware's setup of {node}, or set the kernel "
+     "argument that the Event names (nvidia-drm.modeset=0, nouveau.modeset=0), and restart it.",
+     {},
+     "the node's text console is on a GPU",
+     "ConsoleOnGpu"},
+    {"framebuffer-on-gpu",
+     "VFIO manager",
+     nullptr,
+     "Make another display the first one in the firmware's setup of {node}, or set the kernel "
+     "argument initcall_blacklist=sysfb_init (before Linux 5.15: video=efifb:off), and restart it.",
+     {},
+     "the firmware's framebuffer holds memory of a GPU",
+     "FramebufferOnGpu"},
+    {"vfio-driver-missing",
+     "VFIO manager",
+     nullptr,
+     "The message names the module and what is wrong with it. On {node}: modprobe vfio-pci; the "
+     "modules of the running kernel must be installed, and no line of modprobe.d may blacklist it.",
+     {},
+     "the kernel has no VFIO driver for a GPU",
+     "VfioDriverMissing"},
+    {"gpu-in-use",
+     "VFIO manager",
+     nullptr,
+     "The Event names the processes. End them on {node}, or the pods that they belong to; the VFIO "
+     "manager goes on by itself.\n"
+     "$ kubectl get pods -A --field-selector spec.nodeName={node}",
+     {},
+     "a GPU is still in use, so it cannot go to virtual machines",
+     "GpuInUse"},
+    {"virtual-functions-in-use",
+     "VFIO manager",
+     nullptr,
+     "Stop the virtual machines on {node} that have vGPUs; the VFIO manager goes on by itself.\n"
+     "$ kubectl get pods -A -l kubevirt.io=virt-launcher --field-selector spec.nodeName={node}",
+     {},
+     "virtual machines use virtual functions of a GPU that is to go to one whole",
+     "VirtualFunctionsInUse"},
     {"out-of-memory", "", look::OutOfMemory,
      "Raise spec.{resources-field}.resources.limits.memory of ClusterPolicy {policy}."},
     {"toolkit-validation-failed", "validator", look::ToolkitValidationFails,

@@ -124,6 +124,36 @@ Look LookForWords(const OperandContext& context, const OperandRule& rule) {
               .since = context.pod->not_ready_since()};
 }
 
+// The newest Event on the node with a reason that a rule of this operand knows: older ones tell of
+// a trouble that is over.
+const Event* NewestTold(const OperandContext& context) {
+  for (const Event* event : context.on.cluster.EventsOf("Node", {"", context.on.node.name})) {
+    const bool known = std::ranges::any_of(OperandRules(), [&](const OperandRule& rule) {
+      return rule.part == context.operand.name && rule.reason == event->reason;
+    });
+    if (known) return event;
+  }
+  return nullptr;
+}
+
+Look LookForReason(const OperandContext& context, const OperandRule& rule) {
+  if (const Event* event = NewestTold(context)) {
+    if (event->reason != rule.reason) return std::nullopt;
+    return Seen{.summary = std::string(rule.summary),
+                .evidence = {SawEvent(*event)},
+                .words = {},
+                .since = event->last};
+  }
+  const std::string said = "reason=" + base::ToLower(rule.reason);
+  const std::string_view parts[] = {said};
+  const std::string line = context.LineWith(parts);
+  if (line.empty()) return std::nullopt;
+  return Seen{.summary = std::string(rule.summary),
+              .evidence = {context.Saw(line)},
+              .words = {},
+              .since = context.pod->not_ready_since()};
+}
+
 bool IsExpected(const NodeContext& context, const Operand& operand) {
   if (!context.Wants(operand)) return false;
   if (!operand.node_label.empty() && context.node.Label(operand.node_label) != "true") {
@@ -239,7 +269,9 @@ std::optional<Finding> WhyNotReady(const NodeContext& context, const Operand& op
     if (!rule.part.empty() && rule.part != operand.name && rule.part != ToString(*operand.stage)) {
       continue;
     }
-    Look seen = rule.look != nullptr ? rule.look(about) : LookForWords(about, rule);
+    Look seen = rule.look != nullptr  ? rule.look(about)
+                : rule.reason.empty() ? LookForWords(about, rule)
+                                      : LookForReason(about, rule);
     if (!seen) continue;
     AddWords(about, *seen);
     return MakeFinding(rule.id, *operand.stage, "Node " + context.node.name, *std::move(seen),

@@ -95,11 +95,13 @@ struct OperandContext {
 struct OperandRule {
   std::string_view id;
   std::string_view part;  // name of an operand or of a link of the chain; "": every operand
-  // Null: what the container says contains one of `said`, and `summary` is what that means.
+  // Null: what the container says contains one of `said`, or the operand tells `reason` by an Event
+  // on the node or in its log; `summary` is what that means.
   Look (*look)(const OperandContext& context);
   std::string_view fix;
   std::span<const std::string_view> said = {};  // in lower case
   std::string_view summary = {};
+  std::string_view reason = {};
 };
 std::span<const OperandRule> OperandRules();
 

@@ -20,12 +20,6 @@ fs::path DeviceFolder(const Root& root, const PciAddress& address) {
   return root.At("/sys/bus/pci/devices") / address.SysfsName();
 }
 
-// The bound driver's name; kNotFound when there is none, or no such device.
-base::Result<std::string> DriverOf(const Root& root, const PciAddress& address) {
-  TRY_ASSIGN(const auto link, ReadLink(DeviceFolder(root, address) / "driver"));
-  return fs::path(link).filename().string();
-}
-
 base::Status RequireDevice(const Root& root, const PciAddress& address) {
   TRY_ASSIGN(const bool there, IsDirectory(DeviceFolder(root, address)));
   if (there) return {};
@@ -41,6 +35,11 @@ base::Result<unsigned> ReadCount(const fs::path& file) {
 
 }  // namespace
 
+base::Result<std::string> BoundDriver(const Root& root, const PciAddress& address) {
+  TRY_ASSIGN(const auto link, ReadLink(DeviceFolder(root, address) / "driver"));
+  return fs::path(link).filename().string();
+}
+
 base::Status SetDriverOverride(const Root& root, const PciAddress& address,
                                std::string_view driver) {
   return WriteAttribute(
@@ -55,7 +54,7 @@ base::Status ClearDriverOverride(const Root& root, const PciAddress& address) {
 
 base::Status UnbindDevice(const Root& root, const PciAddress& address) {
   TRY(RequireDevice(root, address));
-  const auto driver = DriverOf(root, address);
+  const auto driver = BoundDriver(root, address);
   if (!driver && driver.error().code == base::Code::kNotFound) return {};
   TRY(driver);
   return WriteAttribute(DeviceFolder(root, address) / "driver/unbind", address.SysfsName(),
@@ -64,7 +63,7 @@ base::Status UnbindDevice(const Root& root, const PciAddress& address) {
 
 base::Status BindDevice(const Root& root, const PciAddress& address, std::string_view driver) {
   TRY(RequireDevice(root, address));
-  const auto bound = DriverOf(root, address);
+  const auto bound = BoundDriver(root, address);
   if (bound && *bound == driver) return {};
   if (bound) {
     return base::Fail(

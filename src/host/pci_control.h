@@ -2,6 +2,7 @@
 // Documentation/ABI/testing/sysfs-bus-pci). Errors are those of WriteAttribute (sysfs.h).
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +11,10 @@
 #include "host/root.h"
 
 namespace pitcrew::host {
+
+// The name of the driver that has the device now; kNotFound when none has it, or there is no such
+// device.
+base::Result<std::string> BoundDriver(const Root& root, const gpu::PciAddress& address);
 
 // The one driver that may take the device from now on, whatever its ids; nothing is bound yet.
 base::Status SetDriverOverride(const Root& root, const gpu::PciAddress& address,

@@ -15,6 +15,7 @@
 #include "node/smi/command.h"
 #include "node/toolkit/command.h"
 #include "node/validator/command.h"
+#include "node/vfio_manager/command.h"
 #include "node/vgpu_device_manager/command.h"
 #include "node/vgpu_dm/command.h"
 #include "operator/command.h"

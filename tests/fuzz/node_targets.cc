@@ -13,6 +13,7 @@
 #include "gpu/xid_policy.h"
 #include "host/kernel.h"
 #include "host/mig_minors.h"
+#include "host/modalias.h"
 #include "host/mounts.h"
 #include "host/os_release.h"
 #include "host/pci.h"
@@ -28,6 +29,7 @@
 #include "node/sandbox_device_plugin/device_names.h"
 #include "node/toolkit/engine.h"
 #include "node/validations/status_folder.h"
+#include "node/vfio/preflight.h"
 #include "node/vgpu/configuration.h"
 #include "node/vgpu/journal.h"
 
@@ -244,6 +246,17 @@ void ReadPciIds(std::string_view input) {
   }
 }
 
+// Texts of the kernel and of its modules that decide what goes to a virtual machine.
+void ReadVfioFacts(std::string_view input) {
+  (void)host::ParseModalias(input);
+  const auto aliases = host::ParseVfioAliases(input);
+  for (const auto& alias : aliases) {
+    Check(!host::BestVfioModule(aliases, alias.devices).empty(), "every device has a driver");
+  }
+  (void)node::vfio::ParseFramebuffers(input);
+  (void)node::vfio::ParseResources(input);
+}
+
 constexpr Target kTargets[] = {{"plugin_config", ReadPluginConfig},
                                {"mig_config", ReadMigConfig},
                                {"mig_checkpoint", ReadMigCheckpoint},
@@ -258,6 +271,7 @@ constexpr Target kTargets[] = {{"plugin_config", ReadPluginConfig},
                                {"docker_config", ReadDockerConfig},
                                {"proc", ReadProc},
                                {"sysfs", ReadSysfs},
+                               {"vfio_facts", ReadVfioFacts},
                                {"node_features", ReadNodeFeatures},
                                {"feature_file", ReadFeatureFile},
                                {"nfd_config", ReadNfdConfig}};

@@ -19,6 +19,7 @@
 #include "node/driver_manager/operand_labels.h"
 #include "node/own_node/own_node.h"
 #include "node/validations/status_folder.h"
+#include "node/vfio/handover.h"
 #include "workload/cordon.h"
 #include "workload/pause.h"
 
@@ -28,6 +29,8 @@ namespace {
 constexpr std::chrono::minutes kOperandTimeout{5};
 constexpr std::chrono::minutes kHostSmiTimeout{1};
 constexpr std::chrono::minutes kMofedTimeout{30};
+// For virtual machines to end that still have a GPU.
+constexpr std::chrono::seconds kMachineTimeout{30};
 // In the order of their dependencies (4.10), with nvidia_drm, which upstream forgets.
 constexpr std::array kModules = {"nvidia_drm", "nvidia_modeset",   "nvidia_uvm", "nvidia_peermem",
                                  "nvidia_fs",  "nvidia_vgpu_vfio", "gdrdrv",     "nvidia"};
@@ -124,6 +127,7 @@ class Manager {
     TRY(unloaded);
     TRY(RemoveRemains());
     TRY(UnloadNouveau());
+    TRY(TakeGpusFromVfio(state));
     return AwaitMofed();
   }
 
@@ -132,6 +136,7 @@ class Manager {
     if (state.dra_driver) TRY(PauseAndAwait(DraPluginToPause()));
     TRY(RemoveRemains());
     TRY(UnloadNouveau());
+    TRY(TakeGpusFromVfio(state));
     return AwaitMofed();
   }
 
@@ -209,6 +214,32 @@ class Manager {
     return options_.unload_module("nouveau");
   }
 
+  // A driver gets only GPUs that no other driver has (step 11). The VFIO manager's own pod runs
+  // this program too: there they stay, above all those that virtual machines use.
+  base::Status TakeGpusFromVfio(const NodeState& state) {
+    if (state.passthrough) return {};
+    const vfio::Settings settings{.root = host::Root(options_.sys.parent_path()),
+                                  .host_root = host::Root(options_.host_root)};
+    const auto report =
+        vfio::TakeFromVfio(settings, {.device = {}, .switches = options_.nvswitches},
+                           base::Deadline::After(kMachineTimeout), stop_);
+    // A machine without PCI has nothing on VFIO.
+    if (!report && report.error().code == base::Code::kNotFound) return {};
+    TRY(report);
+    for (const auto& failure : report->failures) {
+      base::LogWarning("A device cannot be taken from VFIO", failure);
+    }
+    std::vector<std::string> held;
+    for (const auto& device : report->devices) {
+      if (device.failure) held.push_back(device.failure->message);
+    }
+    if (held.empty()) return {};
+    return base::Fail(base::Unavailable(
+        "GpusHeldByVfio", fmt::format("GPUs of this node are with VFIO and cannot be taken from "
+                                      "it: {}",
+                                      base::Join(held, "; "))));
+  }
+
   // What a driver container leaves when it ends without its own clean-up. Whoever waits for the
   // next one must not take the old one's word.
   base::Status RemoveRemains() {
@@ -258,6 +289,7 @@ class Manager {
 base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& node) {
   NodeState state;
   state.upgrade_managed = own_node::AnnotationOf(node, api::kUpgradeEnabledAnnotation) == "true";
+  state.passthrough = own_node::LabelOf(node, api::kDeployVfioManager) == "true";
   state.dra_driver = !own_node::LabelOf(node, api::kDeployDraDriver).empty();
   const auto module = host::ReadModuleReferences("nvidia", options.sys);
   if (module.is_unknown()) return base::Fail(*module.error());

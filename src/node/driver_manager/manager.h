@@ -16,6 +16,7 @@ struct NodeState {
   bool driver_kept = false;      // loaded, and made from the very configuration that is wanted
   bool upgrade_managed = false;  // the operator's upgrade controller evicts, not we
   bool dra_driver = false;       // GPUs are given out by dynamic resource allocation
+  bool passthrough = false;      // the node's GPUs are for virtual machines: VFIO is to have them
 };
 // kUnknown module states are errors: nothing is unloaded on a guess.
 base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& node);

@@ -16,7 +16,7 @@ struct Flags {
   std::optional<std::string> node_name, namespace_name, kubeconfig, drain_timeout, custom_label,
       drain_selector, digest;
   std::optional<bool> drain_force, drain_delete_empty_dir, auto_drain, evict, rdma, host_mofed,
-      force_reinstall;
+      force_reinstall, nvswitches;
 
   void AddTo(base::CommandLine& line) {
     line.AddWords("COMMAND", "uninstall_driver or preflight_check", &commands);
@@ -48,6 +48,8 @@ struct Flags {
     line.Add({"use-host-mofed", "USE_HOST_MOFED", "the network driver is the host's"}, &host_mofed);
     line.Add({"force-reinstall", "FORCE_REINSTALL", "never keep a loaded driver"},
              &force_reinstall);
+    line.Add({"unbind-nvswitches", "BIND_NVSWITCHES", "take NVSwitches from VFIO too"},
+             &nvswitches);
     line.Add({"driver-config-digest", "DRIVER_CONFIG_DIGEST", "what the driver is made from"},
              &digest);
   }
@@ -94,6 +96,7 @@ base::Result<std::optional<Options>> ReadOptions(
   options.evict_gpu_pods = flags.evict.value_or(options.evict_gpu_pods);
   options.gpu_direct_rdma = flags.rdma.value_or(options.gpu_direct_rdma);
   options.host_mofed = flags.host_mofed.value_or(options.host_mofed);
+  options.nvswitches = flags.nvswitches.value_or(options.nvswitches);
   options.force_reinstall = flags.force_reinstall.value_or(options.force_reinstall);
   return options;
 }

@@ -29,6 +29,7 @@ struct Options {
   bool host_mofed = false;
   bool force_reinstall = false;
   std::string config_digest;  // DRIVER_CONFIG_DIGEST
+  bool nvswitches = false;    // BIND_NVSWITCHES: take them from VFIO too
 
   // How long the pod stays after it has told the operator that the host has a driver: the
   // DaemonSet's node selector takes it away meanwhile.

@@ -23,6 +23,15 @@ inline constexpr const char* kDriverReady = "driver-ready";
 inline constexpr const char* kToolkitReady = "toolkit-ready";
 inline constexpr const char* kCudaReady = "cuda-ready";
 inline constexpr const char* kPluginReady = "plugin-ready";
+inline constexpr const char* kVfioPciReady = "vfio-pci-ready";
+inline constexpr const char* kVgpuManagerReady = "vgpu-manager-ready";
+inline constexpr const char* kHostVgpuManagerReady = "host-vgpu-manager-ready";
+inline constexpr const char* kVgpuDevicesReady = "vgpu-devices-ready";
+inline constexpr const char* kCcManagerReady = "cc-manager-ready";
+// What the node's GPUs are for: a value of the label nvidia.com/gpu.workload.config, and a newline.
+inline constexpr const char* kWorkloadType = "workload-type";
+// Written by the manager of confidential computing.
+inline constexpr const char* kCcManagerContainerReady = ".cc-manager-ctr-ready";
 // Written by the driver's startup probe.
 inline constexpr const char* kDriverContainerReady = ".driver-ctr-ready";
 

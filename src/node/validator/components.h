@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/result.h"
 #include "io/stop.h"
 #include "kube/client.h"
@@ -49,9 +50,25 @@ base::Status CheckDriver(const Options& options, Cluster& cluster, const io::Sto
 // The node status exporter; returns on stop.
 base::Status ExportNodeStatus(const Options& options, Cluster& cluster, const io::StopToken& stop);
 
+// Components of virtual machines (validator.md 6); they apply to nodes of one workload.
+base::Status ValidateVfioPci(const Options& options, Cluster& cluster, const io::StopToken& stop);
+base::Status ValidateVgpuManager(const Options& options, Cluster& cluster,
+                                 const io::StopToken& stop);
+base::Status ValidateVgpuDevices(const Options& options, Cluster& cluster,
+                                 const io::StopToken& stop);
+// The mode of confidential computing is set, where the node's GPUs can do it (validator.md 4).
+base::Status ValidateCcManager(const Options& options, Cluster& cluster, const io::StopToken& stop);
+
+// What a further try may make succeed.
+struct Wakeups {
+  std::vector<std::filesystem::path> folders = {};
+  bool devices = false;  // the kernel's announcements of PCI and mediated devices
+};
+
 // Tries again after every change of what is given, and at the latest after options.retry_interval,
-// until `attempt` succeeds; without wait, once. kInvalid and kCancelled end it.
-base::Status Repeat(const Options& options, const std::vector<std::filesystem::path>& folders,
-                    const io::StopToken& stop, const std::function<base::Status()>& attempt);
+// until `attempt` succeeds; without wait, once. kInvalid and kCancelled end it, and its last error
+// ends it at the deadline.
+base::Status Repeat(const Options& options, const Wakeups& wakeups, const io::StopToken& stop,
+                    const std::function<base::Status()>& attempt, base::Deadline deadline = {});
 
 }  // namespace pitcrew::node::validator

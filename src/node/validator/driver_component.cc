@@ -182,7 +182,7 @@ base::Result<std::shared_ptr<kube::Client>> Cluster::client() {
 
 base::Status ValidateDriver(const Options& options, Cluster& cluster, const io::StopToken& stop) {
   DriverRound round(options, cluster, stop);
-  return Repeat(options, {options.output_folder, options.driver_seen_at}, stop,
+  return Repeat(options, {.folders = {options.output_folder, options.driver_seen_at}}, stop,
                 [&] { return round.Run(); });
 }
 

@@ -30,12 +30,14 @@ base::Status Check(const Options& options) {
     return Refuse(fmt::format("invalid -c <component-name> flag value: {}; one of {}", component,
                               fmt::join(kComponents, ", ")));
   }
-  const bool needs_node = component == "plugin" || component == "cuda";
-  if (needs_node && options.node_name.empty()) {
+  const bool has_pods = component == "plugin" || component == "cuda";
+  const bool asks_node = component == "vfio-pci" || component == "vgpu-manager" ||
+                         component == "vgpu-devices" || component == "cc-manager";
+  if ((has_pods || asks_node) && options.node_name.empty()) {
     return Refuse(fmt::format(
         "invalid -n <node-name> flag: must not be empty string for {} validation", component));
   }
-  if (needs_node && options.namespace_name.empty()) {
+  if (has_pods && options.namespace_name.empty()) {
     return Refuse(fmt::format(
         "invalid -ns <namespace> flag: must not be empty string for {} validation", component));
   }
@@ -76,7 +78,7 @@ struct Flags {
     line.Add({"metrics-port,p", "METRICS_PORT", "where the component metrics listens"},
              &metrics_port);
     line.Add({"default-gpu-workload-config,g", "DEFAULT_GPU_WORKLOAD_CONFIG",
-              "accepted, without effect"},
+              "workload of a node whose label names none: container, vm-passthrough or vm-vgpu"},
              &default_workload);
     line.Add({"disable-dev-char-symlink-creation", "DISABLE_DEV_CHAR_SYMLINK_CREATION",
               "make no links in /dev/char"},
@@ -137,6 +139,7 @@ base::Result<std::optional<Options>> ReadOptions(
   Take(flags.image, options.image);
   Take(flags.image_pull_policy, options.image_pull_policy);
   Take(flags.runtime_class, options.runtime_class);
+  Take(flags.default_workload, options.default_workload);
   if (flags.interval && *flags.interval > 0) {
     options.retry_interval = std::chrono::seconds(*flags.interval);
   }

@@ -9,6 +9,7 @@
 
 #include "base/command_line.h"
 #include "base/result.h"
+#include "host/root.h"
 #include "node/validations/status_folder.h"
 
 namespace pitcrew::node::validator {
@@ -28,6 +29,7 @@ struct Options {
   std::string driver_install_folder = "/run/nvidia/driver";  // path on the host
   std::filesystem::path driver_seen_at = "/run/nvidia/driver";
   bool skip_gpu_initialisation = false;
+  std::string default_workload;  // of a node whose label names none; "" or unknown: passthrough
 
   int metrics_port = 0;  // of the component metrics
 
@@ -42,6 +44,7 @@ struct Options {
   std::filesystem::path device_links_folder = "/host-dev-char";
   std::filesystem::path proc = "/proc";
   std::filesystem::path pci_devices = "/sys/bus/pci/devices";
+  host::Root devices_root;  // of /sys
 };
 
 // Nothing when --help or --version was answered. kInvalid for wrong flags and for a component that

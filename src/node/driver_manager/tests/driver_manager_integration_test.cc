@@ -8,6 +8,7 @@
 
 #include "api/labels.h"
 #include "apiserver/api_server.h"
+#include "base/file.h"
 #include "kube/await.h"
 #include "kube/projection.h"
 #include "node/driver_manager/manager.h"
@@ -126,6 +127,41 @@ TEST_F(ManagerTest, NothingLoadedIsDoneAtOnce) {
   ASSERT_TRUE(done) << done.error().message;
   EXPECT_EQ(Node(), before) << "no pausing, no cordon";
   EXPECT_FALSE(std::filesystem::exists(root_.path() / "run/nvidia-driver.pid"));
+}
+
+// A GPU with VFIO, in a tree of plain files: a command to the kernel has no effect there.
+class GpuWithVfioTest : public ManagerTest {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    const std::string device = "sys/bus/pci/devices/0000:65:00.0/";
+    for (const auto& [name, text] :
+         {std::pair("vendor", "0x10de"), std::pair("device", "0x2330"),
+          std::pair("class", "0x030200"), std::pair("driver_override", "vfio-pci")}) {
+      root_.Write(device + name, std::string(text) + "\n");
+    }
+    unbind_ = root_.Write("sys/bus/pci/drivers/vfio-pci/unbind", "");
+    std::filesystem::create_symlink("../../drivers/vfio-pci", root_.path() / (device + "driver"));
+  }
+  [[nodiscard]] std::string Unbound() const { return base::ReadFile(unbind_).value_or("missing"); }
+  std::filesystem::path unbind_;
+};
+
+TEST_F(GpuWithVfioTest, IsTakenFromItBeforeADriverComes) {
+  RecordProperty("holds", "driver-lifecycle.md #96");
+  const auto done = Run();
+  EXPECT_EQ(Unbound(), "0000:65:00.0");
+  ASSERT_FALSE(done) << "no kernel has done it";
+  EXPECT_EQ(done.error().reason, "GpusHeldByVfio");
+}
+
+TEST_F(GpuWithVfioTest, StaysWhereTheNodeIsForVirtualMachines) {
+  ASSERT_TRUE(client_->Patch(
+      kube::kNodes, {"", node_}, kube::PatchType::kMerge,
+      {{"metadata", {{"labels", {{std::string(api::kDeployVfioManager), "true"}}}}}}));
+  const auto done = Run();
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(Unbound(), "");
 }
 
 TEST_F(ManagerTest, ARunThatDiedIsTidiedUp) {

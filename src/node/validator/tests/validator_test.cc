@@ -46,6 +46,10 @@ TEST(Options, ComponentsAreChecked) {
   for (const auto* component : {"", "unknown", "foobar"}) {
     EXPECT_FALSE(Read({{"COMPONENT", component}})) << component;
   }
+  for (const auto* component : {"vfio-pci", "vgpu-manager", "vgpu-devices", "cc-manager"}) {
+    EXPECT_FALSE(Read({{"COMPONENT", component}})) << component << " needs the node's name";
+    EXPECT_TRUE(Read({{"COMPONENT", component}, {"NODE_NAME", "n"}})) << component;
+  }
   for (const auto* component : {"cuda", "plugin"}) {
     EXPECT_FALSE(Read({{"COMPONENT", component}}));
     EXPECT_TRUE(Read({{"COMPONENT", component}, {"NODE_NAME", "n"}, {"OPERATOR_NAMESPACE", "ns"}}));
@@ -199,7 +203,7 @@ TEST(Repeat, AChangeInTheFolderEndsTheWait) {
   options.with_wait = true;
   options.retry_interval = std::chrono::hours(1);  // only the event can end it
   int tries = 0;
-  const auto done = Repeat(options, {root.path()}, {}, [&]() -> base::Status {
+  const auto done = Repeat(options, {.folders = {root.path()}}, {}, [&]() -> base::Status {
     if (++tries == 1) {
       root.Write("ready", "");
       return base::Fail(base::Unavailable("NotYet", "not yet"));

@@ -1,0 +1,34 @@
+// What the components of virtual machines look at (validator.md section 6).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "desired/workload.h"
+#include "host/pci.h"
+#include "host/root.h"
+
+namespace pitcrew::node::validator {
+
+// What a node is for: its label, else the default, else passthrough.
+desired::Workload WorkloadOf(const std::string& label, const std::string& default_workload);
+
+// Every GPU is with VFIO, whichever variant of its driver. kUnavailable "NotBoundToVfio" names the
+// first that is not.
+base::Status CheckBoundToVfio(const host::PciScan& scan);
+
+// Some GPU has virtual functions.
+bool UsesVirtualFunctions(const host::PciScan& scan);
+// Some GPU can have them, and all have as many as they can.
+bool HasAllVirtualFunctions(const host::PciScan& scan);
+
+// What vGPUs are made on is there: every virtual function, or a parent of mediated devices.
+// kUnavailable "NoVgpuParents".
+base::Status CheckVgpuParents(const host::Root& root);
+
+// There is a vGPU: a mediated device of NVIDIA's, or a virtual function that is one by NVIDIA's own
+// VFIO framework (virtualisation-and-olm.md section 5). kUnavailable "NoVgpus".
+base::Status CheckVgpus(const host::Root& root);
+
+}  // namespace pitcrew::node::validator

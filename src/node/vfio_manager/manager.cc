@@ -1,0 +1,153 @@
+#include "node/vfio_manager/manager.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "codec/yaml.h"
+#include "host/iommu.h"
+#include "node/own_node/own_node.h"
+#include "node/vfio/handover.h"
+#include "node/vfio/status.h"
+#include "node/vfio_manager/status_text.h"
+
+namespace pitcrew::node::vfio_manager {
+namespace {
+
+base::Status PrintStatus(const Options& options, const vfio::Settings& settings) {
+  TRY_ASSIGN(const auto status, vfio::ReadStatus(settings));
+  switch (options.format) {
+    case Format::kTable:
+      fmt::print("{}", ToTable(status));
+      break;
+    case Format::kJson:
+      fmt::print("{}\n", ToJson(status).dump(2));
+      break;
+    case Format::kYaml:
+      fmt::print("{}", codec::ToYamlText(ToJson(status)));
+      break;
+  }
+  return {};
+}
+
+// Nothing for a device that is none of ours: that is told, and is no failure (vfio-manager.md 2).
+base::Result<std::optional<vfio::Selection>> SelectionOf(const Options& options,
+                                                         const vfio::Settings& settings) {
+  vfio::Selection selection{.device = std::nullopt, .switches = options.switches};
+  if (options.all) return selection;
+  auto address = gpu::PciAddress::Parse(options.device);
+  if (!address) return base::Fail(address.error().Within("failed to get NVIDIA device"));
+  selection.device = *address;
+  TRY_ASSIGN(const auto node, vfio::ReadNode(settings));
+  const auto devices = vfio::SelectDevices(node, selection);
+  if (!devices) return base::Fail(devices.error().Within("failed to get NVIDIA device"));
+  if (!devices->empty()) return selection;
+  if (host::IsNvSwitch(*node.Find(*address))) {
+    base::LogInfo(
+        fmt::format("Skipping NVSwitch {} (BIND_NVSWITCHES not set)", address->SysfsName()));
+  } else {
+    base::LogInfo(fmt::format("Device {} is not an NVIDIA device", address->SysfsName()));
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> NamesIf(const vfio::Report& report, auto&& condition) {
+  std::vector<std::string> names;
+  for (const auto& device : report.devices) {
+    if (condition(device)) names.push_back(device.device.SysfsName());
+  }
+  return names;
+}
+
+// What people read with `kubectl describe node`. The GPUs are changed already: that the API server
+// cannot be told is no failure of theirs.
+void TellNode(const Options& options, const vfio::Report& report) {
+  if (options.node_name.empty()) return;
+  const auto node = own_node::OwnNode::Open(
+      options.kubeconfig,
+      {.node_name = options.node_name, .component = "vfio-manager", .pod_name = ""});
+  if (!node) {
+    base::LogInfo("The node gets no Events", {{"reason", node.error().message}});
+    return;
+  }
+  // One Event for what several devices have in common.
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> failures;
+  for (const auto& device : report.devices) {
+    if (!device.failure) continue;
+    failures[{device.failure->reason, device.failure->message}].push_back(
+        device.device.SysfsName());
+  }
+  for (const auto& failure : report.failures) failures[{failure.reason, failure.message}] = {};
+  for (const auto& [what, devices] : failures) {
+    const auto names = base::Join(devices, ", ");
+    (*node)->Record(kube::EventType::kWarning, what.first,
+                    names.empty() ? what.second : fmt::format("{}: {}", names, what.second));
+  }
+  const auto changed = NamesIf(report, [](const auto& device) { return device.changed; });
+  if (changed.empty()) return;
+  const bool bound = options.action == Action::kBind;
+  (*node)->Record(kube::EventType::kNormal, bound ? "BoundToVfio" : "TakenFromVfio",
+                  fmt::format("{} {}", base::Join(changed, ", "),
+                              bound ? "can be given to virtual machines"
+                                    : "can be used by the node's driver again"));
+}
+
+base::Status Conclude(const Options& options, const vfio::Report& report) {
+  const std::string verb = options.action == Action::kBind ? "bind" : "unbind";
+  for (const auto& failure : report.failures) {
+    base::LogWarning(fmt::format("Failed to {} a device", verb), failure);
+  }
+  for (const auto& device : report.devices) {
+    const auto name = device.device.SysfsName();
+    if (device.failure) {
+      base::LogWarning(fmt::format("Failed to {} device {}", verb, name), *device.failure);
+    } else {
+      base::LogInfo(fmt::format("Device {} is done", name),
+                    {{"driver", device.driver.empty() ? "none" : device.driver},
+                     {"changed", device.changed}});
+    }
+  }
+  TellNode(options, report);
+  if (report.done()) return {};
+  if (!options.all && report.devices.size() == 1) {
+    return base::Fail(report.devices.front().failure->Within(
+        options.action == Action::kBind
+            ? fmt::format("failed to bind device {} to vfio driver", options.device)
+            : fmt::format("failed to unbind device {} from driver", options.device)));
+  }
+  auto failed = NamesIf(report, [](const auto& device) { return device.failure.has_value(); });
+  if (!report.failures.empty()) failed.push_back("devices that cannot be read");
+  return base::Fail(base::Unavailable(
+      "DevicesFailed", fmt::format("failed to {} {}; each is named above with its reason", verb,
+                                   base::Join(failed, ", "))));
+}
+
+}  // namespace
+
+vfio::Settings SettingsOf(const Options& options) {
+  return {.root = host::Root(options.root), .host_root = host::Root(options.host_root)};
+}
+
+base::Status Run(const Options& options, const vfio::Settings& settings,
+                 const io::StopToken& stop) {
+  if (options.action == Action::kStatus) return PrintStatus(options, settings);
+  TRY_ASSIGN(const auto selection, SelectionOf(options, settings));
+  if (!selection) return {};
+  const auto deadline = base::Deadline::After(options.timeout);
+  const auto report = options.action == Action::kBind
+                          ? vfio::GiveToVfio(settings, *selection, deadline, stop)
+                          : vfio::TakeFromVfio(settings, *selection, deadline, stop);
+  if (!report) return base::Fail(report.error().Within("failed to get NVIDIA GPUs"));
+  if (report->devices.empty() && report->failures.empty()) {
+    base::LogInfo("This node has no NVIDIA GPU");
+  }
+  return Conclude(options, *report);
+}
+
+}  // namespace pitcrew::node::vfio_manager
