@@ -218,19 +218,18 @@ class Manager {
   // this program too: there they stay, above all those that virtual machines use.
   base::Status TakeGpusFromVfio(const NodeState& state) {
     if (state.passthrough) return {};
+    TRY_ASSIGN(const bool has_pci, host::IsDirectory(options_.sys / "bus/pci/devices"));
+    if (!has_pci) return {};
     const vfio::Settings settings{.root = host::Root(options_.sys.parent_path()),
                                   .host_root = host::Root(options_.host_root)};
-    const auto report =
-        vfio::TakeFromVfio(settings, {.device = {}, .switches = options_.nvswitches},
-                           base::Deadline::After(kMachineTimeout), stop_);
-    // A machine without PCI has nothing on VFIO.
-    if (!report && report.error().code == base::Code::kNotFound) return {};
-    TRY(report);
-    for (const auto& failure : report->failures) {
+    TRY_ASSIGN(const auto report,
+               vfio::TakeFromVfio(settings, {.device = {}, .switches = options_.nvswitches},
+                                  base::Deadline::After(kMachineTimeout), stop_));
+    for (const auto& failure : report.failures) {
       base::LogWarning("A device cannot be taken from VFIO", failure);
     }
     std::vector<std::string> held;
-    for (const auto& device : report->devices) {
+    for (const auto& device : report.devices) {
       if (device.failure) held.push_back(device.failure->message);
     }
     if (held.empty()) return {};

@@ -59,7 +59,7 @@ base::Status HandleAll(const Settings& settings, const std::vector<Bundle>& bund
     return {};
   };
   for (const auto& bundle : bundles) TRY(handle(bundle, Deadline::After({}), false));
-  for (const auto* bundle : std::vector(busy)) TRY(handle(*bundle, deadline, true));
+  for (const auto* bundle : busy) TRY(handle(*bundle, deadline, true));
   return {};
 }
 
@@ -208,7 +208,7 @@ class Taker {
       } else if (from_any_driver_ || host::IsPassthroughDriver(driver)) {
         held.push_back(function);
       } else {
-        TRY(DropStaleOverride(function));
+        TRY(DropOverride(function, host::IsPassthroughDriver));
         base::LogInfo("Left to its driver",
                       {{"device", function.address.SysfsName()}, {"driver", driver}});
       }
@@ -218,17 +218,20 @@ class Taker {
       TRY(MoveToNobody(settings_.root, function.address));
       base::LogInfo("Unbound", {{"device", function.address.SysfsName()}});
     }
-    for (const auto& function : free) TRY(MoveToNobody(settings_.root, function.address));
+    const auto any = [](std::string_view /*name*/) { return true; };
+    for (const auto& function : free) TRY(DropOverride(function, any));
     free.insert(free.end(), held.begin(), held.end());
     for (const auto& function : free) TRY(LetDriversTake(function));
     return !held.empty();
   }
 
  private:
-  // Of a run that was cut off: at the next unbinding VFIO would get the device.
-  base::Status DropStaleOverride(const PciDevice& function) const {
+  // One that a run left which was cut off: with it VFIO alone would get the device.
+  base::Status DropOverride(const PciDevice& function, bool (*is_meant)(std::string_view)) const {
     const auto name = host::ReadAttribute(function.folder / "driver_override");
-    if (!name || !host::IsPassthroughDriver(*name)) return {};
+    if (!name && name.error().code == base::Code::kNotFound) return {};
+    TRY(name);
+    if (name->empty() || *name == "(null)" || !is_meant(*name)) return {};
     return host::ClearDriverOverride(settings_.root, function.address);
   }
 

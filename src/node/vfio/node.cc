@@ -87,6 +87,19 @@ base::Result<std::vector<base::Error>> UnreadDevices(const Root& root, const hos
   return unread;
 }
 
+// A group that is not listed has nobody that could be seen: the device is unplugged right now, or
+// the tree is a simulated one without groups.
+base::Status ReadGroup(const Root& root, const PciDevice& device, Node& node) {
+  const auto* group = device.iommu_group.value();
+  if (group == nullptr || node.groups.contains(*group)) return {};
+  auto members = host::IommuGroupMembers(root, *group);
+  if (!members && members.error().code != base::Code::kNotFound) {
+    return base::Fail(members.error());
+  }
+  node.groups[*group] = members ? *std::move(members) : std::vector{device.address};
+  return {};
+}
+
 }  // namespace
 
 const PciDevice* Node::Find(const PciAddress& address) const {
@@ -107,9 +120,7 @@ base::Result<Node> ReadNode(const Settings& settings) {
   TRY_ASSIGN(node.translation, ReadTranslation(root));
   for (const auto& device : node.scan.devices) {
     if (device.vendor != host::kVendorNvidia) continue;
-    if (const auto* group = device.iommu_group.value(); group && !node.groups.contains(*group)) {
-      TRY_ASSIGN(node.groups[*group], host::IommuGroupMembers(root, *group));
-    }
+    TRY(ReadGroup(root, device, node));
     if (device.class_code == kVgaController) {
       TRY_ASSIGN(node.consumers[device.address], host::ConsumersOf(root, device.address));
     }
@@ -117,10 +128,7 @@ base::Result<Node> ReadNode(const Settings& settings) {
   // A consumer may be of another vendor, in a group of its own.
   for (const auto& [gpu, consumers] : node.consumers) {
     for (const auto& consumer : consumers) {
-      const auto* device = node.Find(consumer);
-      const auto* group = device == nullptr ? nullptr : device->iommu_group.value();
-      if (group == nullptr || node.groups.contains(*group)) continue;
-      TRY_ASSIGN(node.groups[*group], host::IommuGroupMembers(root, *group));
+      if (const auto* device = node.Find(consumer)) TRY(ReadGroup(root, *device, node));
     }
   }
   return node;

@@ -34,7 +34,7 @@ TEST(Events, TellTheNodeOnceWhatItsGpusHaveInCommon) {
   options.host_root = folder.path();
   options.node_name = "vfio-node";
   options.kubeconfig = ApiServer::Shared().kubeconfig();
-  const auto done = Run(options, SettingsOf(options), {});
+  const auto done = vfio_manager::Run(options, SettingsOf(options), {});
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().reason, "DevicesFailed");
   kube::ListOptions of_node;
@@ -59,7 +59,7 @@ TEST(Events, AServerThatIsNotThereFailsNothing) {
   options.host_root = folder.path();
   options.node_name = "vfio-node";
   options.kubeconfig = "/nowhere/kubeconfig";
-  EXPECT_TRUE(Run(options, SettingsOf(options), {}));
+  EXPECT_TRUE(vfio_manager::Run(options, SettingsOf(options), {}));
 }
 
 }  // namespace
