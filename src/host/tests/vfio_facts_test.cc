@@ -83,15 +83,6 @@ TEST_F(VfioFactsTest, ConsumersAreThoseThatExist) {  // vfio-manager.md section 
             base::Code::kNotFound);
 }
 
-TEST_F(VfioFactsTest, TheFileOfItsOwnIsNamedByTheKernel) {
-  PciDevice device;
-  device.folder = path_ / "sys/bus/pci/devices/0000:65:00.0";
-  EXPECT_TRUE(VfioDeviceName(device).is_absent());
-  Folder("sys/bus/pci/devices/0000:65:00.0/vfio-dev/vfio3");
-  ASSERT_TRUE(VfioDeviceName(device).is_present());
-  EXPECT_EQ(*VfioDeviceName(device).value(), "vfio3");
-}
-
 PciDevice Member(std::uint32_t class_code, const char* driver) {
   PciDevice device;
   device.class_code = class_code;

@@ -7,6 +7,7 @@
 #include "host/iommu.h"
 #include "host/mdev.h"
 #include "host/sysfs.h"
+#include "host/vfio_device.h"
 
 namespace pitcrew::node::validator {
 namespace {

@@ -9,6 +9,7 @@
 #include "host/iommu.h"
 #include "host/pci_control.h"
 #include "host/sysfs.h"
+#include "host/vfio_device.h"
 #include "node/vfio/move.h"
 #include "node/vfio/preflight.h"
 #include "node/vfio/users.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "host/iommu.h"
+#include "host/vfio_device.h"
 #include "node/vfio/bundle.h"
 #include "node/vfio/preflight.h"
 #include "node/vfio/users.h"

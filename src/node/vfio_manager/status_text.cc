@@ -7,6 +7,7 @@
 
 #include "base/strings.h"
 #include "host/iommu.h"
+#include "host/vfio_device.h"
 #include "node/vfio/users.h"
 
 namespace pitcrew::node::vfio_manager {
