@@ -48,6 +48,13 @@ base::Result<std::vector<PciAddress>> ConsumersOf(const Root& root, const PciAdd
   return consumers;
 }
 
+base::Observed<std::string> VfioDeviceName(const PciDevice& device) {
+  const auto names = EntriesOf(device.folder / "vfio-dev");
+  if (!names) return base::Observed<std::string>::Unknown(names.error());
+  if (names->empty()) return base::Observed<std::string>::Missing();
+  return base::Observed<std::string>::Present(names->front());
+}
+
 bool IsPassthroughDriver(std::string_view driver) {
   return driver.find("vfio") != std::string_view::npos || driver == "pci-stub";
 }

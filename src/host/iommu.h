@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/observed.h"
 #include "base/result.h"
 #include "gpu/pci_address.h"
 #include "host/pci.h"
@@ -27,6 +29,10 @@ base::Result<std::vector<gpu::PciAddress>> IommuGroupMembers(const Root& root, s
 // GPU its audio function), in the order of the links' names; only those that exist.
 base::Result<std::vector<gpu::PciAddress>> ConsumersOf(const Root& root,
                                                        const gpu::PciAddress& supplier);
+
+// "vfio3" for a device whose file of its own is /dev/vfio/devices/vfio3: bound to a VFIO driver,
+// and the kernel has iommufd (Linux 6.2).
+base::Observed<std::string> VfioDeviceName(const PciDevice& device);
 
 // Holds devices for virtual machines: VFIO's drivers and their variants ("nvgrace_gpu_vfio_pci"),
 // which in the kernel and outside have the word in their names, and pci-stub.
