@@ -88,13 +88,14 @@ void FileSystem::TellState() {
   if (!told) base::LogWarning("NVML is not told which GPUs the driver has", told.error());
 }
 
+// Announced last: who hears of it finds everything in its place.
 void FileSystem::Settle() {
-  for (const auto& event : machine_.TakeEvents()) uevents_.Send(event);
   if (const auto made = nodes_.Reconcile(machine_); !made) {
     base::LogWarning("device nodes are not as they should be", made.error());
   }
   TellState();
   tree_ = std::make_shared<const Tree>(BuildTree(machine_, options_.surroundings));
+  for (const auto& event : machine_.TakeEvents()) uevents_.Send(event);
   changed_.notify_all();
 }
 

@@ -149,6 +149,10 @@ class Machine {
   [[nodiscard]] bool HasVendorAttributes(const Device& device) const;
   // How many more vGPUs of the type fit on this device.
   [[nodiscard]] std::uint32_t Available(const Device& device, const VgpuType& type) const;
+  // The same in two steps, for whoever asks for many devices of a GPU: how many fit on the GPU, and
+  // how many of those on this device of it.
+  [[nodiscard]] std::uint32_t Room(std::size_t gpu, const VgpuType& type) const;
+  [[nodiscard]] std::uint32_t Share(const Device& device, std::uint32_t room) const;
   [[nodiscard]] std::string DevicePath(
       const PciAddress& address) const;  // "/devices/pci0000:1b/0000:1b:00.0"
 

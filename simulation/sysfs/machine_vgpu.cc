@@ -66,15 +66,21 @@ std::vector<VgpuInUse> Machine::InUse(std::size_t gpu) const {
   return in_use;
 }
 
-std::uint32_t Machine::Available(const Device& device, const VgpuType& type) const {
-  if (!device.gpu) return 0;
-  const std::uint32_t fits = Fits(gpus_[*device.gpu], InUse(*device.gpu), type);
-  if (!device.physical) return fits;
+std::uint32_t Machine::Room(std::size_t gpu, const VgpuType& type) const {
+  return Fits(gpus_[gpu], InUse(gpu), type);
+}
+
+std::uint32_t Machine::Share(const Device& device, std::uint32_t room) const {
+  if (!device.physical) return room;
   // A virtual function takes one.
   const bool taken = device.vgpu_type != 0 || std::ranges::any_of(mdevs_, [&](const auto& one) {
                        return one.second.parent == device.address;
                      });
-  return taken ? 0 : std::min(fits, 1u);
+  return taken ? 0 : std::min(room, 1u);
+}
+
+std::uint32_t Machine::Available(const Device& device, const VgpuType& type) const {
+  return device.gpu ? Share(device, Room(*device.gpu, type)) : 0;
 }
 
 // drivers/vfio/mdev/mdev_sysfs.c, create_store; which errno NVIDIA's driver gives when nothing fits

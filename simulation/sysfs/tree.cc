@@ -216,15 +216,31 @@ class Builder {
     return machine_.gpus()[*device.gpu];
   }
 
+  // How many of each of the GPU's types fit on the device; looked for once for each GPU.
+  std::vector<std::pair<const VgpuType*, std::uint32_t>> AvailableOn(const Device& device) {
+    auto& rooms = rooms_[*device.gpu];
+    if (rooms.empty()) {
+      for (const auto& type : GpuOf(device).types) {
+        rooms.emplace_back(&type, machine_.Room(*device.gpu, type));
+      }
+    }
+    const bool has_share = machine_.Share(device, 1) != 0;
+    auto available = rooms;
+    for (auto& [type, count] : available) {
+      count = !device.physical ? count : has_share ? std::min(count, 1u) : 0;
+    }
+    return available;
+  }
+
   void AddMdevTypes(const Device& device, const std::string& folder) {
     tree_.AddLinkTo("/class/mdev_bus/" + Slot(device), folder);
-    for (const auto& type : GpuOf(device).types) {
+    for (const auto& [one, available] : AvailableOn(device)) {
+      const VgpuType& type = *one;
       const std::string here = folder + "/mdev_supported_types/nvidia-" + std::to_string(type.id);
       tree_.AddFolder(here + "/devices");
       tree_.AddFile(here + "/name", type.name + "\n");
       tree_.AddFile(here + "/device_api", "vfio-pci\n");
-      tree_.AddFile(here + "/available_instances",
-                    std::to_string(machine_.Available(device, type)) + "\n");
+      tree_.AddFile(here + "/available_instances", std::to_string(available) + "\n");
       tree_.AddFile(here + "/description",
                     fmt::format("num_heads=1, frl_config=60, framebuffer={}M, "
                                 "max_resolution=4096x2160, max_instance={}\n",
@@ -266,9 +282,8 @@ class Builder {
   // The published files of NVIDIA's driver: a header, then every type that still fits.
   void AddVendorAttributes(const Device& device, const std::string& folder) {
     std::string creatable = "ID    : vGPU Name\n";
-    for (const auto& type : GpuOf(device).types) {
-      if (machine_.Available(device, type) == 0) continue;
-      creatable += fmt::format("{:<5} : {}\n", type.id, type.name);
+    for (const auto& [type, available] : AvailableOn(device)) {
+      if (available != 0) creatable += fmt::format("{:<5} : {}\n", type->id, type->name);
     }
     tree_.AddFile(folder + "/nvidia/creatable_vgpu_types", creatable);
     tree_.AddSetting(folder + "/nvidia/current_vgpu_type", std::to_string(device.vgpu_type) + "\n",
@@ -278,6 +293,7 @@ class Builder {
   }
 
   const Machine& machine_;
+  std::map<std::size_t, std::vector<std::pair<const VgpuType*, std::uint32_t>>> rooms_;
   Tree tree_;
 };
 
@@ -292,7 +308,7 @@ Node& Tree::Add(const std::string& path, Node node) {
   if (path != "/") {
     const std::string parent = Parent(path);
     AddFolder(parent);
-    nodes_[parent].children.insert(path.substr(path.rfind('/') + 1));
+    nodes_.find(parent)->second.children.insert(path.substr(path.rfind('/') + 1));
   }
   return nodes_.insert_or_assign(path, std::move(node)).first->second;
 }
