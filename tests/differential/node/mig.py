@@ -128,7 +128,15 @@ def meant(name, result):
     elif result["status"] == 0:
         value["output"] = result["stdout"].strip()
     if "file" in result:
-        value["file"] = json.loads(result["file"]) if result["file"] else None
+        value["file"] = checkpoint(json.loads(result["file"])) if result["file"] else None
+    return value
+
+
+def checkpoint(value):
+    """With the instances of each GPU in the order of their places: upstream has them in the order in which they were
+    made, and places decide what is made of them."""
+    for device in value.get("MigState", {}).get("Devices", []):
+        (device.get("GpuInstances") or []).sort(key=lambda one: (one["ProfileID"], one["Placement"]["Start"]))
     return value
 
 
@@ -177,20 +185,19 @@ def verdicts(arguments, peer, accepted, used):
 
 
 def nodes(chosen):
-    """Nodes of one model, and two of several."""
-    for model in sorted(cases.PROFILES):
-        if "mig" in cases.PROFILES[model] and (not chosen or model in chosen):
-            yield model, model, node([(model, 2)])
-    if not chosen:
-        yield "A100-40 and T4", "A100-40", node([("A100-40", 1), ("T4", 1)])
-        yield "A100-80 and H100", "A100-80", node([("A100-80", 1), ("H100-80", 2)])
+    """Nodes of one model, and two of several; where some are chosen, only those."""
+    models = [model for model in sorted(cases.PROFILES) if "mig" in cases.PROFILES[model]]
+    every = [(model, model, node([(model, 2)])) for model in models]
+    every += [("A100-40 and T4", "A100-40", node([("A100-40", 1), ("T4", 1)])),
+              ("A100-80 and H100", "A100-80", node([("A100-80", 1), ("H100-80", 2)]))]
+    return [one for one in every if not chosen or one[0] in chosen]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", default=str(ROOT / "build/release/bin"), help="the folder of Pitcrew's programs")
     parser.add_argument("--ours", help="another program than pitcrew as our nvidia-mig-parted")
-    parser.add_argument("--models", nargs="*", help="only these models")
+    parser.add_argument("--models", nargs="*", help="only these nodes: a model, or `A100-40 and T4`")
     parser.add_argument("--jobs", type=int, default=1, help="how many nodes at once")
     parser.add_argument("--verbose", action="store_true",
                         help="with each difference what was written to standard error")
