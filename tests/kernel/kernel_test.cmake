@@ -7,7 +7,7 @@
 function(kernel_test)
   cmake_parse_arguments(TEST "NO_IOMMU" "NAME;SCRIPT;DEADLINE" "PROGRAMS;FILES;LINKS" ${ARGN})
   if(NOT TEST_DEADLINE)
-    set(TEST_DEADLINE 300)
+    set(TEST_DEADLINE 900)
   endif()
   get_filename_component(script ${TEST_SCRIPT} ABSOLUTE)
   set(arguments --deadline ${TEST_DEADLINE} --file /scenario=${script})

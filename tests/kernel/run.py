@@ -35,7 +35,7 @@ def _arguments() -> argparse.Namespace:
                         help="a file or a folder, as it is")
     parser.add_argument("--link", type=_pair, action="append", default=[], metavar="GUEST=TARGET",
                         help="a symbolic link in the machine: a program's second name")
-    parser.add_argument("--deadline", type=float, default=300,
+    parser.add_argument("--deadline", type=float, default=900,
                         help="seconds for the machine's whole life (%(default)s)")
     parser.add_argument("--no-iommu", action="store_true", help="a machine without an IOMMU")
     parser.add_argument("command", nargs="+", help="what is run in the machine")
