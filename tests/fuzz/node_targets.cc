@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -18,6 +19,9 @@
 #include "host/os_release.h"
 #include "host/pci.h"
 #include "host/uevent.h"
+#include "node/metrics_exporter/counters.h"
+#include "node/metrics_exporter/device_selection.h"
+#include "node/metrics_exporter/pod_map.h"
 #include "node/mig/checkpoint.h"
 #include "node/mig/configuration.h"
 #include "node/mig/hooks.h"
@@ -257,11 +261,51 @@ void ReadVfioFacts(std::string_view input) {
   (void)node::vfio::ParseResources(input);
 }
 
+// As a cell of CSV that may hold anything.
+std::string Quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    quoted += c;
+    if (c == '"') quoted += c;
+  }
+  return quoted + "\"";
+}
+
+void ReadCounterFile(std::string_view input) {
+  using node::metrics_exporter::ParseCounters;
+  const auto file = ParseCounters(input, "input");
+  if (!file) return;
+  std::string text;
+  for (const auto& counter : file->counters) {
+    text += counter.name + "," + counter.type + "," + Quoted(counter.help) + "\n";
+  }
+  const auto again = ParseCounters(text, "again");
+  Check(again && again->counters.size() == file->counters.size(), "as many counters");
+  for (std::size_t i = 0; i < file->counters.size(); ++i) {
+    Check(again->counters[i].help == file->counters[i].help, "a help text reads as the same");
+  }
+}
+
+void ReadDeviceIds(std::string_view input) {
+  using namespace node::metrics_exporter;
+  const auto keys = KeysOf(input, Round());
+  Check(!keys.empty() && keys.front() == input, "a device is found by its own id");
+  Check(input.starts_with(WithoutReplica(input)), "a replica's number stands behind");
+  (void)ReplicaOf(input);
+  const auto uid = PodUidOfCgroups(input);
+  Check(uid.empty() || uid.size() >= 32, "a pod's UID has a length");
+  if (const auto selection = ParseDeviceSelection(input, "devices")) {
+    Check(std::ranges::is_sorted(selection->ids), "ids ascend");
+  }
+}
+
 constexpr Target kTargets[] = {{"plugin_config", ReadPluginConfig},
                                {"mig_config", ReadMigConfig},
                                {"mig_checkpoint", ReadMigCheckpoint},
                                {"mig_hooks", ReadMigHooks},
                                {"mig_profile", ReadMigProfile},
+                               {"counter_file", ReadCounterFile},
+                               {"device_ids", ReadDeviceIds},
                                {"vgpu_config", ReadVgpuConfig},
                                {"vgpu_journal", ReadVgpuJournal},
                                {"pci_ids", ReadPciIds},

@@ -1,12 +1,11 @@
 #include "node/metrics_exporter/command.h"
 
-#include <fmt/format.h>
 #include <signal.h>
 
-#include <cstdio>
 #include <cstdlib>
+#include <utility>
 
-#include "io/stop.h"
+#include "io/program.h"
 #include "node/metrics_exporter/exporter.h"
 #include "node/metrics_exporter/options.h"
 #include "nvml/guarded.h"
@@ -14,26 +13,20 @@
 namespace pitcrew::node::metrics_exporter {
 namespace {
 
-base::Status Run(Options options) {
+base::Status Run(Options options, const io::StopToken& stop) {
   base::ConfigureLog(options.log);
-  io::StopSource stop;
-  TRY(stop.StopOnSignals({SIGTERM, SIGINT, SIGQUIT}));
   TRY_ASSIGN(const auto reload, io::SignalReceiver::Create({SIGHUP}));
-  Exporter exporter(std::move(options), reload, stop.token());
+  Exporter exporter(std::move(options), reload, stop);
   return exporter.Run();
 }
 
 }  // namespace
 
 int Command(int argc, char** argv) {
-  auto options = ReadOptions(argc, argv);
-  if (options && !*options) return 0;
-  const auto status =
-      options ? Run(**std::move(options)) : base::Status(base::Fail(options.error()));
-  if (!status) fmt::print(stderr, "dcgm-exporter: {}\n", status.error().ToString());
-  const int code = status ? 0 : 1;
-  if (nvml::HasHangingCalls()) std::_Exit(code);
-  return code;
+  const int status = io::RunProgram({.failure = "The metrics exporter ends", .usage_status = 1},
+                                    ReadOptions(argc, argv), Run);
+  if (nvml::HasHangingCalls()) std::_Exit(status);
+  return status;
 }
 
 }  // namespace pitcrew::node::metrics_exporter
