@@ -213,8 +213,10 @@ OwnersOf MapOwners(const Round& round, const std::vector<rpc::PodDevices>& pods,
       if (options.virtual_gpus) maker.AddUse(entity, uses, hold, owner);
       owners[i].of.push_back(std::move(owner));
     }
-    if (options.virtual_gpus) {
-      owners[i].also_device = {std::string(kUtilization), std::string(kMemoryUsed)};
+    for (const auto metric : {kUtilization, kMemoryUsed}) {
+      const bool by_pod = std::ranges::any_of(
+          owners[i].of, [&](const Owner& owner) { return owner.values.contains(metric); });
+      if (by_pod) owners[i].also_device.emplace_back(metric);
     }
   }
   return owners;

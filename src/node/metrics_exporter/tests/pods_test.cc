@@ -142,6 +142,10 @@ TEST(Pods, WithVirtualGpusProcessesAreSummedByPod) {
   EXPECT_EQ(owners[0].of[1].values.at("DCGM_FI_DEV_GPU_UTIL"), "0");
   EXPECT_THAT(owners[0].of[1].attributes, Contains(Pair("pod_uid", "uid-idle")));
   EXPECT_THAT(owners[0].also_device, Contains("DCGM_FI_DEV_GPU_UTIL"));
+  // Of instances only memory is known by process.
+  const auto on_instance = MapOwners(round, {Pod("a", "nvidia.com/mig-1g.10gb", {"MIG-m"})}, facts,
+                                     {}, {.virtual_gpus = true});
+  EXPECT_THAT(on_instance[1].also_device, ElementsAre("DCGM_FI_DEV_FB_USED"));
 }
 
 TEST(Pods, UidsAndLabelsComeFromTheApi) {
