@@ -43,7 +43,8 @@ struct Options {
   std::filesystem::path host_seen_at = "/host";
   std::filesystem::path device_links_folder = "/host-dev-char";
   std::filesystem::path proc = "/proc";
-  std::filesystem::path pci_devices = "/sys/bus/pci/devices";
+  // The host's: a container has a /sys of its own.
+  std::filesystem::path pci_devices = "/host/sys/bus/pci/devices";
   host::Root devices_root;  // of /sys
 };
 

@@ -74,8 +74,16 @@ void NodeTree::AddPci(const Json& device) const {
 
 void NodeTree::Bind(const std::string& address, const std::string& driver) const {
   const auto link = PciFolder(address) / "driver";
-  fs::remove_all(link);
-  if (!driver.empty()) Link(link, "../../../bus/pci/drivers/" + driver);
+  if (driver.empty() || !fs::exists(fs::symlink_status(link))) {
+    fs::remove_all(link);
+    if (!driver.empty()) Link(link, "../../../bus/pci/drivers/" + driver);
+    return;
+  }
+  // In one step, as the kernel does it: whoever looks meanwhile sees the one or the other.
+  const auto old = PciFolder(address) / "driver.old";
+  Link(old, "../../../bus/pci/drivers/" + driver);
+  ASSERT_EQ(::renameat2(AT_FDCWD, old.c_str(), AT_FDCWD, link.c_str(), RENAME_EXCHANGE), 0);
+  fs::remove_all(old);
 }
 
 void NodeTree::RemovePci(const std::string& address) const {
