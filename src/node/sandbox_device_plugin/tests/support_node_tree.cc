@@ -1,6 +1,9 @@
 #include "support_node_tree.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <stdio.h>
 
 #include <filesystem>
 
