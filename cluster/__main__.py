@@ -47,7 +47,7 @@ def _up(arguments: argparse.Namespace) -> int:
             history = up.bring_up(state, wanted, programs, simulation, archives)
         if not arguments.bare:
             main_job.run(state, programs, arguments.values, history)
-        showcase.show_next(state, str(programs.folder("kubectl")))
+        showcase.show_next(state, str(programs.folder("kubectl")), arguments.bare)
     return 0
 
 

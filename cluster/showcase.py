@@ -113,14 +113,17 @@ def show_all(client: Api):
         print("  every node has GPUs: the pod on a node without is left out")
 
 
-def show_next(state: State, kubectl_folder: str):
+def show_next(state: State, kubectl_folder: str, bare: bool):
     name = "" if state.name == "local" else f" NAME={state.name}"
     progress.heading("Ready to paste")
     print(f"  export KUBECONFIG={state.kubeconfig}\n  export PATH={kubectl_folder}:$PATH")
     progress.heading("What to try next")
-    print("  kubectl get clusterpolicy                        the policy and its state\n"
-          "  kubectl get pods -A -o wide                      the operator, its operands and the sample pods\n"
-          "  kubectl exec one-gpu -- pitcrew smi              the GPU of the first sample pod\n"
-          "  kubectl describe pod too-many-gpus               why the second one waits\n"
-          f"  make cluster-status{name:<30}nodes, processes, GPUs\n"
+    if bare:
+        print("  kubectl get nodes                                the nodes; a chart brings the operator")
+    else:
+        print("  kubectl get clusterpolicy                        the policy and its state\n"
+              "  kubectl get pods -A -o wide                      the operator, its operands and the sample pods\n"
+              "  kubectl exec one-gpu -- pitcrew smi              the GPU of the first sample pod\n"
+              "  kubectl describe pod too-many-gpus               why the second one waits")
+    print(f"  make cluster-status{name:<30}nodes, processes, GPUs\n"
           f"  make down{name:<40}take it all away again")

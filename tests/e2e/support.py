@@ -50,29 +50,31 @@ def up(file, *arguments, timeout=600):
     return run("up", "--build", BUILD, *arguments, file, timeout=timeout)
 
 
-class ClusterTest(unittest.TestCase):
-    """A cluster of their own for all tests of a class, with its GPUs free. A class says NAME, FILE (the cluster's
-    description) and VALUES (Helm values), both YAML."""
-    NAME = FILE = VALUES = None
+class BareClusterTest(unittest.TestCase):
+    """A cluster of their own for all tests of a class, without the operator. A class says NAME and FILE (the cluster's
+    description, YAML)."""
+    NAME = FILE = None
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        file, values = pathlib.Path(folder.name) / "cluster.yaml", pathlib.Path(folder.name) / "values.yaml"
-        file.write_text(cls.FILE, encoding="utf-8")
-        values.write_text(cls.VALUES, encoding="utf-8")
+        cls.bring_up("--bare")
+
+    @classmethod
+    def write(cls, name, text):
+        """A file that lasts as long as the class's tests."""
+        path = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory())) / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    @classmethod
+    def bring_up(cls, *arguments):
         cls.addClassCleanup(run, "down", cls.NAME)
-        result = up(file, "--values", values)
+        result = up(cls.write("cluster.yaml", cls.FILE), *arguments)
         print(result.stdout, flush=True)
         if result.returncode != 0:
             raise AssertionError(f"up ended with {result.returncode}")
         cls.state = State(cls.NAME)
         cls.client = api.Api(cls.state.kubeconfig)
-        # The samples of `up` hold GPUs.
-        for name in ("one-gpu", "too-many-gpus"):
-            cls.client.delete(f"{PODS}/{name}")
-            cls.client.wait_gone(PODS, name, 180)
 
     def on(self, node, *argv):
         """What a command on the node prints; it succeeds."""
@@ -121,6 +123,19 @@ class ClusterTest(unittest.TestCase):
             if not missing:
                 return
         self.fail(f"{sorted(missing)} are not ready: {self.client.get(f'{PODS}/{min(missing)}')['status']}")
+
+
+class ClusterTest(BareClusterTest):
+    """The same with the operator, and the GPUs free. A class says VALUES too (Helm values, YAML)."""
+    VALUES = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.bring_up("--values", cls.write("values.yaml", cls.VALUES))
+        # The samples of `up` hold GPUs.
+        for name in ("one-gpu", "too-many-gpus"):
+            cls.client.delete(f"{PODS}/{name}")
+            cls.client.wait_gone(PODS, name, 180)
 
     def kill_device_plugin(self, node):
         """Returns when the next one runs."""
