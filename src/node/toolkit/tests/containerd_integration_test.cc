@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -81,21 +82,21 @@ class Supervisor {
   void Start() {
     // A file whose presence keeps the program from coming up: a configuration that it cannot bear.
     const bool poisoned = !poison_.empty() && fs::exists(poison_);
-    const pid_t child = ::fork();
-    if (child == 0) {
-      std::vector<char*> argv;
-      for (auto& word : words_) argv.push_back(word.data());
-      argv.push_back(nullptr);
-      const int log = ::open(log_.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-      ::dup2(log, STDOUT_FILENO);
-      ::dup2(log, STDERR_FILENO);
-      if (poisoned) {
-        ::usleep(50'000);  // as a program that fails early; the supervisor itself never waits
-        ::_exit(1);
-      }
-      ::execv(argv[0], argv.data());
-      ::_exit(127);
-    }
+    // As a program that fails early; the supervisor itself never waits.
+    std::vector<std::string> words = {"/bin/sh", "-c", "sleep 0.05; exit 1"};
+    if (!poisoned) words = words_;
+    std::vector<char*> argv;
+    for (auto& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log_.c_str(),
+                                       O_WRONLY | O_CREAT | O_APPEND, 0644);
+    ::posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+    // Not fork: this process has other threads, whose locks a copy of it would wait for.
+    pid_t child = -1;
+    EXPECT_EQ(::posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ), 0);
+    ::posix_spawn_file_actions_destroy(&actions);
     child_ = child;
     ++starts_;
   }
