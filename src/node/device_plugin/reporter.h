@@ -7,12 +7,10 @@
 
 #include "base/error.h"
 #include "base/result.h"
-#include "io/http_server.h"
 #include "node/device_plugin/health_monitor.h"
 #include "node/device_plugin/resources.h"
 #include "node/device_plugin/settings.h"
-#include "node/own_node/own_node.h"
-#include "prom/registry.h"
+#include "node/kubelet_plugin/reporting.h"
 
 namespace pitcrew::node::device_plugin {
 
@@ -34,23 +32,19 @@ class Reporter {
   void Withdrawn(const std::string& resource);
 
   // Where metrics are served; 0: nowhere.
-  [[nodiscard]] int metrics_port() const { return server_ ? server_->port() : 0; }
+  [[nodiscard]] int metrics_port() const { return reporting_.metrics_port(); }
   // Waits until all Events are sent or dropped; for tests.
-  void Flush();
+  void Flush() { reporting_.Flush(); }
 
  private:
   Reporter() = default;
   base::Status MakeMetrics();
-  void Record(kube::EventType type, const char* reason, std::string message);
 
-  std::unique_ptr<own_node::OwnNode> node_;
-  prom::Registry registry_;
-  std::shared_ptr<void> collecting_;
+  kubelet_plugin::Reporting reporting_;
   prom::Gauge* gpu_healthy_ = nullptr;
   prom::Counter* xids_ = nullptr;
   prom::Gauge* devices_ = nullptr;
   prom::Counter* refused_ = nullptr;
-  std::unique_ptr<io::HttpServer> server_;
   std::map<std::string, std::string> unreadable_;
   std::string refused_last_;  // why; empty: the last configuration was taken
 };

@@ -24,12 +24,6 @@ bool TellsOfGpus(const host::Uevent& event) {
   return event.subsystem() == "pci" && event.action != "change";
 }
 
-// The file itself, or what the kubelet replaces when a ConfigMap has changed; not, for example, a
-// log that somebody keeps in the same folder. An empty name: changes were lost.
-bool TellsOfConfig(const io::FileChange& change, const std::filesystem::path& config) {
-  return change.name.empty() || change.name == "..data" || change.name == config.filename();
-}
-
 }  // namespace
 
 Daemon::Daemon(const Options& options, std::shared_ptr<kube::Client> client, io::StopToken stop)
@@ -98,8 +92,9 @@ own_node::Followed Daemon::Make(const std::string& wanted) {
 
 base::Result<bool> Daemon::TakeChanges() {
   TRY_ASSIGN(const auto changes, files_->Take());
-  bool changed = std::ranges::any_of(
-      changes, [&](const auto& change) { return TellsOfConfig(change, options_.config_file); });
+  bool changed = std::ranges::any_of(changes, [&](const auto& change) {
+    return own_node::IsChangeOf(options_.config_file, change);
+  });
   if (kernel_) {
     TRY_ASSIGN(const auto batch, kernel_->Take());
     const bool gpus = batch.lost || std::ranges::any_of(batch.events, [](const auto& event) {

@@ -88,6 +88,10 @@ class Follower {
 
 }  // namespace
 
+bool IsChangeOf(const std::filesystem::path& config, const io::FileChange& change) {
+  return change.name.empty() || change.name == "..data" || change.name == config.filename();
+}
+
 base::Status FollowLabel(LabelWatch& watch, const FollowSettings& settings,
                          const io::StopToken& stop) {
   return Follower(watch, settings, stop).Run();

@@ -5,10 +5,12 @@
 
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <string>
 
 #include "base/result.h"
+#include "io/file_watcher.h"
 #include "io/stop.h"
 #include "node/own_node/label_watch.h"
 
@@ -39,6 +41,11 @@ struct FollowSettings {
   // Takes what has happened there; true: a failure is to be looked at again.
   std::function<base::Result<bool>()> take;
 };
+
+// Whether a change in the folder of a configuration file is about it: the file itself, or what the
+// kubelet replaces when a ConfigMap has changed; not, for example, a log that somebody keeps in the
+// same folder. An empty name counts: changes were lost.
+bool IsChangeOf(const std::filesystem::path& config, const io::FileChange& change);
 
 // Until the stop. The watch has to follow the label. Fails when `take` or waiting does.
 base::Status FollowLabel(LabelWatch& watch, const FollowSettings& settings,

@@ -11,8 +11,6 @@
 namespace pitcrew::node::sandbox_device_plugin {
 namespace {
 
-constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
-
 const std::vector<OfferedDevice>& Of(const Resources& resources, const std::string& resource) {
   static const std::vector<OfferedDevice> kNone;
   const auto found = resources.find(resource);
@@ -24,42 +22,21 @@ const std::vector<OfferedDevice>& Of(const Resources& resources, const std::stri
 base::Result<std::unique_ptr<Reporter>> Reporter::Create(const Options& options) {
   std::unique_ptr<Reporter> reporter(new Reporter());
   TRY(reporter->MakeMetrics());
-  if (!options.metrics_address.empty()) {
-    TRY_ASSIGN(reporter->server_, io::HttpServer::Start(options.metrics_address,
-                                                        {{"/metrics", [raw = reporter.get()] {
-                                                            return io::HttpAnswer{
-                                                                .status = 200,
-                                                                .content_type = kMetricsType,
-                                                                .body = raw->registry_.Render()};
-                                                          }}}));
-  }
-  if (options.node_name.empty()) {
-    base::LogInfo("no Events are sent: NODE_NAME is not set");
-    return reporter;
-  }
-  auto node = own_node::OwnNode::Open(options.kubeconfig,
-                                      {.node_name = options.node_name,
-                                       .component = std::string(ProgramName(options.client)),
-                                       .pod_name = options.pod_name});
-  if (node) {
-    reporter->node_ = *std::move(node);
-  } else {
-    base::LogWarning("no Events are sent", node.error());
-  }
+  TRY(reporter->reporting_.ServeMetrics(options.metrics_address));
+  reporter->reporting_.SendEvents(options.kubeconfig,
+                                  {.node_name = options.node_name,
+                                   .component = std::string(ProgramName(options.client)),
+                                   .pod_name = options.pod_name});
   return reporter;
 }
 
 base::Status Reporter::MakeMetrics() {
-  TRY_ASSIGN(devices_, registry_.MakeGauge("pitcrew_sandbox_device_plugin_devices",
-                                           "Devices for virtual machines as the kubelet is told of "
-                                           "them",
-                                           {"resource", "health"}));
-  collecting_ = registry_.Collect(prom::ExposeProcess);
+  auto& registry = reporting_.registry();
+  TRY_ASSIGN(devices_, registry.MakeGauge("pitcrew_sandbox_device_plugin_devices",
+                                          "Devices for virtual machines as the kubelet is told of "
+                                          "them",
+                                          {"resource", "health"}));
   return {};
-}
-
-void Reporter::Record(kube::EventType type, const char* reason, std::string message) {
-  if (node_) node_->Record(type, reason, std::move(message));
 }
 
 void Reporter::Changed(const Resources& before, const Resources& now) {
@@ -88,14 +65,14 @@ void Reporter::Compare(const std::string& resource, const std::vector<OfferedDev
     if (!device.unfit.empty()) {
       base::LogWarning("no virtual machine can have a device",
                        {{"resource", resource}, {"device", device.id}, {"why", device.unfit}});
-      Record(kube::EventType::kWarning, "SandboxDeviceUnhealthy",
-             fmt::format("device {} of {} gets to no virtual machine: {}", device.id, resource,
-                         device.unfit));
+      reporting_.Record(kube::EventType::kWarning, "SandboxDeviceUnhealthy",
+                        fmt::format("device {} of {} gets to no virtual machine: {}", device.id,
+                                    resource, device.unfit));
     } else {
       base::LogInfo(is_new ? "offered" : "fit again",
                     {{"resource", resource}, {"device", device.id}});
       if (!is_new) {
-        Record(
+        reporting_.Record(
             kube::EventType::kNormal, "SandboxDeviceHealthy",
             fmt::format("device {} of {} is fit for virtual machines again", device.id, resource));
       }
@@ -106,22 +83,18 @@ void Reporter::Compare(const std::string& resource, const std::vector<OfferedDev
     base::LogInfo("no longer there", {{"resource", resource}, {"device", device.id}});
   }
   if (before.size() == now.size()) return;
-  Record(kube::EventType::kNormal, "SandboxDevicesChanged",
-         fmt::format("{} has {} device{} for virtual machines now, {} before", resource, now.size(),
-                     now.size() == 1 ? "" : "s", before.size()));
+  reporting_.Record(kube::EventType::kNormal, "SandboxDevicesChanged",
+                    fmt::format("{} has {} device{} for virtual machines now, {} before", resource,
+                                now.size(), now.size() == 1 ? "" : "s", before.size()));
 }
 
 void Reporter::Warn(const std::vector<std::string>& warnings) {
   for (const auto& warning : warnings) {
     if (std::ranges::find(warned_, warning) != warned_.end()) continue;
     base::LogWarning(warning);
-    Record(kube::EventType::kWarning, "SandboxDevicesWarning", warning);
+    reporting_.Record(kube::EventType::kWarning, "SandboxDevicesWarning", warning);
   }
   warned_ = warnings;
-}
-
-void Reporter::Flush() {
-  if (node_) node_->FlushEvents();
 }
 
 }  // namespace pitcrew::node::sandbox_device_plugin

@@ -6,11 +6,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "io/http_server.h"
-#include "node/own_node/own_node.h"
+#include "node/kubelet_plugin/reporting.h"
 #include "node/sandbox_device_plugin/offers.h"
 #include "node/sandbox_device_plugin/settings.h"
-#include "prom/registry.h"
 
 namespace pitcrew::node::sandbox_device_plugin {
 
@@ -27,22 +25,18 @@ class Reporter {
   void Warn(const std::vector<std::string>& warnings);
 
   // Where metrics are served; 0: nowhere.
-  [[nodiscard]] int metrics_port() const { return server_ ? server_->port() : 0; }
+  [[nodiscard]] int metrics_port() const { return reporting_.metrics_port(); }
   // Waits until all Events are sent or dropped; for the end.
-  void Flush();
+  void Flush() { reporting_.Flush(); }
 
  private:
   Reporter() = default;
   base::Status MakeMetrics();
   void Compare(const std::string& resource, const std::vector<OfferedDevice>& before,
                const std::vector<OfferedDevice>& now);
-  void Record(kube::EventType type, const char* reason, std::string message);
 
-  std::unique_ptr<own_node::OwnNode> node_;
-  prom::Registry registry_;
-  std::shared_ptr<void> collecting_;
+  kubelet_plugin::Reporting reporting_;
   prom::Gauge* devices_ = nullptr;
-  std::unique_ptr<io::HttpServer> server_;
   std::vector<std::string> warned_;
 };
 

@@ -31,12 +31,6 @@ bool TellsOfVgpus(const host::Uevent& event) {
   return subsystem == "pci" || subsystem == "mdev";
 }
 
-// The file itself, or what the kubelet replaces when a ConfigMap has changed. An empty name:
-// changes were lost.
-bool TellsOfConfig(const io::FileChange& change, const std::filesystem::path& config) {
-  return change.name.empty() || change.name == "..data" || change.name == config.filename();
-}
-
 }  // namespace
 
 Daemon::Daemon(const Options& options, std::shared_ptr<kube::Client> client, io::StopToken stop)
@@ -91,8 +85,9 @@ own_node::Followed Daemon::Make(const std::string& wanted) {
 
 base::Result<bool> Daemon::TakeChanges() {
   TRY_ASSIGN(const auto changes, files_->Take());
-  const bool config = std::ranges::any_of(
-      changes, [&](const auto& change) { return TellsOfConfig(change, options_.config_file); });
+  const bool config = std::ranges::any_of(changes, [&](const auto& change) {
+    return own_node::IsChangeOf(options_.config_file, change);
+  });
   if (!kernel_) return config;
   TRY_ASSIGN(const auto batch, kernel_->Take());
   return config || batch.lost || std::ranges::any_of(batch.events, TellsOfVgpus);
