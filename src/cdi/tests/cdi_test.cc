@@ -71,6 +71,7 @@ TEST(CdiFormat, JsonForm) {
 
 // container-toolkit.md 6.11, table of minimum versions.
 TEST(CdiFormat, MinimumVersions) {
+  RecordProperty("holds", "container-toolkit.md #92");
   Spec spec{"", "nvidia.com/gpu", {}, {{"all", {}, {}}}, {}};
   EXPECT_EQ(MinimumVersion(spec), "0.3.0");
   spec.edits.mounts = {{"/a", "/b", {}, "bind"}};

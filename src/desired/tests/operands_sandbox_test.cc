@@ -57,6 +57,32 @@ TEST(SandboxValidation, ConfidentialComputingOnlyWhenItIsOn) {
       "cc-manager-validation"));
 }
 
+TEST(VfioManager, SettingsOfThePolicy) {
+  RecordProperty("holds", "vfio-manager.md #19 [TestTransformVFIOManager]");
+  const Json daemonset = RenderDaemonSet("state-vfio-manager", Sandbox(R"(
+vfioManager:
+  enabled: true
+  repository: nvcr.io/nvidia/cloud-native
+  image: vfio-pci-manager
+  version: v1.0.0
+  imagePullSecrets: [own]
+  args: [--own]
+  env: [{name: foo, value: bar}]
+  resources: {limits: {cpu: "2"}}
+)"));
+  const Json& main = ContainerOf(daemonset, "nvidia-vfio-manager");
+  EXPECT_EQ(main["image"], "nvcr.io/nvidia/cloud-native/vfio-pci-manager:v1.0.0");
+  EXPECT_EQ(main["args"], Json({"--own"}));
+  EXPECT_THAT(EnvOf(main), Contains("foo=bar"));
+  const Json& pod = daemonset["spec"]["template"]["spec"];
+  EXPECT_EQ(pod["imagePullSecrets"], Json({{{"name", "own"}}}));
+  for (const auto* list : {"containers", "initContainers"}) {
+    for (const Json& container : pod[list]) {
+      EXPECT_EQ(container["resources"], Json({{"limits", {{"cpu", "2"}}}})) << container["name"];
+    }
+  }
+}
+
 TEST(SandboxValidation, NeedsAnImage) {
   RecordProperty("holds",
                  "operand-manifests.md #29, validator.md #17 [TestTransformSandboxValidator]");

@@ -193,6 +193,31 @@ nodes:
   EXPECT_TRUE(testing::VolumeOf(without, "subscription-config-0").is_null());
 }
 
+TEST(Driver, FoldersOfRepositoriesAndCertificates) {
+  RecordProperty("holds", "driver-lifecycle.md #52 [TestDriverConfigPathHelpers]");
+  const auto cluster = [](const std::string& id) {
+    return "configMaps: {repos: [a.repo], certs: [a.pem]}\n"
+           "nodes: [{metadata: {name: gpu-1, labels: {nvidia.com/gpu.present: 'true', "
+           "feature.node.kubernetes.io/system-os_release.VERSION_ID: '9.4', "
+           "feature.node.kubernetes.io/system-os_release.ID: " +
+           id + "}}}]\n";
+  };
+  constexpr const char* kRepositories = "{driver: {repoConfig: {configMapName: repos}}}";
+  constexpr const char* kCertificates = "{driver: {certConfig: {name: certs}}}";
+  const auto mounts = [&](const char* spec, const std::string& id) {
+    return testing::MountsOf(testing::ContainerOf(
+        testing::RenderDaemonSet("state-driver", spec, cluster(id)), "nvidia-driver-ctr"));
+  };
+  EXPECT_THAT(mounts(kRepositories, "rhel"),
+              ::testing::Contains("repos:/etc/yum.repos.d/a.repo:ro:sub=a.repo"));
+  EXPECT_THAT(mounts(kCertificates, "rhcos"),
+              ::testing::Contains("certs:/etc/pki/ca-trust/extracted/pem/a.pem:ro:sub=a.pem"));
+  for (const char* spec : {kRepositories, kCertificates}) {
+    const auto error = testing::RenderError("state-driver", spec, cluster("plan9"));
+    EXPECT_THAT(error, ::testing::HasSubstr("plan9")) << spec;
+  }
+}
+
 TEST(Driver, PrecompiledModulesOfSuse) {
   RecordProperty("holds",
                  "operand-manifests.md #39, driver-lifecycle.md #50 "

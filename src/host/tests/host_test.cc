@@ -194,7 +194,8 @@ TEST_F(DriverRootTest, DeviceRootIsTheHostWithoutADevFolder) {  // validator.md 
   EXPECT_EQ(with->device_root_container, "/driver-root");
 }
 
-TEST_F(DeviceNodeTest, ControlDevicesHaveTheDriversNumbers) {  // container-toolkit.md section 4.9
+TEST_F(DeviceNodeTest, ControlDevicesHaveTheDriversNumbers) {
+  RecordProperty("holds", "container-toolkit.md #142");
   const auto devices = NvidiaControlDevices({{"nvidia-frontend", 195}, {"nvidia-uvm", 510}});
   ASSERT_TRUE(devices);
   EXPECT_THAT(
@@ -202,6 +203,21 @@ TEST_F(DeviceNodeTest, ControlDevicesHaveTheDriversNumbers) {  // container-tool
       ElementsAre(NamedDevice{"nvidiactl", {195, 255}}, NamedDevice{"nvidia-modeset", {195, 254}},
                   NamedDevice{"nvidia-uvm", {510, 0}}, NamedDevice{"nvidia-uvm-tools", {510, 1}}));
   EXPECT_EQ(NvidiaControlDevices({{"nvidia", 195}}).error().reason, "MissingDeviceMajor");
+  EXPECT_EQ(NvidiaControlDevices({{"nvidia-uvm", 510}}).error().reason, "MissingDeviceMajor");
+}
+
+// The number of a GPU's node, not the one in its name; what is no device is left out.
+TEST_F(DeviceNodeTest, ListedByTheirNumbers) {
+  RecordProperty("holds", "container-toolkit.md #140");
+  const auto made = EnsureCharacterDevice(root_ / "dev/nvidia0", {1, 7});
+  if (!made && made.error().code == base::Code::kDenied) GTEST_SKIP() << "needs CAP_MKNOD";
+  ASSERT_TRUE(made) << made.error().ToString();
+  ASSERT_TRUE(EnsureCharacterDevice(root_ / "dev/nvidia-capability", {1, 8}));
+  ASSERT_TRUE(EnsureCharacterDevice(root_ / "dev/nvidia-nvswitch0", {1, 9}));
+  Write("dev/nvidia1", "not a device");
+  const auto listed = ListNvidiaDevices(root_ / "dev");
+  ASSERT_TRUE(listed);
+  EXPECT_THAT(*listed, ElementsAre(NamedDevice{"nvidia0", {1, 7}}));
 }
 
 TEST_F(DeviceNodeTest, MakesKeepsAndCorrectsNodes) {

@@ -1,7 +1,13 @@
 #include "cdi/generate/generate.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+
+#include "base/file.h"
+#include "cdi/format.h"
 #include "cdi/generate/edits.h"
 #include "cdi/generate/locate.h"
 
@@ -127,6 +133,142 @@ TEST(Generate, LinksOfLibraries) {
              "libGLX_nvidia.so.999.88.77::/d/libGLX_indirect.so.0",
              "libnvidia-opticalflow.so.1::/d/libnvidia-opticalflow.so",
              "libother.so.999.88.77::/d/libother.so", "foo.so.so.566::/d/foo.so.so"}));
+}
+
+// The management class is for containers that change devices, so the driver's parameters stay as
+// they are; its nodes come from the device root, its libraries from the driver root.
+TEST(Generate, ManagementLeavesTheDriversParametersAlone) {
+  RecordProperty("holds", "container-toolkit.md #66");
+  Options options;
+  options.driver_root = "/run/nvidia/driver";
+  options.dev_root = "/";
+  const auto spec = GenerateManagement(Files(), options);
+  ASSERT_TRUE(spec) << spec.error().ToString();
+  Names hooks;
+  for (const auto& hook : spec->edits.hooks) hooks.push_back(hook.args[1]);
+  for (const auto& hook : spec->devices.at(0).edits.hooks) hooks.push_back(hook.args[1]);
+  EXPECT_EQ(std::ranges::count(hooks, "disable-device-node-modification"), 0);
+  EXPECT_EQ(std::ranges::count(hooks, "update-ldcache"), 1);
+  const auto& node = spec->devices.at(0).edits.device_nodes.at(0);
+  EXPECT_EQ(node.host_path.empty() ? node.path : node.host_path, "/dev/nvidia0");
+  EXPECT_EQ(spec->edits.mounts.at(0).host_path,
+            "/run/nvidia/driver/usr/lib64/libcuda.so.999.88.77");
+}
+
+TEST(Generate, OnlyFoldersOfLibrariesGoIntoTheLoadersCache) {
+  RecordProperty("holds", "container-toolkit.md #83");
+  auto files = Files();
+  files.libraries = {{"/a/libcuda.so", "", "", {}},
+                     {"/b/libcuda.so.1", "", "", {}},
+                     {"/c/lib.so", "", "", {}},
+                     {"/d/notlibcuda.so", "", "", {}},
+                     {"/e/libcuda.soNOT", "", "", {}}};
+  cdi::ContainerEdits edits;
+  AddDriver(files, {}, false, edits);
+  const auto& hook = edits.hooks.back();
+  EXPECT_EQ(hook.args,
+            (Names{"nvidia-cdi-hook", "update-ldcache", "--folder", "/a", "--folder", "/b"}));
+}
+
+cdi::Device WithEnvironment(const std::string& name, Names env) {
+  cdi::Device device{name, {}, {}};
+  device.edits.env = std::move(env);
+  return device;
+}
+
+TEST(Assemble, OfEqualEditsTheFirstStays) {
+  RecordProperty("holds", "container-toolkit.md #88");
+  cdi::Spec spec{"", "nvidia.com/gpu", {}, {WithEnvironment("0", {"A=1", "B=2", "A=1"})}, {}};
+  auto& edits = spec.devices[0].edits;
+  const cdi::Hook hook{"createContainer", "/h", {"h", "x"}, {}, {}};
+  const cdi::Hook other{"createContainer", "/h", {"h", "y"}, {}, {}};
+  edits.hooks = {hook, other, hook};
+  edits.mounts = {{"/m", "/m", {}, ""}, {"/m", "/m", {}, ""}};
+  cdi::DeviceNode node;
+  node.path = "/dev/x";
+  edits.device_nodes = {node, node};
+  edits.additional_gids = {44, 7, 44};
+  Assemble(spec, false);
+  const auto& result = spec.devices.at(0).edits;
+  EXPECT_EQ(result.env, (Names{"A=1", "B=2"}));
+  EXPECT_EQ(result.hooks, (std::vector<cdi::Hook>{hook, other}));
+  EXPECT_EQ(result.mounts.size(), 1U);
+  EXPECT_EQ(result.device_nodes.size(), 1U);
+  EXPECT_EQ(result.additional_gids, (std::vector<std::uint32_t>{7, 44}));
+}
+
+TEST(Assemble, TheMergedDevice) {
+  RecordProperty("holds", "container-toolkit.md #91");
+  const cdi::Hook hook{"createContainer", "/h", {"h"}, {}, {}};
+  cdi::Spec spec{
+      "", "nvidia.com/gpu", {}, {WithEnvironment("0", {"A=1"}), WithEnvironment("1", {"B=2"})}, {}};
+  for (auto& device : spec.devices) device.edits.hooks = {hook};
+  Assemble(spec, true);
+  ASSERT_EQ(spec.devices.size(), 3U);
+  EXPECT_EQ(spec.devices[2].name, "all");
+  EXPECT_EQ(spec.devices[2].edits.env, (Names{"A=1", "B=2"}));
+  EXPECT_EQ(spec.devices[2].edits.hooks, std::vector<cdi::Hook>{hook});
+
+  // One that is there already stays as it is.
+  cdi::Spec given{"",
+                  "nvidia.com/gpu",
+                  {},
+                  {WithEnvironment("0", {"A=1"}), WithEnvironment("all", {"OWN=1"})},
+                  {}};
+  Assemble(given, true);
+  ASSERT_EQ(given.devices.size(), 2U);
+  EXPECT_EQ(given.devices[1].edits.env, Names{"OWN=1"});
+
+  spec.devices[2].name = "not a name";
+  EXPECT_FALSE(cdi::Validate(spec));
+}
+
+class DriverTree : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(root_); }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void Write(const std::string& inside) const {
+    std::filesystem::create_directories((root_ / inside).parent_path());
+    ASSERT_TRUE(base::WriteFileAtomically(root_ / inside, "x", 0755));
+  }
+  [[nodiscard]] DriverFiles Located() const {
+    const host::Root root(root_);
+    const auto files = Locate({root, root, "999.88.77", root_ / "sys", root_ / "proc"});
+    EXPECT_TRUE(files) << files.error().ToString();
+    return files.value_or(DriverFiles{});
+  }
+  std::filesystem::path root_ = std::filesystem::path(::testing::TempDir()) /
+                                ("pitcrew-driver-tree-" + std::to_string(::getpid()));
+};
+
+// The allocator of this driver is linked for GBM; that of another version is a library like others.
+TEST_F(DriverTree, TheAllocatorOfTheDriversVersionIsLinked) {
+  RecordProperty("holds", "container-toolkit.md #78");
+  Write("usr/lib64/libcuda.so.999.88.77");
+  Write("usr/lib64/libnvidia-allocator.so.111.22.33");
+  EXPECT_EQ(Located().graphics_links, Names{});
+  Write("usr/lib64/libnvidia-allocator.so.999.88.77");
+  const auto files = Located();
+  EXPECT_EQ(files.graphics_links,
+            Names{"../libnvidia-allocator.so.1::/usr/lib64/gbm/nvidia-drm_gbm.so"});
+  for (const auto& file : files.graphics) {
+    EXPECT_EQ(file.path.find("libnvidia-allocator"), std::string::npos);
+  }
+}
+
+TEST_F(DriverTree, GraphicsConfigurationsHaveTheirPlaceInContainers) {
+  RecordProperty("holds", "container-toolkit.md #79");
+  Write("usr/lib64/libcuda.so.999.88.77");
+  Write("usr/local/share/glvnd/egl_vendor.d/10_nvidia.json");
+  Write("etc/egl/egl_external_platform.d/15_nvidia_gbm.json");
+  Write("usr/share/OpenCL/vendors/nvidia.icd");
+  EXPECT_EQ(Located().graphics,
+            (std::vector<File>{
+                {"/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+                 "/usr/local/share/glvnd/egl_vendor.d/10_nvidia.json"},
+                {"/usr/share/egl/egl_external_platform.d/15_nvidia_gbm.json",
+                 "/etc/egl/egl_external_platform.d/15_nvidia_gbm.json"},
+                {"/etc/OpenCL/vendors/nvidia.icd", "/usr/share/OpenCL/vendors/nvidia.icd"}}));
 }
 
 TEST(Locate, MigMinors) {

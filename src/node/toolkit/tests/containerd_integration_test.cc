@@ -198,7 +198,7 @@ class Containerd : public ::testing::Test {
 
 // container-toolkit.md 4.14, 4.15, #29, #40; 13 rows 4, 5, 18.
 TEST_F(Containerd, IsConfiguredRestartedOnceAndPutBack) {
-  RecordProperty("holds", "container-toolkit.md #29, #40; runtimes-and-distributions.md #13");
+  RecordProperty("holds", "container-toolkit.md #29, #40; runtimes-and-distributions.md #13, #15");
   Start();
   const pid_t first = Pid();
   const auto configured = Configure();
@@ -254,6 +254,7 @@ TEST_F(Containerd, IsRestartedWhereThereIsNoPidfd) {
 
 // What was written is put back when the engine does not come back with it.
 TEST_F(Containerd, OldFilesAreBackWhenItDoesNotComeUp) {
+  RecordProperty("holds", "runtimes-and-distributions.md #15");
   Start(options_.drop_in);
   options_.restart_time = 3s;
   const auto configured = Configure();
@@ -326,6 +327,7 @@ TEST_F(Containerd, ARootOfVersion2KeepsItsSettings) {
 
 // A configuration that containerd itself refuses is put back without any restart.
 TEST_F(Containerd, ARefusedConfigurationCausesNoRestart) {
+  RecordProperty("holds", "runtimes-and-distributions.md #14");
   Start();
   options_.drop_in = folder_ / "elsewhere/99-nvidia.toml";
   options_.drop_in_host_path = (folder_ / "not-there/99-nvidia.toml").string();

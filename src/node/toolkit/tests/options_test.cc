@@ -97,7 +97,6 @@ TEST(ToolkitOptions, Precedence) {
 // container-toolkit.md #26, #27 and 4.3; every one is told before anything is touched.
 TEST(ToolkitOptions, Refusals) {
   RecordProperty("holds", "container-toolkit.md #26, #27");
-  RecordProperty("holds", "container-toolkit.md #26, #27");
   for (const auto& words :
        std::vector<std::vector<const char*>>{{"--pid-file", "/run/other.pid"},
                                              {"--runtime", "podman"},
