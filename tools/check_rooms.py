@@ -19,7 +19,8 @@ LINKING = re.compile(r"\b(pitcrew_room|pitcrew_room_tests|target_link_libraries)
 ACCELERATOR_WORDS = re.compile(r"nvidia|gpu|cuda", re.IGNORECASE)
 
 # What a room that does no I/O may take of one that does: its values.
-VALUES_ONLY = {("desired", "kube"): {"ownership.h", "projection.h", "resource.h", "selector.h"}}
+VALUES_ONLY = {("desired", "kube"): {"ownership.h", "projection.h", "resource.h", "selector.h"},
+               ("driver_upgrade", "kube"): {"ownership.h"}}
 
 
 class Room:

@@ -62,9 +62,9 @@ class Block {
   [[nodiscard]] bool Flag(std::string_view name, bool fallback = false) const {
     return Bool(name).value_or(fallback);
   }
-  [[nodiscard]] std::int32_t Int32(std::string_view name) const {
+  [[nodiscard]] std::int32_t Int32(std::string_view name, std::int32_t fallback = 0) const {
     const Json* member = Member(name);
-    if (member == nullptr) return 0;
+    if (member == nullptr) return fallback;
     if (member->is_number_integer()) {
       const auto number = member->get<std::int64_t>();
       if (number >= std::numeric_limits<std::int32_t>::min() &&
@@ -73,7 +73,27 @@ class Block {
       }
     }
     Report(name, "must be a whole number of 32 bits");
-    return 0;
+    return fallback;
+  }
+  // A number that must not be negative.
+  [[nodiscard]] std::int32_t Count(std::string_view name, std::int32_t fallback) const {
+    const std::int32_t number = Int32(name, fallback);
+    if (number >= 0) return number;
+    Report(name, "must not be negative");
+    return fallback;
+  }
+  // A number of things, or their share with %: "3", "25%".
+  [[nodiscard]] std::string CountOrShare(std::string_view name, std::string fallback) const {
+    const Json* member = Member(name);
+    if (member == nullptr) return fallback;
+    if (member->is_number_integer() && *member >= 0) return member->dump();
+    const std::string text = member->is_string() ? member->get<std::string>() : "";
+    if (text.size() > 1 && text.size() < 8 && text.ends_with('%') &&
+        text.find_first_not_of("0123456789") == text.size() - 1) {
+      return text;
+    }
+    Report(name, "must be a whole number or a share like \"25%\"");
+    return fallback;
   }
   [[nodiscard]] std::vector<std::string> Strings(std::string_view name) const {
     std::vector<std::string> texts;
@@ -223,6 +243,26 @@ void ReadGeneral(const Block& spec, ClusterPolicy& policy) {
       sandbox.Enumerated("mode", sandbox.present() ? "kubevirt" : "", {"kubevirt", "kata"});
 }
 
+PodRemoval ReadPodRemoval(const Block& block) {
+  return {.force = block.Flag("force"),
+          .delete_empty_dir = block.Flag("deleteEmptyDir"),
+          .timeout_seconds = block.Count("timeoutSeconds", 300)};
+}
+
+UpgradePolicy ReadUpgradePolicy(const Block& block) {
+  const Block wait = block.Child("waitForCompletion");
+  const Block drain = block.Child("drain");
+  return {.auto_upgrade = block.Flag("autoUpgrade"),
+          .max_parallel_upgrades = block.Count("maxParallelUpgrades", 1),
+          .max_unavailable = block.CountOrShare("maxUnavailable", "25%"),
+          .wait_pod_selector = wait.String("podSelector"),
+          .wait_timeout_seconds = wait.Count("timeoutSeconds", 0),
+          .pod_deletion = ReadPodRemoval(block.Child("podDeletion")),
+          .drain_enabled = drain.Flag("enable"),
+          .drain = ReadPodRemoval(drain),
+          .drain_pod_selector = drain.String("podSelector")};
+}
+
 void ReadDriver(const Block& block, Driver& driver) {
   ReadComponent(block, driver);
   driver.use_nvidia_driver_crd = block.Flag("useNvidiaDriverCRD");
@@ -236,7 +276,7 @@ void ReadDriver(const Block& block, Driver& driver) {
   const Block rdma = block.Child("rdma");
   driver.rdma_enabled = rdma.Flag("enabled");
   driver.rdma_use_host_mofed = rdma.Flag("useHostMofed");
-  driver.upgrade_policy.auto_upgrade = block.Child("upgradePolicy").Flag("autoUpgrade");
+  driver.upgrade_policy = ReadUpgradePolicy(block.Child("upgradePolicy"));
   const Block licensing = block.Child("licensingConfig");
   driver.licensing = {.config_map_name = licensing.String("configMapName"),
                       .secret_name = licensing.String("secretName"),

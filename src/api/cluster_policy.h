@@ -102,8 +102,29 @@ struct LicensingConfig {
   [[nodiscard]] bool active() const { return !config_map_name.empty() || !secret_name.empty(); }
 };
 
+// How pods are sent away from a node (F.PodDeletion, F.Drain).
+struct PodRemoval {
+  bool force = false;                  // also pods that no controller makes again
+  bool delete_empty_dir = false;       // also pods with emptyDir volumes
+  std::int32_t timeout_seconds = 300;  // 0: without limit
+
+  bool operator==(const PodRemoval&) const = default;
+};
+
+// driver.upgradePolicy (driver-lifecycle.md section 2.16). A block that is absent means its
+// defaults.
 struct UpgradePolicy {
   bool auto_upgrade = false;
+  std::int32_t max_parallel_upgrades = 1;  // 0: without limit
+  std::string max_unavailable = "25%";     // "3" or "25%"
+  std::string wait_pod_selector;           // "": no jobs are waited for
+  std::int32_t wait_timeout_seconds = 0;   // 0: without limit
+  PodRemoval pod_deletion;
+  bool drain_enabled = false;
+  PodRemoval drain;
+  std::string drain_pod_selector;
+
+  bool operator==(const UpgradePolicy&) const = default;
 };
 
 struct Driver : Component {

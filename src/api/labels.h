@@ -85,8 +85,7 @@ inline constexpr std::string_view kUpgradeSkip = "nvidia.com/gpu-driver-upgrade.
 // Node annotation, "true" where the driver may be upgraded without a person.
 inline constexpr std::string_view kUpgradeEnabledAnnotation =
     "nvidia.com/gpu-driver-upgrade-enabled";
-// Node annotations of an upgrade that is under way (driver-lifecycle.md section 2.1). The last one
-// says that the node was cordoned before.
+// Node annotations of an upgrade that is under way (driver-lifecycle.md section 1.1).
 inline constexpr std::string_view kUpgradeSafeLoadAnnotation =
     "nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load";
 inline constexpr std::string_view kUpgradePodCompletionStartAnnotation =
@@ -95,6 +94,16 @@ inline constexpr std::string_view kUpgradeValidationStartAnnotation =
     "nvidia.com/gpu-driver-upgrade-validation-start-time";
 inline constexpr std::string_view kUpgradeRequestorModeAnnotation =
     "nvidia.com/gpu-driver-upgrade-requestor-mode";
+// Node annotation, "true": a person asks for an upgrade of a node that would need none.
+inline constexpr std::string_view kUpgradeRequestedAnnotation =
+    "nvidia.com/gpu-driver-upgrade-requested";
+// Node annotation: revision of the driver's DaemonSet at which the upgrade failed, which also says
+// that the cordon of the node is the upgrade's. Upstream has no such thing.
+inline constexpr std::string_view kUpgradeFailedRevisionAnnotation =
+    "nvidia.com/gpu-driver-upgrade-failed-revision";
+// Pod label, "true": a drain for a driver upgrade leaves the pod alone.
+inline constexpr std::string_view kUpgradeDrainSkip = "nvidia.com/gpu-driver-upgrade-drain.skip";
+// The node was cordoned before its upgrade began.
 inline constexpr std::string_view kUpgradeInitiallyUnschedulableAnnotation =
     "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable";
 

@@ -105,6 +105,31 @@ simdjson::error_code ReadMetadata(ondemand::value value, const LabelKeys& more_l
   return simdjson::SUCCESS;
 }
 
+// The conditions stand behind the resources.
+simdjson::error_code ReadConditions(ondemand::object& status, Node& node) {
+  ondemand::array conditions;
+  if (status["conditions"].get_array().get(conditions) != simdjson::SUCCESS) {
+    return simdjson::SUCCESS;
+  }
+  for (auto entry : conditions) {
+    ondemand::object condition;
+    if (const auto error = entry.get_object().get(condition)) return error;
+    bool is_ready = false;
+    std::string_view value;
+    for (auto field : condition) {
+      std::string_view key;
+      std::string_view text;
+      if (const auto error = field.unescaped_key().get(key)) return error;
+      if (key != "type" && key != "status") continue;
+      if (const auto error = field.value().get_string().get(text)) return error;
+      if (key == "type") is_ready = text == "Ready";
+      if (key == "status") value = text;
+    }
+    if (is_ready) node.not_ready = value != "True";
+  }
+  return simdjson::SUCCESS;
+}
+
 // A node that has not reported yet has none. Stands before nodeInfo, as the API server writes it,
 // so that both are found in one go.
 simdjson::error_code ReadAllocatable(ondemand::object& status, Node& node) {
@@ -211,6 +236,14 @@ base::Result<Node> ReadNode(const codec::Json& object, const LabelKeys& more_lab
   }
   const auto* unschedulable = codec::Find(object, {"spec", "unschedulable"});
   node.unschedulable = unschedulable != nullptr && *unschedulable == true;
+  if (const auto* conditions = codec::Find(object, {"status", "conditions"});
+      conditions != nullptr && conditions->is_array()) {
+    for (const codec::Json& condition : *conditions) {
+      if (codec::FindString(condition, {"type"}) == "Ready") {
+        node.not_ready = codec::FindString(condition, {"status"}) != "True";
+      }
+    }
+  }
   if (const auto* resources = codec::Find(object, {"status", "allocatable"});
       resources != nullptr && resources->is_object()) {
     for (const auto& [name, quantity] : resources->items()) {
@@ -239,6 +272,7 @@ base::Result<Node> ReadNodeText(std::string_view raw, const LabelKeys& more_labe
         ondemand::object status;
         if (const auto error = field.value().get_object().get(status)) return error;
         if (const auto error = ReadAllocatable(status, node)) return error;
+        if (const auto error = ReadConditions(status, node)) return error;
         std::string_view version;
         // A node that has not reported yet has no nodeInfo.
         if (status["nodeInfo"]["containerRuntimeVersion"].get_string().get(version) ==

@@ -91,6 +91,8 @@ struct Node {
   // Any label of node feature discovery: the evidence that it has looked at this node.
   bool nfd_labels = false;
   bool unschedulable = false;  // spec.unschedulable: it is cordoned
+  // Its condition Ready is there and not True.
+  bool not_ready = false;
   // The kubelet offers resources of nvidia.com: the evidence that a device plugin sees a GPU there.
   bool offers_gpu = false;
 
@@ -105,7 +107,8 @@ struct Node {
     return name == other.name && labels == other.labels &&
            upgrade_enabled == other.upgrade_enabled && runtime == other.runtime &&
            nfd_labels == other.nfd_labels && unschedulable == other.unschedulable &&
-           offers_gpu == other.offers_gpu && UpgradeNotes() == other.UpgradeNotes();
+           not_ready == other.not_ready && offers_gpu == other.offers_gpu &&
+           UpgradeNotes() == other.UpgradeNotes();
   }
 };
 

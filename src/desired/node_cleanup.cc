@@ -7,6 +7,7 @@
 
 #include "api/labels.h"
 #include "api/mig_progress.h"
+#include "api/upgrade_state.h"
 
 namespace pitcrew::desired {
 namespace {
@@ -22,18 +23,13 @@ constexpr std::string_view kAnnotations[] = {api::kUpgradeEnabledAnnotation,
                                              api::kUpgradeValidationStartAnnotation,
                                              api::kUpgradeRequestorModeAnnotation,
                                              api::kUpgradeInitiallyUnschedulableAnnotation,
+                                             api::kUpgradeFailedRevisionAnnotation,
                                              api::kMigConfigProgress};
 
 // What the driver manager, the MIG manager and the vGPU device manager append to a deploy label
 // while they work.
 constexpr std::string_view kPauses[] = {api::kPausedForDriverUpgrade, api::kPausedForMigChange,
                                         api::kPausedForVgpuChange};
-
-// States of an upgrade in which the upgrade controller holds the node cordoned
-// (driver-lifecycle.md section 2.3). In requestor mode another operator cordons.
-constexpr std::string_view kCordonedStates[] = {
-    "cordon-required",      "wait-for-jobs-required", "pod-deletion-required", "drain-required",
-    "pod-restart-required", "validation-required",    "uncordon-required",     "upgrade-failed"};
 
 std::string WithoutPause(std::string_view value) {
   std::string text(value);
@@ -70,16 +66,6 @@ std::optional<std::optional<std::string>> CleanUpLabel(std::string_view key,
   return std::nullopt;
 }
 
-bool IsCordonedForUpgrade(const Json& node) {
-  const Json* unschedulable = codec::Find(node, {"spec", "unschedulable"});
-  if (unschedulable == nullptr || *unschedulable != true) return false;
-  const Json* before =
-      codec::Find(node, {"metadata", "annotations", api::kUpgradeInitiallyUnschedulableAnnotation});
-  if (before != nullptr) return false;
-  const std::string state = codec::FindString(node, {"metadata", "labels", api::kUpgradeState});
-  return std::ranges::find(kCordonedStates, state) != std::end(kCordonedStates);
-}
-
 Json ToJson(const Changes& changes) {
   Json object = Json::object();
   for (const auto& [key, value] : changes) object[key] = value ? Json(*value) : Json(nullptr);
@@ -87,6 +73,15 @@ Json ToJson(const Changes& changes) {
 }
 
 }  // namespace
+
+bool IsCordonedForUpgrade(const Node& node) {
+  const api::UpgradeState state = api::UpgradeStateNamed(node.labels.Get(api::kUpgradeState));
+  // A queued node that failed before still has the cordon of then.
+  const bool ours = api::HoldsCordon(state) ||
+                    node.UpgradeNotes().contains(api::kUpgradeFailedRevisionAnnotation);
+  return node.unschedulable && ours &&
+         !node.UpgradeNotes().contains(api::kUpgradeInitiallyUnschedulableAnnotation);
+}
 
 NodeCleanup DecideCleanup(const Json& node) {
   NodeCleanup cleanup;
@@ -103,7 +98,8 @@ NodeCleanup DecideCleanup(const Json& node) {
       if (annotations->contains(key)) cleanup.annotations[std::string(key)] = std::nullopt;
     }
   }
-  cleanup.uncordon = IsCordonedForUpgrade(node);
+  const auto view = ReadNode(node);
+  cleanup.uncordon = view && IsCordonedForUpgrade(*view);
   return cleanup;
 }
 

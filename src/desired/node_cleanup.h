@@ -27,11 +27,15 @@ struct NodeCleanup {
   bool operator==(const NodeCleanup&) const = default;
 };
 
+// The node is cordoned, and a driver upgrade did it (driver-lifecycle.md section 2.3): not a person
+// before it, nor another operator (requestor mode).
+bool IsCordonedForUpgrade(const Node& node);
+
 // From a whole Node object.
 NodeCleanup DecideCleanup(const codec::Json& node);
 
-// Whether DecideCleanup would remove anything, as far as the operator's projection of the node tells:
-// what it does not hold is only there beside labels that it holds.
+// Whether DecideCleanup would remove anything, as far as the operator's projection of the node
+// tells: what it does not hold is only there beside labels that it holds.
 bool HasTraces(const Node& node);
 
 // The merge patch that carries it out.

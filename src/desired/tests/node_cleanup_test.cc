@@ -102,10 +102,11 @@ metadata:
 TEST(NodeCleanup, CordonsOfAnUpgradeGo) {
   const auto uncordons = [](const std::string& state, const std::string& annotations,
                             const std::string& unschedulable) {
-    return DecideCleanup(*codec::ParseYaml(
-                             "metadata: {labels: {nvidia.com/gpu-driver-upgrade-state: " + state +
-                             "}, annotations: {" + annotations +
-                             "}}\nspec: {unschedulable: " + unschedulable + "}"))
+    return DecideCleanup(
+               *codec::ParseYaml(
+                   "metadata: {name: gpu-1, labels: {nvidia.com/gpu-driver-upgrade-state: " +
+                   state + "}, annotations: {" + annotations +
+                   "}}\nspec: {unschedulable: " + unschedulable + "}"))
         .uncordon;
   };
   for (const char* state :
@@ -117,6 +118,9 @@ TEST(NodeCleanup, CordonsOfAnUpgradeGo) {
     EXPECT_FALSE(uncordons(state, "", "true")) << state;
   }
   EXPECT_FALSE(uncordons("drain-required", "", "false"));
+  // Queued once more, after a failure that left its cordon.
+  EXPECT_TRUE(
+      uncordons("upgrade-required", "nvidia.com/gpu-driver-upgrade-failed-revision: 5d7f", "true"));
   EXPECT_FALSE(uncordons("drain-required",
                          "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable: \"true\"",
                          "true"));

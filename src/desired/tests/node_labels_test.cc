@@ -343,6 +343,30 @@ TEST(NodeReading, CordonsAndUpgradesAreKept) {
   ExpectSameFromText(object, {}, *calm);
 }
 
+TEST(NodeReading, ANodeThatSaysSoIsNotReady) {
+  const auto not_ready = [](const codec::Json& conditions) {
+    const codec::Json object = {{"metadata", {{"name", "gpu-1"}}},
+                                {"status",
+                                 {{"allocatable", {{"nvidia.com/gpu", "8"}}},
+                                  {"conditions", conditions},
+                                  {"nodeInfo", {{"containerRuntimeVersion", "cri-o://1"}}}}}};
+    const auto node = ReadNode(object);
+    ExpectSameFromText(object, {}, *node);
+    EXPECT_TRUE(node->offers_gpu);
+    return node->not_ready;
+  };
+  const codec::Json other = {{"type", "MemoryPressure"}, {"status", "False"}};
+  const auto ready = [](const char* status) {
+    return codec::Json{
+        {"lastHeartbeatTime", "2026-01-02T03:04:05Z"}, {"status", status}, {"type", "Ready"}};
+  };
+  EXPECT_FALSE(not_ready(codec::Json::array()));
+  EXPECT_FALSE(not_ready({other}));
+  EXPECT_FALSE(not_ready({other, ready("True")}));
+  EXPECT_TRUE(not_ready({ready("False"), other}));
+  EXPECT_TRUE(not_ready({other, ready("Unknown")}));
+}
+
 // A fleet has 10,000 of them.
 TEST(NodeReading, AProjectionStaysSmall) { EXPECT_LE(sizeof(Node), 104U); }
 

@@ -1,0 +1,149 @@
+#include "driver_upgrade/pods.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+#include <tuple>
+
+#include "kube/ownership.h"
+
+namespace pitcrew::driver_upgrade {
+namespace {
+
+using codec::Json;
+
+constexpr std::string_view kRevisionHash = "controller-revision-hash";
+constexpr std::int64_t kMostRestarts = 10;
+
+const Json& ListAt(const Json& object, std::initializer_list<std::string_view> path) {
+  static const Json kNone = Json::array();
+  const Json* found = codec::Find(object, path);
+  return found != nullptr && found->is_array() ? *found : kNone;
+}
+
+bool IsReady(const Json& container_status) {
+  const Json* ready = codec::Find(container_status, {"ready"});
+  return ready != nullptr && *ready == true;
+}
+
+bool RunsReady(const Json& pod) {
+  const Json& containers = ListAt(pod, {"status", "containerStatuses"});
+  return codec::FindString(pod, {"status", "phase"}) == "Running" && !containers.empty() &&
+         std::ranges::all_of(containers, IsReady);
+}
+
+bool IsDeleting(const Json& pod) {
+  return codec::Find(pod, {"metadata", "deletionTimestamp"}) != nullptr;
+}
+
+bool IsFailing(const Json& pod) {
+  for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
+    for (const Json& status : ListAt(pod, {"status", list})) {
+      const Json* restarts = codec::Find(status, {"restartCount"});
+      if (!IsReady(status) && restarts != nullptr && restarts->is_number_integer() &&
+          restarts->get<std::int64_t>() > kMostRestarts) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// The first variable of that name that is not empty, of init containers before the others.
+std::string DigestOf(const Json& pod_spec) {
+  for (const char* list : {"initContainers", "containers"}) {
+    for (const Json& container : ListAt(pod_spec, {list})) {
+      for (const Json& variable : ListAt(container, {"env"})) {
+        if (codec::FindString(variable, {"name"}) != "DRIVER_CONFIG_DIGEST") continue;
+        if (auto value = codec::FindString(variable, {"value"}); !value.empty()) return value;
+      }
+    }
+  }
+  return "";
+}
+
+std::string DigestBelow(const Json& object, std::initializer_list<std::string_view> path) {
+  const Json* spec = codec::Find(object, path);
+  return spec == nullptr ? "" : DigestOf(*spec);
+}
+
+}  // namespace
+
+base::Result<DriverDaemonSet> ReadDriverDaemonSet(const Json& object) {
+  return DriverDaemonSet{.uid = codec::FindString(object, {"metadata", "uid"}),
+                         .digest = DigestBelow(object, {"spec", "template", "spec"})};
+}
+
+base::Result<Revision> ReadRevision(const Json& object) {
+  Revision revision{.owner_uid = "",
+                    .hash = codec::FindString(object, {"metadata", "labels", kRevisionHash})};
+  const auto owner = kube::ControllerOf(object);
+  if (owner) revision.owner_uid = owner->uid;
+  if (revision.hash.empty() && owner) {
+    // Its name is the owner's name and the hash.
+    const std::string name = codec::FindString(object, {"metadata", "name"});
+    if (name.starts_with(owner->name + "-")) revision.hash = name.substr(owner->name.size() + 1);
+  }
+  const Json* number = codec::Find(object, {"revision"});
+  if (number != nullptr && number->is_number_integer())
+    revision.number = number->get<std::int64_t>();
+  return revision;
+}
+
+base::Result<DriverPod> ReadDriverPod(const Json& object) {
+  DriverPod pod{.name = codec::FindString(object, {"metadata", "name"}),
+                .uid = codec::FindString(object, {"metadata", "uid"}),
+                .node = codec::FindString(object, {"spec", "nodeName"}),
+                .owner_uid = "",
+                .revision = codec::FindString(object, {"metadata", "labels", kRevisionHash}),
+                .digest = DigestBelow(object, {"spec"}),
+                .deleting = IsDeleting(object),
+                .ready = RunsReady(object),
+                .failing = IsFailing(object)};
+  const Json& owners = ListAt(object, {"metadata", "ownerReferences"});
+  if (!owners.empty()) pod.owner_uid = codec::FindString(owners.front(), {"uid"});
+  return pod;
+}
+
+base::Result<ValidatorPod> ReadValidatorPod(const Json& object) {
+  return ValidatorPod{.node = codec::FindString(object, {"spec", "nodeName"}),
+                      .ready = RunsReady(object) && !IsDeleting(object)};
+}
+
+void Templates::Add(const DriverDaemonSet& daemonset) {
+  by_uid_[daemonset.uid].digest = daemonset.digest;
+}
+
+void Templates::Add(const Revision& revision) {
+  const auto found = by_uid_.find(revision.owner_uid);
+  if (found == by_uid_.end() || revision.hash.empty()) return;
+  auto& newest = found->second.revision;
+  if (!newest || newest->number < revision.number) newest = revision;
+}
+
+Sync Templates::SyncOf(const DriverPod& pod) const {
+  if (pod.owner_uid.empty()) return Sync::kOrphaned;
+  const std::string newest = NewestOf(pod);
+  if (newest.empty()) return Sync::kUnknown;
+  return pod.revision == newest ? Sync::kInSync : Sync::kOutdated;
+}
+
+std::string Templates::NewestOf(const DriverPod& pod) const {
+  const auto found = by_uid_.find(pod.owner_uid);
+  return found == by_uid_.end() || !found->second.revision ? "" : found->second.revision->hash;
+}
+
+bool Templates::RestartsOnly(const DriverPod& pod) const {
+  const auto found = by_uid_.find(pod.owner_uid);
+  return found != by_uid_.end() && !pod.digest.empty() && found->second.digest == pod.digest;
+}
+
+const DriverPod* ChoosePod(const std::vector<std::shared_ptr<const DriverPod>>& pods) {
+  const auto rank = [](const std::shared_ptr<const DriverPod>& pod) {
+    return std::tuple(pod->owner_uid.empty(), pod->deleting, pod->name);
+  };
+  const auto first = std::ranges::min_element(pods, {}, rank);
+  return first == pods.end() ? nullptr : first->get();
+}
+
+}  // namespace pitcrew::driver_upgrade

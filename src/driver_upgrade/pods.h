@@ -1,0 +1,91 @@
+// What the upgrade of a driver reads of DaemonSets, their revisions, their pods and the pods that
+// prove a driver (driver-lifecycle.md sections 2.4, 2.6, 2.10, 6.4). Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "codec/json.h"
+
+namespace pitcrew::driver_upgrade {
+
+struct DriverDaemonSet {
+  std::string uid;
+  std::string digest;  // of the configuration of its template's driver; "" when it has none
+
+  bool operator==(const DriverDaemonSet&) const = default;
+};
+base::Result<DriverDaemonSet> ReadDriverDaemonSet(const codec::Json& object);
+
+// A ControllerRevision: one version of a DaemonSet's template.
+struct Revision {
+  std::string owner_uid;
+  std::string hash;  // what its pods have as the label controller-revision-hash
+  std::int64_t number = 0;
+
+  bool operator==(const Revision&) const = default;
+};
+base::Result<Revision> ReadRevision(const codec::Json& object);
+
+struct DriverPod {
+  std::string name;
+  std::string uid;
+  std::string node;       // "" until it is bound
+  std::string owner_uid;  // of its first owner; "" for an orphan
+  std::string revision;   // label controller-revision-hash
+  std::string digest;     // as in DriverDaemonSet
+  bool deleting = false;
+  bool ready = false;    // it runs, and so do all of its containers, ready
+  bool failing = false;  // a container that is not ready has been restarted more than 10 times
+
+  bool operator==(const DriverPod&) const = default;
+};
+base::Result<DriverPod> ReadDriverPod(const codec::Json& object);
+
+struct ValidatorPod {
+  std::string node;
+  bool ready = false;  // likewise, and it is not being deleted
+
+  bool operator==(const ValidatorPod&) const = default;
+};
+base::Result<ValidatorPod> ReadValidatorPod(const codec::Json& object);
+
+// How a driver pod stands to its DaemonSet.
+enum class Sync {
+  kUnknown,   // the DaemonSet or its revisions have not been seen
+  kInSync,    // made from the newest template
+  kOutdated,  // made from a former one
+  kOrphaned,  // it has no owner
+};
+
+// The newest versions of all driver DaemonSets.
+class Templates {
+ public:
+  void Add(const DriverDaemonSet& daemonset);
+  // Of another owner than those added: ignored.
+  void Add(const Revision& revision);
+
+  [[nodiscard]] Sync SyncOf(const DriverPod& pod) const;
+  // Hash of the newest revision; "" when it is not known.
+  [[nodiscard]] std::string NewestOf(const DriverPod& pod) const;
+  // A new pod would run the driver that the pod runs already: it takes no eviction to start it.
+  [[nodiscard]] bool RestartsOnly(const DriverPod& pod) const;
+
+ private:
+  struct Newest {
+    std::string digest;
+    std::optional<Revision> revision;
+  };
+  std::map<std::string, Newest, std::less<>> by_uid_;
+};
+
+// Of several driver pods of one node the one that speaks for it: a DaemonSet's before an orphan,
+// one that stays before one that goes, then by name. Null when there is none.
+const DriverPod* ChoosePod(const std::vector<std::shared_ptr<const DriverPod>>& pods);
+
+}  // namespace pitcrew::driver_upgrade
