@@ -92,10 +92,14 @@ base::Status Daemon::Prepare() {
 void Daemon::Look() {
   Watch();
   look_at_.reset();
-  auto machine = ReadMachine(paths_.sys, paths_.dev);
+  auto machine = ReadMachine(paths_.sys, paths_.dev, KnownTypes());
   if (!machine) {
     base::LogWarning("this node's devices cannot be read; what is offered stays", machine.error());
     return TryLater();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    known_types_ = machine->known_types;
   }
   Offer(*machine);
 }
@@ -143,12 +147,20 @@ void Daemon::UpdatePlugins(const Resources& resources) {
 base::Result<rpc::ContainerAllocation> Daemon::Allocate(const std::string& resource,
                                                         const std::vector<OfferedDevice>& offered,
                                                         const std::vector<std::string>& ids) const {
-  TRY_ASSIGN(const auto machine, ReadMachine(paths_.sys, paths_.dev));
+  TRY_ASSIGN(const auto machine, ReadMachine(paths_.sys, paths_.dev, KnownTypes()));
   const auto now = ListOffers(machine, naming_, {{resource, offered}});
   const auto found = now.resources.find(resource);
   return sandbox_device_plugin::Allocate(
       resource, found == now.resources.end() ? std::vector<OfferedDevice>() : found->second, ids,
       machine, options_.client);
+}
+
+// What this plugin has seen itself counts before what the file says.
+vgpu_types::KnownTypes Daemon::KnownTypes() const {
+  const std::lock_guard lock(mutex_);
+  auto known = known_types_;
+  known.Learn(vgpu_types::KnownTypes::Load(paths_.known_vgpu_types));
+  return known;
 }
 
 void Daemon::TryLater() {
@@ -160,12 +172,27 @@ void Daemon::TryLater() {
 
 void Daemon::Watch() {
   const auto vfio = paths_.dev.At("/dev/vfio");
-  for (const auto& folder : {paths_.dev.At("/dev"), vfio, vfio / "devices"}) {
-    const auto watched = watcher_->Watch(folder);
-    if (!watched && watched.error().code != base::Code::kNotFound) {
-      base::LogWarning("a folder cannot be watched", watched.error());
-    }
+  WatchIfThere(paths_.dev.At("/dev"));
+  WatchIfThere(vfio);
+  WatchIfThere(vfio / "devices");
+  if (options_.client == Client::kKubevirt) WatchVgpuTypes();
+}
+
+void Daemon::WatchIfThere(const std::filesystem::path& folder) {
+  const auto watched = watcher_->Watch(folder);
+  if (!watched && watched.error().code != base::Code::kNotFound) {
+    base::LogWarning("a folder cannot be watched", watched.error());
   }
+}
+
+// Who writes an attribute is told to those that watch it, as with any file, where both see the same
+// mount of /sys. Functions that come later are announced.
+void Daemon::WatchVgpuTypes() {
+  WatchIfThere(paths_.known_vgpu_types.parent_path());
+  const auto devices = paths_.sys.At("/sys/bus/pci/devices");
+  const auto names = host::ListFolder(devices);
+  if (!names) return;
+  for (const auto& name : *names) WatchIfThere(devices / name / "nvidia");
 }
 
 base::Result<bool> Daemon::WaitForChange() {

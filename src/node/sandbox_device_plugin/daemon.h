@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "node/sandbox_device_plugin/plugin.h"
 #include "node/sandbox_device_plugin/reporter.h"
 #include "node/sandbox_device_plugin/settings.h"
+#include "node/vgpu_types/known_types.h"
 
 namespace pitcrew::node::sandbox_device_plugin {
 
@@ -31,6 +33,8 @@ struct NodePaths {
   host::Root sys = FindSys();
   host::Root dev;
   std::filesystem::path cdi_folder = "/var/run/cdi";
+  // What vGPU types are called that full GPUs do not tell.
+  std::filesystem::path known_vgpu_types = vgpu_types::kKnownTypesFile;
   std::chrono::milliseconds first_retry{1000};
   std::chrono::milliseconds longest_retry{60000};
 
@@ -38,8 +42,9 @@ struct NodePaths {
 };
 
 // One thread runs it; the kubelet's calls come from others. Devices are found by what the kernel
-// announces (uevents) and by nodes that come and go below /dev. Whatever could not be read is read
-// again after a while; until then what was offered stays.
+// announces (uevents), by nodes that come and go below /dev, and by writes to the attributes of
+// vGPUs without mediated devices, of which the kernel announces nothing. Whatever could not be read
+// is read again after a while; until then what was offered stays.
 class Daemon {
  public:
   Daemon(Options options, NodePaths paths, io::StopToken stop);
@@ -59,6 +64,9 @@ class Daemon {
                                                   const std::vector<OfferedDevice>& offered,
                                                   const std::vector<std::string>& ids) const;
   void Watch();
+  void WatchIfThere(const std::filesystem::path& folder);
+  void WatchVgpuTypes();
+  vgpu_types::KnownTypes KnownTypes() const;
   void TryLater();
   // Waits for something that may concern devices. False at the stop.
   base::Result<bool> WaitForChange();
@@ -73,6 +81,8 @@ class Daemon {
   std::optional<host::UeventReceiver> uevents_;
   std::unique_ptr<Reporter> reporter_;
   CdiFiles cdi_files_;
+  mutable std::mutex mutex_;
+  vgpu_types::KnownTypes known_types_;  // guarded by mutex_
   Resources offered_;
   bool looked_ = false;
   std::optional<base::SteadyClock::time_point> look_at_;  // without any event

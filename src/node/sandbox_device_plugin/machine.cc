@@ -8,6 +8,7 @@
 #include "host/iommu.h"
 #include "host/mdev.h"
 #include "host/pci.h"
+#include "host/vendor_vgpu.h"
 #include "node/sandbox_device_plugin/device_names.h"
 
 namespace pitcrew::node::sandbox_device_plugin {
@@ -30,23 +31,20 @@ std::optional<int> NumaNode(const PciDevice& device) {
   return node != nullptr ? std::optional(*node) : std::nullopt;
 }
 
-void AddFunction(const PciDevice& device, Machine& machine) {
+// Of a device that a virtual machine can have as it is; nothing, with a warning or a note of what
+// is not known, when there is something about it.
+std::optional<PassthroughFunction> ReadFunction(const PciDevice& device, Machine& machine) {
   const auto name = device.address.SysfsName();
-  if (const auto* error = device.driver.error()) {
-    machine.unreadable.emplace(name, error->ToString());
-    return;
-  }
-  if (!device.driver.is_present() || !host::IsVfioDriver(*device.driver.value())) return;
   if (const auto* error = device.iommu_group.error()) {
     machine.unreadable.emplace(name, error->ToString());
-    return;
+    return std::nullopt;
   }
   if (!device.iommu_group.is_present()) {
     machine.warnings.push_back(
         fmt::format("{} has a VFIO driver but no IOMMU group, and is left out: is the IOMMU on (in "
                     "the BIOS; on Intel machines also by the kernel argument intel_iommu=on)?",
                     name));
-    return;
+    return std::nullopt;
   }
   PassthroughFunction function;
   function.address = device.address;
@@ -57,17 +55,105 @@ void AddFunction(const PciDevice& device, Machine& machine) {
   const auto vfio = host::VfioDeviceName(device);
   if (vfio.is_present()) function.vfio_name = *vfio.value();
   if (vfio.is_unknown()) function.vfio_name_unknown = vfio.error()->ToString();
-  machine.functions.push_back(std::move(function));
+  return function;
+}
+
+void AddFunction(const PciDevice& device, Machine& machine) {
+  if (const auto* error = device.driver.error()) {
+    machine.unreadable.emplace(device.address.SysfsName(), error->ToString());
+    return;
+  }
+  if (!device.driver.is_present() || !host::IsVfioDriver(*device.driver.value())) return;
+  if (auto function = ReadFunction(device, machine)) {
+    machine.functions.push_back(*std::move(function));
+  }
+}
+
+// Virtual functions of the vendor-specific VFIO framework, with NVIDIA's driver.
+class VendorVgpus {
+ public:
+  VendorVgpus(const host::Root& sys, Machine& machine) : sys_(sys), machine_(machine) {}
+
+  // Notes the types that the function's GPU has room for; true when the function is of the
+  // framework.
+  bool Learn(const PciDevice& function) {
+    if (const auto* error = function.physical_function.error()) {
+      machine_.unreadable.emplace(function.address.SysfsName(), error->ToString());
+      return false;
+    }
+    const auto* gpu = function.physical_function.value();
+    if (gpu == nullptr) return false;
+    const auto has = host::HasVendorVgpus(sys_, function.address);
+    if (!has) machine_.unreadable.emplace(function.address.SysfsName(), has.error().ToString());
+    if (!has || !*has) return false;
+    const auto told = host::CreatableVgpuTypes(sys_, function.address);
+    if (told) machine_.known_types.Learn(*gpu, *told);
+    functions_.push_back(&function);
+    return true;
+  }
+
+  // After all functions of the GPUs have told what they know.
+  void Add() const {
+    for (const auto* function : functions_) Add(*function);
+  }
+
+ private:
+  void Add(const PciDevice& device) const {
+    const auto name = device.address.SysfsName();
+    const auto type = host::CurrentVgpuType(sys_, device.address);
+    if (!type && type.error().code == base::Code::kNotFound) return;
+    if (!type) {
+      machine_.unreadable.emplace(name, type.error().ToString());
+      return;
+    }
+    if (*type == 0) return;
+    const auto& gpu = *device.physical_function.value();
+    const auto title = machine_.known_types.NameOf(gpu, *type);
+    if (title.empty()) {
+      machine_.warnings.push_back(fmt::format(
+          "{} is a vGPU of type {} and is left out: what that type is called is not known, as {} "
+          "is full and {} does not have it. The vGPU device manager writes it there; or remove "
+          "one vGPU of the GPU for a moment",
+          name, *type, gpu.SysfsName(), vgpu_types::kKnownTypesFile));
+      return;
+    }
+    auto function = ReadFunction(device, machine_);
+    if (!function) return;
+    function->kind = PassthroughFunction::Kind::kVgpu;
+    function->vgpu_type = VgpuName(title);
+    machine_.functions.push_back(*std::move(function));
+  }
+
+  const host::Root& sys_;
+  Machine& machine_;
+  std::vector<const PciDevice*> functions_;
+};
+
+void AddFunctions(const host::Root& sys, const std::vector<PciDevice>& devices, Machine& machine) {
+  VendorVgpus vgpus(sys, machine);
+  for (const auto& device : devices) {
+    if (device.vendor == host::kVendorNvidia && !vgpus.Learn(device)) AddFunction(device, machine);
+  }
+  vgpus.Add();
+  std::ranges::sort(machine.functions, {}, &PassthroughFunction::address);
+}
+
+// NVIDIA's driver is a VFIO driver for them, and keeps nobody from their group.
+bool IsOfVendorFramework(const host::Root& sys, const PciDevice& device) {
+  return device.vendor == host::kVendorNvidia && device.physical_function.is_present() &&
+         host::HasVendorVgpus(sys, device.address).value_or(false);
 }
 
 // The kernel gives a group to a virtual machine only as a whole.
-void NoteBlockedGroups(const std::vector<PciDevice>& devices, Machine& machine) {
+void NoteBlockedGroups(const host::Root& sys, const std::vector<PciDevice>& devices,
+                       Machine& machine) {
   std::map<std::uint32_t, std::vector<PciDevice>> groups;
   for (const auto& device : devices) {
     if (const auto* group = device.iommu_group.value()) groups[*group].push_back(device);
   }
   for (const auto& [group, members] : groups) {
-    const auto holders = host::HoldersOfGroup(members);
+    auto holders = host::HoldersOfGroup(members);
+    std::erase_if(holders, [&](const auto& holder) { return IsOfVendorFramework(sys, holder); });
     if (holders.empty()) continue;
     const auto& holder = holders.front();
     const auto* driver = holder.driver.value();
@@ -163,16 +249,16 @@ std::vector<const PassthroughFunction*> Machine::InGroup(std::uint32_t group) co
   return found;
 }
 
-base::Result<Machine> ReadMachine(const host::Root& sys, const host::Root& dev) {
+base::Result<Machine> ReadMachine(const host::Root& sys, const host::Root& dev,
+                                  vgpu_types::KnownTypes known_types) {
   Machine machine;
+  machine.known_types = std::move(known_types);
   auto iommufd = host::Exists(dev.At("/dev/iommu"));
   if (!iommufd) return base::Fail(iommufd.error().Within("could not determine iommufd support"));
   machine.iommufd = *iommufd;
   TRY_ASSIGN(const auto pci, ReadPci(sys, machine));
-  NoteBlockedGroups(pci.devices, machine);
-  for (const auto& device : pci.devices) {
-    if (device.vendor == host::kVendorNvidia) AddFunction(device, machine);
-  }
+  NoteBlockedGroups(sys, pci.devices, machine);
+  AddFunctions(sys, pci.devices, machine);
   TRY(AddVgpus(sys, pci, machine));
   AddNodes(sys, dev, machine);
   return machine;

@@ -23,7 +23,11 @@ class Lister {
   Offers List(const Resources& before) {
     for (const auto& function : machine_.functions) {
       if (function.kind == Kind::kCompanion) continue;
-      naming_.client == Client::kKata ? AddForKata(function) : AddForKubevirt(function);
+      if (naming_.client == Client::kKubevirt) {
+        AddForKubevirt(function);
+      } else if (function.kind != Kind::kVgpu) {
+        AddForKata(function);
+      }
     }
     if (naming_.client == Client::kKubevirt) {
       for (const auto& vgpu : machine_.vgpus) AddVgpu(vgpu);
@@ -81,10 +85,18 @@ class Lister {
   }
 
   void AddForKubevirt(const PassthroughFunction& function) {
-    offers_.resources[ResourceOf(NameOf(function))].push_back({.id = function.address.SysfsName(),
-                                                               .numa_node = function.numa_node,
-                                                               .functions = {function.address},
-                                                               .unfit = WhyUnfit(function)});
+    std::string name;
+    if (function.kind != Kind::kVgpu) {
+      name = NameOf(function);
+    } else if (IsUsableVgpu(function.address.SysfsName(), function.vgpu_type)) {
+      name = function.vgpu_type;
+    } else {
+      return;
+    }
+    offers_.resources[ResourceOf(name)].push_back({.id = function.address.SysfsName(),
+                                                   .numa_node = function.numa_node,
+                                                   .functions = {function.address},
+                                                   .unfit = WhyUnfit(function)});
   }
 
   // One device has all functions whose number is the same: the kernel does not give them apart.
@@ -113,11 +125,15 @@ class Lister {
                                            .unfit = WhyUnfit(function)});
   }
 
+  // The type of a vGPU is its only name.
+  bool IsUsableVgpu(const std::string& id, const std::string& type) {
+    if (IsUsableName(type)) return true;
+    Warn(fmt::format("vGPU {} is left out: {} is no name for a resource", id, ResourceOf(type)));
+    return false;
+  }
+
   void AddVgpu(const Vgpu& vgpu) {
-    if (!IsUsableName(vgpu.name)) {
-      return Warn(fmt::format("vGPU {} is left out: {} is no name for a resource", vgpu.uuid,
-                              ResourceOf(vgpu.name)));
-    }
+    if (!IsUsableVgpu(vgpu.uuid, vgpu.name)) return;
     offers_.resources[ResourceOf(vgpu.name)].push_back(
         {.id = vgpu.uuid, .numa_node = vgpu.numa_node, .functions = {}, .unfit = ""});
   }

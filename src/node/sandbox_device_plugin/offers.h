@@ -26,10 +26,11 @@ struct Naming {
 
 // One entry of a resource's list.
 struct OfferedDevice {
-  // KubeVirt: PCI address, or UUID of a vGPU. Kata: number of the iommufd device or of the group.
+  // KubeVirt: PCI address, or UUID of a mediated vGPU. Kata: number of the iommufd device or of the
+  // group.
   std::string id;
   std::optional<int> numa_node;
-  // What it is: all with one IOMMU group number, for Kata; else one. Empty for a vGPU.
+  // What it is: all with one IOMMU group number, for Kata; else one. Empty for a mediated vGPU.
   std::vector<gpu::PciAddress> functions;
   // Why no virtual machine can have it now; empty: it can.
   std::string unfit;

@@ -180,6 +180,8 @@ base::Status Change::Make(const NamedConfig& config) {
   }
   if (enabled) {
     TRY_ASSIGN(gpus, node_.Read());
+    // Told for the first time, and perhaps not again once the vGPUs are made.
+    node_.RememberTypes();
     TRY_ASSIGN(plan, PlanConfig(gpus, config));
   }
   for (const auto& change : plan.changes) {

@@ -7,10 +7,8 @@
 #include <random>
 #include <set>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
-#include "codec/json.h"
 #include "host/mdev.h"
 #include "host/pci.h"
 #include "host/pci_control.h"
@@ -59,10 +57,9 @@ std::vector<Offer> OffersOf(const std::vector<host::MdevType>& types) {
   return offers;
 }
 
-base::Result<std::vector<Offer>> VendorOffers(const host::Root& root, const PciAddress& function,
-                                              std::uint32_t current) {
+std::vector<Offer> VendorOffers(const std::vector<host::VendorVgpuType>& types,
+                                std::uint32_t current) {
   std::vector<Offer> offers;
-  TRY_ASSIGN(const auto types, host::CreatableVgpuTypes(root, function));
   for (const auto& type : types) {
     offers.push_back({NameOfTitle(type.name), std::to_string(type.id), current == 0 ? 1U : 0U});
   }
@@ -97,7 +94,9 @@ struct NodeVgpus::Listing {
   }
 };
 
-NodeVgpus::NodeVgpus(NodeSettings settings) : settings_(std::move(settings)) {}
+NodeVgpus::NodeVgpus(NodeSettings settings)
+    : settings_(std::move(settings)),
+      known_types_(vgpu_types::KnownTypes::Load(settings_.known_types)) {}
 
 base::Observed<std::vector<std::string>> NodeVgpus::HoldersOf(
     const Listing& listing, const std::filesystem::path& device) const {
@@ -138,15 +137,14 @@ base::Status NodeVgpus::ReadMdevs(const Listing& listing, Gpu& gpu) const {
 }
 
 base::Status NodeVgpus::ReadVendor(const Listing& listing, Gpu& gpu) {
-  auto& names = names_[gpu.id.Primary().ToString()];
   for (const auto& function : listing.FunctionsOf(gpu.pci)) {
     TRY_ASSIGN(const bool has, host::HasVendorVgpus(settings_.root, function));
     if (!has) continue;
     gpu.framework = Framework::kVendor;
     TRY_ASSIGN(const auto current, host::CurrentVgpuType(settings_.root, function));
-    TRY_ASSIGN(auto offers, VendorOffers(settings_.root, function, current));
-    for (const auto& offer : offers) names[offer.type_id] = offer.type;
-    gpu.slots.push_back({function, std::move(offers)});
+    TRY_ASSIGN(const auto types, host::CreatableVgpuTypes(settings_.root, function));
+    known_types_.Learn(gpu.pci, types);
+    gpu.slots.push_back({function, VendorOffers(types, current)});
     if (current == 0) continue;
     Vgpu vgpu{.slot = function, .uuid = {}, .type = {}, .type_id = std::to_string(current)};
     vgpu.holders =
@@ -156,23 +154,21 @@ base::Status NodeVgpus::ReadVendor(const Listing& listing, Gpu& gpu) {
   return {};
 }
 
-// An empty GPU tells all of its types; of one that is not, those that were seen before count too,
-// also on another board of the same kind.
+// An empty GPU tells all of its types; of one that is not, those that it told before count too.
 void NodeVgpus::NameTypes(Gpu& gpu) const {
   for (const auto& slot : gpu.slots) {
     for (const auto& offer : slot.offers) AddType(gpu, offer.type, std::nullopt);
   }
-  const auto names = names_.find(gpu.id.Primary().ToString());
-  if (names == names_.end() || gpu.vgpus.empty()) return;
-  for (const auto& [id, name] : names->second) AddType(gpu, name, std::nullopt);
-  for (auto& vgpu : gpu.vgpus) {
-    const auto name = names->second.find(vgpu.type_id);
-    if (name != names->second.end()) vgpu.type = name->second;
+  if (gpu.vgpus.empty()) return;
+  for (const auto& [id, title] : known_types_.Of(gpu.pci)) {
+    AddType(gpu, NameOfTitle(title), std::nullopt);
+    for (auto& vgpu : gpu.vgpus) {
+      if (vgpu.type_id == std::to_string(id)) vgpu.type = NameOfTitle(title);
+    }
   }
 }
 
 base::Result<std::vector<Gpu>> NodeVgpus::Read() {
-  RecallTypes();
   Listing listing;
   TRY_ASSIGN(listing.pci, host::ReadPciDevices(settings_.root.At("/sys/bus/pci/devices")));
   if (!listing.pci.failures.empty()) {
@@ -210,8 +206,8 @@ base::Result<Slot> NodeVgpus::ReadSlot(const Gpu& gpu, const PciAddress& slot) {
     return Slot{slot, OffersOf(types)};
   }
   TRY_ASSIGN(const auto current, host::CurrentVgpuType(settings_.root, slot));
-  TRY_ASSIGN(auto offers, VendorOffers(settings_.root, slot, current));
-  return Slot{slot, std::move(offers)};
+  TRY_ASSIGN(const auto types, host::CreatableVgpuTypes(settings_.root, slot));
+  return Slot{slot, VendorOffers(types, current)};
 }
 
 base::Status NodeVgpus::Create(const Gpu& gpu, const PciAddress& slot, const Offer& offer,
@@ -259,7 +255,13 @@ std::optional<base::Status> NodeVgpus::RunSriovManage(const Gpu& gpu, const char
 
 base::Status NodeVgpus::EnableFunctions(const Gpu& gpu) {
   if (auto done = RunSriovManage(gpu, "-e")) return *std::move(done);
-  return host::SetVirtualFunctions(settings_.root, gpu.pci, gpu.most_functions);
+  auto made = host::SetVirtualFunctions(settings_.root, gpu.pci, gpu.most_functions);
+  if (made || made.error().code != base::Code::kNotFound) return made;
+  return base::Fail(base::Error{
+      base::Code::kUnsupported, "NoSriovManage",
+      fmt::format("{}: its driver makes virtual functions by NVIDIA's program {} only, and no root "
+                  "of a driver has it: is this the vGPU manager's driver?",
+                  gpu.Title(), kSriovManage)});
 }
 
 base::Status NodeVgpus::DisableFunctions(const Gpu& gpu) {
@@ -267,32 +269,9 @@ base::Status NodeVgpus::DisableFunctions(const Gpu& gpu) {
   return host::SetVirtualFunctions(settings_.root, gpu.pci, 0);
 }
 
-// Ids mean something to one version of the driver only, and that one stays until the next boot or
-// until its module is unloaded, with all vGPUs gone: then GPUs tell all of their types again.
-void NodeVgpus::RecallTypes() {
-  if (std::exchange(recalled_, true)) return;
-  const auto text = base::ReadFile(settings_.known_types);
-  if (!text) return;
-  const auto document = codec::ParseJson(*text, settings_.known_types.string());
-  if (!document || !document->is_object()) return;
-  for (const auto& [board, types] : document->items()) {
-    if (!types.is_object()) continue;
-    for (const auto& [id, name] : types.items()) {
-      if (name.is_string()) names_[board][id] = name.get<std::string>();
-    }
-  }
-}
-
 void NodeVgpus::RememberTypes() {
-  codec::Json document = codec::Json::object();
-  for (const auto& [board, types] : names_) {
-    for (const auto& [id, name] : types) document[board][id] = name;
-  }
-  if (document.empty()) return;
-  const auto text = codec::ToJsonText(document) + "\n";
-  if (const auto known = base::ReadFile(settings_.known_types); known && *known == text) return;
-  if (const auto written = base::WriteFileAtomically(settings_.known_types, text); !written) {
-    base::LogWarning("Names of vGPU types are not remembered", written.error());
+  if (const auto saved = known_types_.Save(settings_.known_types); !saved) {
+    base::LogWarning("Names of vGPU types are not remembered", saved.error());
   }
 }
 

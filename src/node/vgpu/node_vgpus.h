@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include "base/result.h"
 #include "host/root.h"
 #include "node/vgpu/gpu.h"
+#include "node/vgpu_types/known_types.h"
 
 namespace pitcrew::node::vgpu {
 
@@ -21,9 +21,8 @@ struct NodeSettings {
   host::Root processes = host::Root();
   // Where NVIDIA's sriov-manage is looked for, in this order.
   std::vector<host::Root> driver_roots = {host::Root()};
-  // Names of the vendor-specific framework's type ids, which a full GPU does not tell any more.
-  // Forgotten with the boot, like the vGPUs.
-  std::filesystem::path known_types = "/run/nvidia/vgpu/types.json";
+  // Names of the vendor-specific framework's types.
+  std::filesystem::path known_types = vgpu_types::kKnownTypesFile;
 };
 
 // One thread uses it at a time.
@@ -54,8 +53,6 @@ class NodeVgpus {
   base::Status DisableFunctions(const Gpu& gpu);
 
  private:
-  // Names by the driver's id, by board: "0x233510DE".
-  using Names = std::map<std::string, std::map<std::string, std::string>>;
   struct Listing;
 
   base::Status ReadMdevs(const Listing& listing, Gpu& gpu) const;
@@ -65,11 +62,9 @@ class NodeVgpus {
   [[nodiscard]] std::optional<base::Status> RunSriovManage(const Gpu& gpu,
                                                            const char* action) const;
   void NameTypes(Gpu& gpu) const;
-  void RecallTypes();
 
   const NodeSettings settings_;
-  Names names_;
-  bool recalled_ = false;
+  vgpu_types::KnownTypes known_types_;
 };
 
 // A random UUID (RFC 4122, version 4).

@@ -9,6 +9,7 @@
 
 #include "base/command_line.h"
 #include "base/result.h"
+#include "node/vgpu_types/known_types.h"
 
 namespace pitcrew::node::vgpu_device_manager {
 
@@ -37,7 +38,7 @@ struct Options {
     return host_root / "run/nvidia/mig/journal.json";
   }
   [[nodiscard]] std::filesystem::path known_types() const {
-    return host_root / "run/nvidia/vgpu/types.json";
+    return host_root / std::filesystem::path(vgpu_types::kKnownTypesFile).relative_path();
   }
 };
 

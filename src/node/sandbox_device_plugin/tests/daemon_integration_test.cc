@@ -55,6 +55,8 @@ class SandboxDevicePlugin : public ::testing::Test {
     paths.sys = tree_->root();
     paths.dev = tree_->root();
     paths.cdi_folder = tree_->folder().path() / "cdi";
+    paths.known_vgpu_types = tree_->folder().path() / "run/nvidia/vgpu/types.json";
+    std::filesystem::create_directories(paths.known_vgpu_types.parent_path());
     paths.first_retry = std::chrono::milliseconds(20);
     thread_ = std::thread([this, options, paths] {
       Daemon daemon(options, paths, stop_.token());
@@ -135,6 +137,46 @@ TEST_F(SandboxDevicePlugin, RefusesWhatIsNoLongerAsItWas) {
   EXPECT_FALSE(client->Allocate({{"0000:65:00.0"}}));
   std::filesystem::remove(tree_->PciFolder("0000:66:00.0") / "iommu_group");
   EXPECT_FALSE(client->Allocate({{"0000:65:00.0"}, {"0000:66:00.0"}}));
+}
+
+constexpr const char* kVgpus = R"(
+pci:
+- {at: "0000:41:00.0", is: "10de:2335", driver: nvidia, group: 10}
+- {at: "0000:41:00.4", is: "10de:2335", driver: nvidia, group: 20, physfn: "0000:41:00.0", vgpu: 1414}
+- {at: "0000:41:00.5", is: "10de:2335", driver: nvidia, group: 21, physfn: "0000:41:00.0", vgpu: 0, creatable: ["1414 : NVIDIA H200X-1-18C"]}
+)";
+constexpr const char* kSlice = "nvidia.com/NVIDIA_H200X-1-18C";
+
+// Of such a write the kernel announces nothing (virtualisation-and-olm.md section 5): it is heard
+// as a change of the file.
+TEST_F(SandboxDevicePlugin, VgpusWithoutMediatedDevicesFollowTheirTypes) {
+  Start(kVgpus);
+  const auto client = Registered(kSlice);
+  ASSERT_TRUE(WaitForList(*client, {"0000:41:00.4"}));
+  tree_->SetVgpu("0000:41:00.5", "1414");
+  ASSERT_TRUE(WaitForList(*client, {"0000:41:00.4", "0000:41:00.5"}));
+  const auto answers = client->Allocate({{"0000:41:00.5"}});
+  ASSERT_TRUE(answers) << answers.error().ToString();
+  EXPECT_EQ(answers->front().envs.at("PCI_RESOURCE_NVIDIA_COM_NVIDIA_H200X-1-18C"), "0000:41:00.5");
+  // The card is full: what its types are called, it tells no more.
+  tree_->folder().Write("sys/devices/pci0000:60/0000:41:00.5/nvidia/creatable_vgpu_types",
+                        "ID    : vGPU Name\n");
+  tree_->SetVgpu("0000:41:00.4", "0");
+  EXPECT_TRUE(WaitForList(*client, {"0000:41:00.5"}));
+  EXPECT_FALSE(client->Allocate({{"0000:41:00.4"}})) << "no vGPU any more";
+}
+
+TEST_F(SandboxDevicePlugin, TypesOfAFullCardAreLearntFromTheManager) {
+  Start(R"(
+pci:
+- {at: "0000:41:00.4", is: "10de:2335", driver: nvidia, group: 20, physfn: "0000:41:00.0", vgpu: 1414}
+- {at: "0000:65:00.0", is: "10de:2236", driver: vfio-pci, group: 1}
+)");
+  Registered(kA10);
+  tree_->folder().Write("run/nvidia/vgpu/types.json",
+                        R"({"0000:41:00.0": {"1414": "NVIDIA H200X-1-18C"}})");
+  const auto client = Registered(kSlice, 2);
+  EXPECT_TRUE(WaitForList(*client, {"0000:41:00.4"}));
 }
 
 TEST_F(SandboxDevicePlugin, DevicesComeAndGoWithTheirNodes) {

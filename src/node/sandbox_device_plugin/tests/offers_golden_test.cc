@@ -55,7 +55,8 @@ TEST(OffersGolden, Cases) {
   for (const auto& one : test_support::ReadGoldenCases(PITCREW_TEST_DATA "/offers")) {
     SCOPED_TRACE(one.name + ": " + one.input.value("checks", std::string()));
     const testing::NodeTree tree(one.input);
-    const auto machine = ReadMachine(tree.root(), tree.root());
+    const auto known = vgpu_types::KnownTypes::Load(tree.folder().path() / "run/types.json");
+    const auto machine = ReadMachine(tree.root(), tree.root(), known);
     ASSERT_TRUE(machine) << machine.error().ToString();
     const auto naming = NamingOf(one.input);
     const auto offers = ListOffers(*machine, naming, {});

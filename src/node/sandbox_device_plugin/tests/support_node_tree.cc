@@ -70,6 +70,12 @@ void NodeTree::AddPci(const Json& device) const {
     Link(folder / "iommu_group", "../../../kernel/iommu_groups/" + Text(device.at("group")));
   }
   if (device.contains("physfn")) Link(folder / "physfn", "../" + Text(device.at("physfn")));
+  if (device.contains("vgpu")) {
+    write("nvidia/current_vgpu_type", Text(device["vgpu"]));
+    std::string types = "ID    : vGPU Name";
+    for (const auto& type : device.value("creatable", Json::array())) types += "\n" + Text(type);
+    write("nvidia/creatable_vgpu_types", types);
+  }
   if (device.contains("vfio")) fs::create_directories(folder / "vfio-dev" / Text(device["vfio"]));
   if (device.contains("driver")) Bind(at, Text(device.at("driver")));
   Link(folder_.path() / "sys/bus/pci/devices" / at, "../../../devices/pci0000:60/" + at);
@@ -87,6 +93,11 @@ void NodeTree::Bind(const std::string& address, const std::string& driver) const
   Link(old, "../../../bus/pci/drivers/" + driver);
   ASSERT_EQ(::renameat2(AT_FDCWD, old.c_str(), AT_FDCWD, link.c_str(), RENAME_EXCHANGE), 0);
   fs::remove_all(old);
+}
+
+void NodeTree::SetVgpu(const std::string& address, const std::string& type) const {
+  folder_.Write(fs::path("sys/devices/pci0000:60") / address / "nvidia/current_vgpu_type",
+                type + "\n");
 }
 
 void NodeTree::RemovePci(const std::string& address) const {
@@ -113,7 +124,8 @@ void NodeTree::RemoveNode(const std::string& below_dev) const {
 }
 
 void NodeTree::AddDefaultNodes(const Json& device) const {
-  if (!device.contains("driver") || !host::IsVfioDriver(Text(device["driver"]))) return;
+  const bool has_driver = device.contains("driver") && host::IsVfioDriver(Text(device["driver"]));
+  if (!has_driver && !device.contains("vgpu")) return;
   AddNode("vfio/vfio");
   if (device.contains("group")) AddNode("vfio/" + Text(device["group"]));
   if (device.contains("vfio")) AddNode("vfio/devices/" + Text(device["vfio"]));

@@ -11,7 +11,8 @@
 namespace pitcrew::node::sandbox_device_plugin::testing {
 
 // `description` has
-//   pci:  [{at: "0000:65:00.0", is: "10de:2236", class: "0302", driver, group, numa, vfio, physfn}]
+//   pci:  [{at: "0000:65:00.0", is: "10de:2236", class: "0302", driver, group, numa, vfio, physfn,
+//           vgpu: 1414, creatable: ["1414 : NVIDIA H200X-1-18C"]}]
 //   mdev: [{uuid, type, parent}]
 //   egm:  {egm0: "0000:65:00.0 0000:66:00.0"}
 //   dev:  [iommu, vfio/12, ...]; without it, what VFIO makes for the devices that have its drivers
@@ -27,6 +28,8 @@ class NodeTree {
   void AddPci(const codec::Json& device) const;
   // Gives it to a driver, or takes it away ("").
   void Bind(const std::string& address, const std::string& driver) const;
+  // Of a virtual function with the vendor-specific VFIO framework; in place, as sysfs is written.
+  void SetVgpu(const std::string& address, const std::string& type) const;
   void RemovePci(const std::string& address) const;
   void AddMdev(const codec::Json& mdev) const;
   void AddNode(const std::string& below_dev) const;
