@@ -150,6 +150,7 @@ constexpr const char* kSlice = "nvidia.com/NVIDIA_H200X-1-18C";
 // Of such a write the kernel announces nothing (virtualisation-and-olm.md section 5): it is heard
 // as a change of the file.
 TEST_F(SandboxDevicePlugin, VgpusWithoutMediatedDevicesFollowTheirTypes) {
+  RecordProperty("holds", "virtualisation-and-olm.md #39");
   Start(kVgpus);
   const auto client = Registered(kSlice);
   ASSERT_TRUE(WaitForList(*client, {"0000:41:00.4"}));

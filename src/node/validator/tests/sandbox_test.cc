@@ -137,7 +137,8 @@ TEST_F(VgpuNode, AMediatedDeviceOfNvidiasIsAVgpu) {  // validator.md 6.4
   EXPECT_TRUE(CheckVgpus(root_));
 }
 
-TEST_F(VgpuNode, AVirtualFunctionWithATypeIsAVgpu) {  // virtualisation-and-olm.md section 5
+TEST_F(VgpuNode, AVirtualFunctionWithATypeIsAVgpu) {
+  RecordProperty("holds", "virtualisation-and-olm.md #40");
   Function("0000:65:00.4");
   const std::string type = "sys/bus/pci/devices/0000:65:00.4/nvidia/current_vgpu_type";
   EXPECT_FALSE(CheckVgpus(root_));
