@@ -1,8 +1,19 @@
 """What differs between two clusters and is not accepted."""
 
+import json
 import re
 
 import normalise
+
+
+def as_written(value):
+    """A value as a rule may write it: without what the API server fills in, and lists of objects in any order."""
+    if isinstance(value, dict):
+        return {key: as_written(item) for key, item in value.items() if not (key == "apiVersion" and "fieldPath" in value)}
+    if isinstance(value, list):
+        items = [as_written(item) for item in value]
+        return sorted(items, key=lambda item: json.dumps(item, sort_keys=True)) if all(isinstance(item, dict) for item in items) else items
+    return value
 
 
 def matches(rule, where, ours, theirs):
@@ -10,7 +21,8 @@ def matches(rule, where, ours, theirs):
     where it has them, are the only values that it is about."""
     pattern = ".*".join(map(re.escape, rule["where"].split("*")))
     return re.fullmatch(pattern, where, re.DOTALL) is not None and \
-        rule.get("ours", ours) == ours and rule.get("theirs", theirs) == theirs
+        all(as_written(rule[side]) == as_written(value)
+            for side, value in (("ours", ours), ("theirs", theirs)) if side in rule)
 
 
 def is_accepted(where, ours, theirs, accepted, used=None):

@@ -202,6 +202,16 @@ class Compare(unittest.TestCase):
         self.assertTrue(list(compare.differences({"Role/a": {"x": 2}}, {"Role/a": {}}, [rule])))
         self.assertTrue(list(compare.differences({"Role/a": {"x": 1}}, {"Role/a": {"x": 3}}, [rule])))
 
+    def test_a_rule_need_not_write_what_the_api_server_fills_in(self):
+        field = {"name": "N", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}}}
+        rule = {"where": "x", "ours": {"valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}, "name": "N"}}
+        self.assertTrue(compare.matches(rule, "x", field, None))
+        self.assertFalse(compare.matches(rule, "x", {**field, "name": "M"}, None))
+        roles = {"where": "x", "ours": [{"verbs": ["get", "list"], "resources": ["a"]}, {"resources": ["b"], "verbs": ["use"]}]}
+        self.assertTrue(compare.matches(roles, "x", [{"resources": ["b"], "verbs": ["use"]},
+                                                     {"resources": ["a"], "verbs": ["get", "list"]}], None))
+        self.assertFalse(compare.matches(roles, "x", [{"resources": ["a"], "verbs": ["get", "list"]}], None))
+
     def test_the_rules_that_were_needed_are_known(self):
         used = set()
         rules = [{"where": "Role/*"}, {"where": "no"}]
