@@ -4,17 +4,17 @@
 
 #include <algorithm>
 
+#include "base/journal_file.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "node/mig/journal.h"
-#include "node/mig/journal_file.h"
 
 namespace pitcrew::node::mig {
 namespace {
 
 using Gpus = std::vector<Gpu>;
 
-JournalFile FileOf(const std::filesystem::path& journal) { return {journal, "MIG geometry"}; }
+base::JournalFile FileOf(const std::filesystem::path& journal) { return {journal, "MIG geometry"}; }
 
 base::Result<const Gpu*> Find(const Gpus& gpus, const GpuChange& change) {
   const auto found = std::ranges::find(gpus, change.pci, &Gpu::pci);
@@ -172,7 +172,7 @@ class Change {
   NodeGpus& node_;
   const Planner& planner_;
   const ChangeOptions& options_;
-  const JournalFile file_;
+  const base::JournalFile file_;
   Steps steps_;
   Journal journal_;           // what was before
   bool is_recorded_ = false;  // in the file: from then on GPUs may be touched

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "base/journal_file.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "node/mig/change.h"
-#include "node/mig/journal_file.h"
 #include "node/vgpu/journal.h"
 #include "node/vgpu/mig_geometry.h"
 #include "node/vgpu/type_name.h"
@@ -17,7 +17,7 @@ namespace {
 
 using Gpus = std::vector<Gpu>;
 
-mig::JournalFile FileOf(const std::filesystem::path& journal) { return {journal, "vGPUs"}; }
+base::JournalFile FileOf(const std::filesystem::path& journal) { return {journal, "vGPUs"}; }
 
 base::Result<const Gpu*> Find(const Gpus& gpus, const gpu::PciAddress& pci) {
   const auto found = std::ranges::find(gpus, pci, &Gpu::pci);
@@ -100,7 +100,7 @@ class Change {
   NodeVgpus& node_;
   mig::NodeGpus* mig_;
   const ChangeOptions& options_;
-  const mig::JournalFile file_;
+  const base::JournalFile file_;
   Journal journal_;           // what was before
   bool is_recorded_ = false;  // in the file: from then on GPUs may be touched
 };

@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 #include "base/file.h"
+#include "base/journal_file.h"
 #include "node/mig/journal.h"
-#include "node/mig/journal_file.h"
 #include "node/mig/plan.h"
 #include "simulation/state/incidents.h"
 #include "support_simulated.h"
@@ -156,7 +156,7 @@ TEST_F(ChangeTest, RecoverGoesBackAndNothingToRecoverIsFine) {
 
 TEST_F(ChangeTest, OneAtATime) {
   Start("gpus: [{profile: A100-40}]");
-  const auto lock = JournalFile(journal(), "MIG geometry").Lock();
+  const auto lock = base::JournalFile(journal(), "MIG geometry").Lock();
   ASSERT_TRUE(lock) << lock.error().ToString();
   EXPECT_EQ(ApplyToAll(kBalanced).error().reason, "ChangeInProgress");
   EXPECT_EQ(Recover(*gpus_, options_).error().reason, "ChangeInProgress");

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/result.h"
 
-namespace pitcrew::node::mig {
+namespace pitcrew::base {
 
 class JournalFile {
  public:
@@ -21,27 +21,27 @@ class JournalFile {
 
   // Keeps others from changing the node while the result lives; the kernel drops it with its
   // process. kConflict "ChangeInProgress".
-  [[nodiscard]] base::Result<base::FileDescriptor> Lock() const;
+  [[nodiscard]] Result<FileDescriptor> Lock() const;
 
   // nullopt when there is none.
-  [[nodiscard]] base::Result<std::optional<std::string>> ReadText() const;
-  [[nodiscard]] base::Status WriteText(std::string_view text) const;
-  [[nodiscard]] base::Status Remove() const;
+  [[nodiscard]] Result<std::optional<std::string>> ReadText() const;
+  [[nodiscard]] Status WriteText(std::string_view text) const;
+  [[nodiscard]] Status Remove() const;
   // Whether a change was cut off: a journal lies there.
-  [[nodiscard]] base::Result<bool> Exists() const;
+  [[nodiscard]] Result<bool> Exists() const;
 
   // nullopt when there is none. One that cannot be understood is reported and left out of account:
   // files are written whole, so nothing of ours made it.
   template <class Journal>
-  [[nodiscard]] base::Result<std::optional<Journal>> Read(
-      base::Result<Journal> (*parse)(std::string_view)) const {
+  [[nodiscard]] Result<std::optional<Journal>> Read(
+      Result<Journal> (*parse)(std::string_view)) const {
     auto text = ReadText();
-    if (!text) return base::Fail(text.error());
+    if (!text) return Fail(text.error());
     if (!*text) return std::nullopt;
     auto journal = parse(**text);
     if (journal) return *std::move(journal);
-    base::LogWarning("the journal of a change is not understood and left out of account",
-                     journal.error(), {{"file", file_.string()}});
+    LogWarning("the journal of a change is not understood and left out of account", journal.error(),
+               {{"file", file_.string()}});
     return std::nullopt;
   }
 
@@ -50,4 +50,4 @@ class JournalFile {
   std::string what_;
 };
 
-}  // namespace pitcrew::node::mig
+}  // namespace pitcrew::base
