@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/cc_mode.h"
 #include "api/labels.h"
 #include "api/mig_progress.h"
 #include "api/upgrade_state.h"
@@ -26,10 +27,10 @@ constexpr std::string_view kAnnotations[] = {api::kUpgradeEnabledAnnotation,
                                              api::kUpgradeFailedRevisionAnnotation,
                                              api::kMigConfigProgress};
 
-// What the driver manager, the MIG manager and the vGPU device manager append to a deploy label
-// while they work.
+// What the driver manager and the managers of MIG, vGPUs and confidential computing append to a
+// deploy label while they work.
 constexpr std::string_view kPauses[] = {api::kPausedForDriverUpgrade, api::kPausedForMigChange,
-                                        api::kPausedForVgpuChange};
+                                        api::kPausedForVgpuChange, api::kPausedForCcChange};
 
 std::string WithoutPause(std::string_view value) {
   std::string text(value);

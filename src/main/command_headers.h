@@ -2,6 +2,7 @@
 #pragma once
 
 #include "doctor/command.h"
+#include "node/cc_manager/command.h"
 #include "node/config_manager/command.h"
 #include "node/device_plugin/command.h"
 #include "node/driver_manager/command.h"

@@ -68,7 +68,9 @@ base::Status AwaitOperandsGone(const std::shared_ptr<kube::Client>& client, cons
   const base::Status gone = kube::Await<std::string>(
       client, kube::kPods,
       kube::ProjectJson<std::string>([](const Json& pod) -> base::Result<std::string> {
-        return codec::FindString(pod, {"metadata", "labels", api::kAppLabel});
+        auto app = codec::FindString(pod, {"metadata", "labels", api::kAppLabel});
+        if (!app.empty()) return app;
+        return codec::FindString(pod, {"metadata", "labels", "name"});
       }),
       selection,
       [&](const kube::Store<std::string>& store) -> base::Result<bool> {

@@ -34,7 +34,8 @@ std::optional<codec::Json> ResumePatch(const codec::Json& node,
                                        const std::vector<std::string_view>& labels,
                                        std::string_view word);
 
-// Waits until no pod of the namespace on the node has one of these values of the label "app".
+// Waits until no pod of the namespace on the node has one of these values of the label "app", or of
+// "name" where it has no other (the managers of VFIO and of confidential computing).
 // kTimeout "OperandsStillRunning" names those that are left.
 base::Status AwaitOperandsGone(const std::shared_ptr<kube::Client>& client, const std::string& node,
                                const std::string& namespace_name,

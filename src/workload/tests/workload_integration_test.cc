@@ -188,6 +188,16 @@ TEST_F(WorkloadTest, ClaimsThatCannotBeReadCountAsGpus) {  // unknown is not abs
   EXPECT_FALSE(UsesGpu(*client_, pod, {})) << "a claim that is not there holds nothing";
 }
 
+TEST_F(WorkloadTest, AnOperandThatHasOnlyTheOtherLabelIsWaitedForToo) {
+  MakePod("vfio-manager");
+  const Json labels = {{"app", nullptr}, {"name", "nvidia-vfio-manager"}};
+  ASSERT_TRUE(client_->Patch(kube::kPods, {namespace_, "vfio-manager"}, kube::PatchType::kMerge,
+                             {{"metadata", {{"labels", labels}}}}));
+  const auto waited = AwaitOperandsGone(client_, node_, namespace_, {"nvidia-vfio-manager"},
+                                        std::chrono::steady_clock::now() + 500ms, {});
+  EXPECT_THAT(waited.error().message, HasSubstr(": vfio-manager"));
+}
+
 TEST_F(WorkloadTest, OperandsThatStayAreNamed) {
   MakePod("nvidia-dcgm");
   MakePod("bystander");
