@@ -19,6 +19,7 @@
 #include "host/os_release.h"
 #include "host/pci.h"
 #include "host/uevent.h"
+#include "node/cc_mode/journal.h"
 #include "node/metrics_exporter/counters.h"
 #include "node/metrics_exporter/device_selection.h"
 #include "node/metrics_exporter/pod_map.h"
@@ -235,6 +236,15 @@ void ReadVgpuJournal(std::string_view input) {
         "a journal that is written reads as the same");
 }
 
+void ReadCcJournal(std::string_view input) {
+  const auto journal = node::cc_mode::ParseJournal(input);
+  if (!journal) return;
+  const auto text = node::cc_mode::ToJsonText(*journal);
+  const auto again = node::cc_mode::ParseJournal(text);
+  Check(again && node::cc_mode::ToJsonText(*again) == text,
+        "a journal that is written reads as the same");
+}
+
 void ReadPciIds(std::string_view input) {
   namespace plugin = node::sandbox_device_plugin;
   const plugin::DeviceNames names(input);
@@ -306,6 +316,7 @@ constexpr Target kTargets[] = {{"plugin_config", ReadPluginConfig},
                                {"mig_profile", ReadMigProfile},
                                {"counter_file", ReadCounterFile},
                                {"device_ids", ReadDeviceIds},
+                               {"cc_journal", ReadCcJournal},
                                {"vgpu_config", ReadVgpuConfig},
                                {"vgpu_journal", ReadVgpuJournal},
                                {"pci_ids", ReadPciIds},
