@@ -6,7 +6,7 @@ import argparse
 import pathlib
 import sys
 
-from cluster import description, down, enter, images, main_job, processes, progress, showcase, status, up
+from cluster import chart, description, down, enter, images, main_job, processes, progress, showcase, status, up
 from cluster.errors import ClusterError
 from cluster.programs import COMPONENTS, Programs
 from cluster.state import State
@@ -46,7 +46,7 @@ def _up(arguments: argparse.Namespace) -> int:
                 progress.heading(f"Cluster `{wanted.name}`")
             history = up.bring_up(state, wanted, programs, simulation, archives)
         if not arguments.bare:
-            main_job.run(state, programs, arguments.values, history)
+            main_job.run(state, programs, chart.values_of(state, wanted) + arguments.values, history)
         showcase.show_next(state, str(programs.folder("kubectl")), arguments.bare)
     return 0
 

@@ -7,8 +7,11 @@ import pathlib
 import subprocess
 import threading
 
+import yaml
+
 from cluster import api, images, timeline
 from cluster.api import Api
+from cluster.description import Cluster
 from cluster.errors import ClusterError
 from cluster.processes import PATH
 from cluster.programs import Programs
@@ -23,6 +26,15 @@ _TROUBLE = ("CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerEr
 _QUIET = ("Disabled", "NoGPUNodes")
 _RECONCILED = "Reconciled"  # the reason of a policy that is ready because GPU nodes are, not for want of them
 _VALUES = pathlib.Path(__file__).parent / "values.yaml"
+
+
+def values_of(state: State, cluster: Cluster) -> list[pathlib.Path]:
+    """The values that the cluster's own file asks for, as a file that Helm reads."""
+    if not cluster.values:
+        return []
+    path = state.folder / "values.yaml"
+    path.write_text(yaml.safe_dump(cluster.values, sort_keys=False), encoding="utf-8")
+    return [path]
 
 
 def digest(values: list[pathlib.Path]) -> str:
@@ -127,17 +139,17 @@ def await_ready(client: Api, step: Step, seconds: float, gpu_nodes: bool, told: 
 
 
 def await_allocatable(client: Api, step: Step, nodes: list[str], seconds: float):
-    """Waits until each of the nodes offers its GPUs."""
+    """Waits until each of the nodes offers its GPUs, to containers or to virtual machines."""
     waiting = set(nodes)
     if not waiting:
         return
     offered = {}
     for _, node in client.watch("/api/v1/nodes", seconds):
         name = node["metadata"]["name"]
-        count = timeline.gpus(node)
-        if name in waiting and count > 0:
+        found = timeline.offered(node)
+        if name in waiting and found:
             waiting.discard(name)
-            offered[name] = count
+            offered[name] = timeline.in_words(found)
         if not waiting:
             step.detail = ", ".join(f"{name} {offered[name]}" for name in sorted(offered))
             return

@@ -50,9 +50,11 @@ class Cluster:
     path: pathlib.Path
     name: str
     nodes: list[Node]
+    values: dict  # Helm values that the operator's chart gets on this cluster, before those of VALUES
 
     def plain(self) -> dict:
-        """What distinguishes one cluster from another; two files that say the same are the same."""
+        """What distinguishes one cluster from another; two files that say the same are the same. Helm values can be
+        changed while a cluster is up."""
         nodes = [dataclasses.asdict(node) for node in self.nodes]
         for node in nodes:
             del node["gpu_lines"], node["kernel_line"]
@@ -211,7 +213,7 @@ def parse(text: str, path: pathlib.Path) -> Cluster:
         raise MalformedInput(f"{path}:1: not valid YAML: {error}") from error
     if root is None:
         raise MalformedInput(f"{path}:1: the file is empty; {DEFAULT_FILE} is an example")
-    keys = reader.mapping(root, "the cluster file", ("name", "kubernetes", "nodes"))
+    keys = reader.mapping(root, "the cluster file", ("name", "kubernetes", "nodes", "values"))
     name = "local"
     if "name" in keys:
         name = reader.matching(keys["name"][1], "cluster name", _CLUSTER_NAME,
@@ -229,7 +231,11 @@ def parse(text: str, path: pathlib.Path) -> Cluster:
         if any(other.name == node.name for other in nodes):
             reader.fail(entry, f"two nodes are named `{node.name}`; give each its own name")
         nodes.append(node)
-    return Cluster(path=path, name=name, nodes=nodes)
+    values = {}
+    if "values" in keys:
+        reader.mapping(keys["values"][1], "values", None)
+        values = reader.plain(keys["values"][1])
+    return Cluster(path=path, name=name, nodes=nodes, values=values)
 
 
 def load(path: pathlib.Path) -> Cluster:

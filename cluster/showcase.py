@@ -85,7 +85,7 @@ def show_table(client: Api, described: list[dict], seconds: dict[str, dict[str, 
         joined = seconds.get(node["metadata"]["name"], {})
         allocatable = joined.get(timeline.ALLOCATABLE)
         rows.append([node["metadata"]["name"], gpus.get(node["metadata"]["name"], "-"),
-                     labels.get("nvidia.com/gpu.product", "-"), timeline.gpus(node),
+                     labels.get("nvidia.com/gpu.product", "-"), timeline.in_words(timeline.offered(node)),
                      f"{allocatable:.1f} s" if allocatable is not None else "-"])
     progress.heading("Nodes")
     progress.table(rows, ["node", "simulated GPUs", "nvidia.com/gpu.product", "allocatable", "after"])

@@ -17,7 +17,7 @@ def _nodes(client: Api, record: dict):
                         if entry["type"] == "InternalIP"), "-")
         gpus = showcase.gpus_in_words(described[name]) if name in described else "-"
         rows.append([name, "Ready" if api.has_condition(node, "Ready") else "not Ready", address, gpus,
-                     described.get(name, {}).get("driver", "-"), timeline.gpus(node)])
+                     described.get(name, {}).get("driver", "-"), timeline.in_words(timeline.offered(node))])
     progress.heading("Nodes")
     progress.table(rows, ["node", "state", "address", "simulated GPUs", "host driver", "allocatable GPUs"])
 

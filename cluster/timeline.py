@@ -8,7 +8,8 @@ import time
 
 from cluster import api
 
-GPU_RESOURCE = "nvidia.com/gpu"
+_PREFIX = "nvidia.com/"
+GPU_RESOURCE = f"{_PREFIX}gpu"
 _NAMESPACE = "gpu-operator"
 _LONGEST = 3600.0
 # Stages in the order in which they are shown. Those of pods are reached when the pod on the node is Ready.
@@ -23,9 +24,27 @@ OPERANDS = {
     "nvidia-device-plugin-daemonset": "device plugin ready",
     "gpu-feature-discovery": "feature discovery ready",
     "nvidia-operator-validator": "validated",
+    "nvidia-vfio-manager": "VFIO manager ready",
+    "nvidia-vgpu-manager-daemonset": "vGPU manager ready",
+    "nvidia-vgpu-device-manager": "vGPU device manager ready",
+    "nvidia-sandbox-device-plugin-daemonset": "device plugin for VMs ready",
+    "nvidia-sandbox-validator": "validated for VMs",
 }
-STAGES = [JOINED, READY, PCI, PRESENT, *list(OPERANDS.values())[:2], "device plugin ready", ALLOCATABLE,
-          "feature discovery ready", "validated"]
+STAGES = [JOINED, READY, PCI, PRESENT, "driver ready", "container toolkit ready", "VFIO manager ready",
+          "vGPU manager ready", "vGPU device manager ready", "validated for VMs", "device plugin ready",
+          "device plugin for VMs ready", ALLOCATABLE, "feature discovery ready", "validated"]
+
+
+def offered(node: dict) -> dict[str, int]:
+    """What the node has for containers and virtual machines, by its resource without `nvidia.com/`."""
+    resources = node.get("status", {}).get("allocatable", {})
+    return {name.removeprefix(_PREFIX): int(count) for name, count in sorted(resources.items())
+            if name.startswith(_PREFIX) and count != "0"}
+
+
+def in_words(resources: dict[str, int]) -> str:
+    """Of whole GPUs only their number."""
+    return ", ".join(str(count) if name == "gpu" else f"{count} {name}" for name, count in resources.items()) or "0"
 
 
 def gpus(node: dict) -> int:
@@ -64,11 +83,12 @@ class Timeline:
             self._reached(name, PCI)
         if labels.get("nvidia.com/gpu.present") == "true":
             self._reached(name, PRESENT)
-        if gpus(node) > 0:
+        if offered(node):
             self._reached(name, ALLOCATABLE)
 
     def _take_pod(self, pod: dict):
-        app = pod["metadata"].get("labels", {}).get("app", "")
+        labels = pod["metadata"].get("labels", {})
+        app = labels.get("app") or labels.get("name", "")  # the VFIO manager's pods have no `app`
         node = pod.get("spec", {}).get("nodeName")
         if app in OPERANDS and node and api.has_condition(pod, "Ready"):
             self._reached(node, OPERANDS[app])

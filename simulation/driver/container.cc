@@ -16,6 +16,8 @@
 #include "simulation/driver/pci_tree.h"
 #include "simulation/state/discovery.h"
 #include "simulation/state/state_file.h"
+#include "simulation/sysfs/control_file.h"
+#include "simulation/sysfs/sriov.h"
 
 namespace pitcrew::simulation {
 namespace {
@@ -28,6 +30,7 @@ constexpr const char* kValidations = "validations";
 constexpr const char* kDaemonStatus = ".driver-daemons-status";
 constexpr const char* kContainerReady = ".driver-ctr-ready";
 constexpr const char* kDescription = "etc/pitcrew/simulated-gpus.yaml";
+constexpr const char* kSriovManage = "usr/lib/nvidia/sriov-manage";
 
 // The node's name: from the pod's environment, else the host's. UUIDs follow from it, so it must be
 // the same for every driver that comes to this node, and differ between nodes.
@@ -47,6 +50,22 @@ fs::path DriverContainer::StateLibrary() const {
 }
 fs::path DriverContainer::PciFolder() const { return paths_.host_root / "sys/bus/pci/devices"; }
 
+bool DriverContainer::IsVgpuManager() const {
+  std::error_code error;
+  return fs::exists(paths_.root / kSriovManage, error);
+}
+
+// Only where there is a kernel that makes them; a tree of plain files has none.
+base::Status DriverContainer::SetVirtualFunctions(bool present) {
+  const fs::path sys = paths_.host_root / "sys";
+  if (!IsVgpuManager() || !sysfs::IsSimulated(sys)) return {};
+  TRY_ASSIGN(const auto addresses, sysfs::SriovGpus(sys));
+  for (const auto& address : addresses) {
+    TRY(sysfs::SetVirtualFunctions(sys, address, present));
+  }
+  return {};
+}
+
 base::Status DriverContainer::TakePidFile() {
   const fs::path path = paths_.run / kPidFile;
   pid_file_ = base::FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
@@ -63,7 +82,9 @@ base::Status DriverContainer::TakePidFile() {
   return {};
 }
 
+// A vGPU manager runs none of the daemons that the file tells of.
 base::Status DriverContainer::WriteDaemonStatus(const char* status) {
+  if (IsVgpuManager()) return {};
   return base::WriteFileAtomically(paths_.run / kValidations / kDaemonStatus,
                                    std::string(status) + "\n");
 }
@@ -109,6 +130,7 @@ base::Status DriverContainer::Load() {
   TRY(LoadState());
   TRY(ShowDevices());
   TRY(MountRootAt(paths_.run / kDriverRoot));
+  TRY(SetVirtualFunctions(true));
   return WriteDaemonStatus("Ready");
 }
 
@@ -129,6 +151,8 @@ base::Status DriverContainer::Stop() {
   const auto keep = [&](base::Status status) {
     if (!status && first) first = std::move(status);
   };
+  // While virtual machines have vGPUs the driver has to stay, and its root with it.
+  TRY(SetVirtualFunctions(false));
   keep(UnmountAll(paths_.run / kDriverRoot));
   if (!version_.empty()) keep(UnmountAll(StateLibrary()));
   keep(BindPciDriver(PciFolder(), node_, ""));

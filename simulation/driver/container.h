@@ -1,5 +1,7 @@
 // The life of a simulated driver container: what `nvidia-driver init` does to a node, and its
-// undoing (driver-lifecycle.md sections 8.4 and 9).
+// undoing (driver-lifecycle.md sections 8.4 and 9). With sriov-manage among its files it is a vGPU
+// manager, the driver of hosts whose GPUs are cut into vGPUs (section 11): it makes the GPUs'
+// virtual functions, and takes them away before it goes.
 #pragma once
 
 #include <filesystem>
@@ -23,10 +25,11 @@ class DriverContainer {
   explicit DriverContainer(ContainerPaths paths) : paths_(std::move(paths)) {}
 
   // Loads the "driver": PID file, state, device nodes, kernel module, PCI devices, driver root,
-  // status file. What was there from an earlier run is taken over, GPU state included. On an error
-  // everything that was done is undone.
+  // status file; of a vGPU manager virtual functions, and no status file. What was there from an
+  // earlier run is taken over, GPU state included. On an error everything that was done is undone.
   base::Status Start();
-  // Undoes Start; goes on after errors and returns the first.
+  // Undoes Start; goes on after errors and returns the first. Virtual functions that cannot be
+  // taken away leave the driver as it is.
   base::Status Stop();
 
   [[nodiscard]] const std::string& version() const { return version_; }
@@ -37,6 +40,8 @@ class DriverContainer {
   base::Status LoadState();
   base::Status ShowDevices();
   base::Status WriteDaemonStatus(const char* status);
+  base::Status SetVirtualFunctions(bool present);
+  [[nodiscard]] bool IsVgpuManager() const;
   [[nodiscard]] std::filesystem::path StatePath() const;
   [[nodiscard]] std::filesystem::path StateLibrary() const;
   [[nodiscard]] std::filesystem::path PciFolder() const;
