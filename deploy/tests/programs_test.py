@@ -147,6 +147,21 @@ class Programs(unittest.TestCase):
                         self.assertLessEqual(programs, PROGRAMS)
             self.assertGreater(seen, 5 if name != "kata" else 3)
 
+    def test_our_images_entry_point_takes_what_stands_in_the_place_of_a_command(self):
+        """kubevirt-device-plugin.md section 1: upstream's image has a command and no entry point, so that arguments of
+        the policy begin with the program. Ours has an entry point, behind which they come."""
+        seen = set()
+        for values in VARIANTS.values():
+            for daemonset, container, programs in Containers(values):
+                if container["image"] != OURS or "command" in container:
+                    continue
+                seen |= programs
+                result = subprocess.run([PITCREW, *container["args"], "--help"], capture_output=True, text=True,
+                                        check=False)
+                self.assertEqual(result.returncode, 0, f"{daemonset}: {result.stderr}")
+                self.assertNotIn("usage: pitcrew COMMAND", result.stdout, daemonset)
+        self.assertEqual(seen, {"nvidia-kubevirt-gpu-device-plugin"})
+
     def test_programs_of_each_image_are_those_of_the_table(self):
         """The images are chosen by this table, so it has to be complete, and nothing in it may be made up."""
         mirrors = {f"{path}.repository": f"{path.lower()}.example" for path in NVIDIA_IMAGES}

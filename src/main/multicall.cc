@@ -1,5 +1,5 @@
 // argv and wiring: picks the command by subcommand, or by the name that the program was started
-// with.
+// with or that is its first argument.
 #include <fmt/format.h>
 #include <malloc.h>
 
@@ -83,6 +83,9 @@ int main(int argc, char** argv) {
     bool matches = argc > static_cast<int>(words.size());
     for (std::size_t i = 0; matches && i < words.size(); ++i) matches = words[i] == argv[i + 1];
     if (matches) return Run(command, argc, argv, static_cast<int>(words.size()));
+    // Where upstream's image has no entry point, arguments of a container begin with the program;
+    // here they come behind the image's entry point, which is this program.
+    if (HasAlias(command, first)) return Run(command, argc, argv, 1);
   }
   fmt::print(stderr, "pitcrew: there is no command \"{}\"\n\n", first);
   return PrintUsage(stderr, program);
