@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "desired/workload.h"
 #include "host/driver_root.h"
 #include "host/kernel.h"
 #include "host/mounts.h"
@@ -68,7 +69,7 @@ class Manager {
     TRY(RefuseHostDriver());
     TRY_ASSIGN(const auto node, node_.Read(stop_));
     TRY_ASSIGN(const auto state, ObserveNode(options_, node));
-    const base::Status done = state.driver_loaded ? RemoveLoaded(state) : PrepareUnloaded(state);
+    const base::Status done = Prepare(state);
     // Whatever happened: a node is never left with its operands paused. Told to stop, the clean-up
     // still has to reach the API server, so it does not listen to the stop.
     const base::Status resumed = Resume();
@@ -82,6 +83,25 @@ class Manager {
   }
 
  private:
+  base::Status Prepare(const NodeState& state) {
+    if (state.validated_for_another_use) TRY(EndValidationsOfBefore());
+    return state.driver_loaded ? RemoveLoaded(state) : PrepareUnloaded(state);
+  }
+
+  // Their pods would go on serving what is about to be taken away, and would never look again.
+  base::Status EndValidationsOfBefore() {
+    base::LogInfo("The node's GPUs were used in another way before; who relies on that has to go");
+    TRY(PauseAndAwait(MachineOperandsToPause()));
+    // A pod that was stopped before it was ready has not taken them along.
+    const validations::StatusFolder status(options_.run_folder / "validations");
+    for (const char* file : {validations::kVfioPciReady, validations::kVgpuManagerReady,
+                             validations::kHostVgpuManagerReady, validations::kVgpuDevicesReady,
+                             validations::kWorkloadType}) {
+      TRY(status.Remove(file));
+    }
+    return {};
+  }
+
   // A driver container must not start beside a driver of the host (step 1).
   base::Status RefuseHostDriver() {
     const auto version = HostDriverVersion(options_, stop_);
@@ -283,12 +303,29 @@ class Manager {
   const io::StopToken& stop_;
 };
 
+// How the node's GPUs are to be used, as the label of the pod tells that this program prepares for.
+desired::Workload PreparedFor(const codec::Json& node) {
+  if (own_node::LabelOf(node, api::kDeployVfioManager) == "true") {
+    return desired::Workload::kPassthrough;
+  }
+  return own_node::LabelOf(node, api::kDeployVgpuManager) == "true" ? desired::Workload::kVgpu
+                                                                    : desired::Workload::kContainer;
+}
+
 }  // namespace
 
 base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& node) {
   NodeState state;
   state.upgrade_managed = own_node::AnnotationOf(node, api::kUpgradeEnabledAnnotation) == "true";
-  state.passthrough = own_node::LabelOf(node, api::kDeployVfioManager) == "true";
+  const auto workload = PreparedFor(node);
+  state.passthrough = workload == desired::Workload::kPassthrough;
+  if (const auto validated = base::ReadFile(options.run_folder / "validations" /
+                                            std::string(validations::kWorkloadType))) {
+    const auto before = base::Trim(*validated);
+    state.validated_for_another_use = !before.empty() && before != ToString(workload);
+  } else if (validated.error().code != base::Code::kNotFound) {
+    return base::Fail(validated.error());
+  }
   state.dra_driver = !own_node::LabelOf(node, api::kDeployDraDriver).empty();
   const auto module = host::ReadModuleReferences("nvidia", options.sys);
   if (module.is_unknown()) return base::Fail(*module.error());

@@ -24,6 +24,18 @@ PausedOperands OperandsToPause(std::string_view custom_label) {
   return operands;
 }
 
+PausedOperands MachineOperandsToPause() {
+  PausedOperands selected;
+  for (const auto& operand : desired::Operands()) {
+    const auto& workloads = operand.deploy.workloads;
+    const bool both = workloads.passthrough && workloads.vgpu;
+    if (!both || operand.gpu_client != desired::GpuClient::kPaused) continue;
+    selected.labels.push_back(operand.deploy.key);
+    selected.apps.insert(operand.daemonsets.begin(), operand.daemonsets.end());
+  }
+  return selected;
+}
+
 PausedOperands DraPluginToPause() { return Select(true); }
 
 std::vector<std::string_view> LabelsToResume(std::string_view custom_label) {

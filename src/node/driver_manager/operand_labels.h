@@ -16,7 +16,10 @@ struct PausedOperands {
 
 // All but the kubelet plugin of dynamic resource allocation; `custom_label` ("": none) too.
 PausedOperands OperandsToPause(std::string_view custom_label);
-// That plugin: pods that hold a claim can end only while it runs, so it goes after them.
+// Those that are on nodes for virtual machines of either kind (passthrough, vGPUs): their pods stay
+// when the kind changes, and have looked at the node for the kind of before.
+PausedOperands MachineOperandsToPause();
+// That kubelet plugin: pods that hold a claim can end only while it runs, so it goes after them.
 PausedOperands DraPluginToPause();
 // What either of them may have paused.
 std::vector<std::string_view> LabelsToResume(std::string_view custom_label);

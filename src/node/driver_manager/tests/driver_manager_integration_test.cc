@@ -89,12 +89,12 @@ class ManagerTest : public ::testing::Test {
         selection,
         [&](const kube::Store<Json>& store) -> base::Result<bool> {
           const auto node = store.Find({"", node_});
-          if (!node.is_present() || LabelOf(**node.value(), kPlugin) == "true") return false;
+          if (!node.is_present() || LabelOf(**node.value(), plugin_label_) == "true") return false;
           was_paused_ = true;
           kube::DeleteOptions at_once;
           at_once.grace_period_seconds = 0;
           [[maybe_unused]] const auto deleted =
-              client_->Delete(kube::kPods, {options_.namespace_name, "plugin"}, at_once);
+              client_->Delete(kube::kPods, {options_.namespace_name, plugin_pod_}, at_once);
           return true;
         },
         stop);
@@ -114,6 +114,8 @@ class ManagerTest : public ::testing::Test {
   std::string node_;
   Options options_;
   bool was_paused_ = false;
+  std::string plugin_label_ = kPlugin;  // of the operand whose pod plays along
+  std::string plugin_pod_ = "plugin";
   std::string busy_module_;
   std::vector<std::string> unloaded_;
 };
@@ -162,6 +164,40 @@ TEST_F(GpuWithVfioTest, StaysWhereTheNodeIsForVirtualMachines) {
   const auto done = Run();
   ASSERT_TRUE(done) << done.error().message;
   EXPECT_EQ(Unbound(), "");
+}
+
+// The operands that both kinds of nodes for virtual machines have stay when the kind changes, with
+// validations of the kind of before: without new ones the node would wait for ever.
+TEST_F(ManagerTest, ValidationsForAnotherUseOfTheGpusEnd) {
+  constexpr const char* kSandboxPlugin = "nvidia.com/gpu.deploy.sandbox-device-plugin";
+  ASSERT_TRUE(client_->Patch(kube::kNodes, {"", node_}, kube::PatchType::kMerge,
+                             {{"metadata",
+                               {{"labels",
+                                 {{kPlugin, nullptr},
+                                  {kSandboxPlugin, "true"},
+                                  {std::string(api::kDeployVgpuManager), "true"}}}}}}));
+  root_.Write("run/validations/workload-type", "vm-passthrough\n");
+  root_.Write("run/validations/vfio-pci-ready", "");
+  MakePod("sandbox", "nvidia-sandbox-device-plugin-daemonset", Json::object());
+  plugin_label_ = kSandboxPlugin;
+  plugin_pod_ = "sandbox";
+  const auto done = Run();
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_TRUE(was_paused_);
+  EXPECT_EQ(LabelOf(Node(), kSandboxPlugin), "true");
+  EXPECT_FALSE(std::filesystem::exists(root_.path() / "run/validations/workload-type"));
+  EXPECT_FALSE(std::filesystem::exists(root_.path() / "run/validations/vfio-pci-ready"));
+}
+
+TEST_F(ManagerTest, ValidationsForTheSameUseStay) {
+  ASSERT_TRUE(client_->Patch(
+      kube::kNodes, {"", node_}, kube::PatchType::kMerge,
+      {{"metadata", {{"labels", {{std::string(api::kDeployVgpuManager), "true"}}}}}}));
+  root_.Write("run/validations/workload-type", "vm-vgpu\n");
+  const auto before = Node();
+  ASSERT_TRUE(Run());
+  EXPECT_EQ(Node(), before);
+  EXPECT_TRUE(std::filesystem::exists(root_.path() / "run/validations/workload-type"));
 }
 
 TEST_F(ManagerTest, ARunThatDiedIsTidiedUp) {
