@@ -86,8 +86,22 @@ std::optional<Runtime> NodeMainRuntime(std::string_view openshift_version,
 
 Workload WorkloadOf(const Node& node, const NodePolicy& policy) {
   if (!policy.sandbox_enabled) return Workload::kContainer;
-  return WorkloadNamed(node.labels.Get(api::kWorkloadConfig)).value_or(policy.default_workload);
+  const std::string_view label = node.labels.Get(api::kWorkloadConfig);
+  if (const auto own = WorkloadNamed(label)) return *own;
+  const auto standing = label.empty()
+                            ? std::nullopt
+                            : SetUpFor([&](std::string_view key) { return node.labels.Has(key); });
+  return standing.value_or(policy.default_workload);
 }
+
+std::optional<Workload> SetUpFor(const std::function<bool(std::string_view key)>& has_label) {
+  if (has_label(api::kDeployVfioManager)) return Workload::kPassthrough;
+  if (has_label(api::kDeployVgpuManager)) return Workload::kVgpu;
+  if (has_label(api::kDeployContainerToolkit)) return Workload::kContainer;
+  return std::nullopt;
+}
+
+bool IsUnknownWorkload(std::string_view label) { return !label.empty() && !WorkloadNamed(label); }
 
 bool IsMigCapable(const Labels& labels) {
   if (!labels.Get(api::kVgpuHostDriverVersion).empty()) return false;

@@ -2,6 +2,7 @@
 // (reference operator-behaviour.md sections 7.3, 7.4 and 7.7).
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -58,7 +59,13 @@ struct NodeDecision {
 NodeDecision DecideNode(const Node& node, const NodePolicy& policy,
                         const OperandTable& operands = Operands());
 
+// Container unless sandbox workloads are on; then what the node's label says. A label that names no
+// workload leaves the node as it is set up: a misspelt word takes no GPU from virtual machines.
 Workload WorkloadOf(const Node& node, const NodePolicy& policy);
+// What the operator has set a node up for, by its labels for that; none before it has.
+std::optional<Workload> SetUpFor(const std::function<bool(std::string_view key)>& has_label);
+// Whether the label nvidia.com/gpu.workload.config is there and names none.
+bool IsUnknownWorkload(std::string_view label);
 bool IsMigCapable(const Labels& labels);
 
 // Was a GPU node, and discovery says that it has none now. While the kubelet offers GPUs there,

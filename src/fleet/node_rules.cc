@@ -6,6 +6,7 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
+#include "desired/node_labels.h"
 #include "fleet/rules.h"
 
 namespace pitcrew::fleet {
@@ -167,9 +168,7 @@ Look OsLabelsMissing(const NodeContext& context) {
 
 Look WorkloadUnknown(const NodeContext& context) {
   const std::string_view value = context.node.Label(api::kWorkloadConfig);
-  if (value.empty() || context.policy == nullptr) return std::nullopt;
-  const bool known = value == "container" || value == "vm-passthrough" || value == "vm-vgpu";
-  if (known) return std::nullopt;
+  if (context.policy == nullptr || !desired::IsUnknownWorkload(value)) return std::nullopt;
   return Seen{
       .summary = fmt::format("the node's workload \"{}\" is none of container, vm-passthrough, "
                              "vm-vgpu; it is taken for {}",

@@ -6,6 +6,7 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
+#include "desired/node_labels.h"
 
 namespace pitcrew::fleet {
 namespace {
@@ -192,7 +193,13 @@ bool Node::has_gpu_pci_label() const {
 
 Workload WorkloadOf(const Node& node, const api::ClusterPolicy* policy) {
   if (policy == nullptr) return Workload::kContainer;
-  return desired::WorkloadFor(node.Label(api::kWorkloadConfig), policy->sandbox);
+  const std::string_view label = node.Label(api::kWorkloadConfig);
+  if (policy->sandbox.enabled && desired::IsUnknownWorkload(label)) {
+    const auto standing =
+        desired::SetUpFor([&](std::string_view key) { return !node.Label(key).empty(); });
+    if (standing) return *standing;
+  }
+  return desired::WorkloadFor(label, policy->sandbox);
 }
 
 std::string Key::ToString() const {

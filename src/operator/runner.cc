@@ -102,7 +102,7 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
     restart();
   };
   kube::EventRecorder events(client, "nvidia-gpu-operator", kube::MakeLeaderIdentity());
-  NodeController nodes(world, options.removal_grace, budget, synced);
+  NodeController nodes(world, options.removal_grace, budget, events, synced);
   PolicyController* told = nullptr;  // before the watches start
   DefinitionController definitions(client, options.manage_definitions,
                                    [&] { told->EnqueuePolicies(); });

@@ -234,6 +234,23 @@ TEST(NodeLabels, WorkloadOfANode) {
   EXPECT_EQ(WorkloadOf(invalid, Sandbox("vm-passthrough")), Workload::kPassthrough);
 }
 
+// A misspelt label must not take the GPUs from whoever has them (docs/differences.md).
+TEST(NodeLabels, AnUnknownWorkloadLeavesTheNodeAsItIs) {
+  const std::pair<const char*, Workload> standing[] = {
+      {"nvidia.com/gpu.deploy.vfio-manager", Workload::kPassthrough},
+      {"nvidia.com/gpu.deploy.vgpu-manager", Workload::kVgpu},
+      {"nvidia.com/gpu.deploy.container-toolkit", Workload::kContainer}};
+  for (const auto& [label, workload] : standing) {
+    for (const char* policy : {"container", "vm-passthrough", "vm-vgpu"}) {
+      const Node node =
+          MakeNode({{"nvidia.com/gpu.workload.config", "vm-passthru"}, {label, "true"}});
+      EXPECT_EQ(WorkloadOf(node, Sandbox(policy)), workload) << label << ' ' << policy;
+      const Node unlabelled = MakeNode({{label, "true"}});
+      EXPECT_EQ(WorkloadOf(unlabelled, Sandbox(policy)), *WorkloadNamed(policy)) << label;
+    }
+  }
+}
+
 TEST(NodeLabels, MigCapable) {
   RecordProperty("holds", "operator-behaviour.md #18 [TestHasMIGCapableGPU], mig-manager.md #39");
   const auto capable = [](const LabelMap& labels) { return IsMigCapable(MakeNode(labels).labels); };

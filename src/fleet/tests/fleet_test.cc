@@ -116,6 +116,8 @@ TEST(WorkloadTest, IsTheNodesOwnOrTheDefault) {
   EXPECT_EQ(WorkloadOf(node, &policy), Workload::kPassthrough);
   node.labels["nvidia.com/gpu.workload.config"] = "bogus";
   EXPECT_EQ(WorkloadOf(node, &policy), Workload::kVgpu);
+  node.labels["nvidia.com/gpu.deploy.vfio-manager"] = "true";
+  EXPECT_EQ(WorkloadOf(node, &policy), Workload::kPassthrough) << "it stays as it is set up";
 }
 
 TEST(OperandTest, IsKnownByItsDaemonSet) {

@@ -2,6 +2,7 @@
 
 #include "api/labels.h"
 #include "base/log.h"
+#include "desired/node_labels.h"
 #include "node/validator/components.h"
 #include "node/validator/driver_check.h"
 #include "node/validator/sandbox.h"
@@ -14,22 +15,36 @@ using desired::Workload;
 // As upstream waits for the vGPU manager to make what vGPUs are made on (validator.md 6.3).
 constexpr std::chrono::minutes kParentsTimeout{5};
 
-base::Result<std::string> ReadLabel(const Options& options, Cluster& cluster, std::string_view name,
-                                    const io::StopToken& stop) {
+base::Result<codec::Json> ReadNode(const Options& options, Cluster& cluster,
+                                   const io::StopToken& stop) {
   TRY_ASSIGN(const auto client, cluster.client());
-  TRY_ASSIGN(const auto node, client->Get(kube::kNodes, {"", options.node_name}, stop));
+  return client->Get(kube::kNodes, {"", options.node_name}, stop);
+}
+
+std::string LabelOf(const codec::Json& node, std::string_view name) {
   return codec::FindString(node, {"metadata", "labels", name});
+}
+
+// As the operator takes it (desired/node_labels.h).
+Workload WorkloadOf(const codec::Json& node, const std::string& default_workload) {
+  const auto label = LabelOf(node, api::kWorkloadConfig);
+  if (desired::IsUnknownWorkload(label)) {
+    const auto standing =
+        desired::SetUpFor([&](std::string_view key) { return !LabelOf(node, key).empty(); });
+    if (standing) return *standing;
+  }
+  return WorkloadOf(label, default_workload);
 }
 
 // Tells others what the node is for, and whether that is `meant`.
 base::Result<bool> IsFor(Workload meant, const Options& options, Cluster& cluster,
                          const io::StopToken& stop) {
-  std::string label;
+  codec::Json node;
   TRY(Repeat(options, {}, stop, [&]() -> base::Status {
-    TRY_ASSIGN(label, ReadLabel(options, cluster, api::kWorkloadConfig, stop));
+    TRY_ASSIGN(node, ReadNode(options, cluster, stop));
     return {};
   }));
-  const auto workload = WorkloadOf(label, options.default_workload);
+  const auto workload = WorkloadOf(node, options.default_workload);
   const StatusFolder status(options.output_folder);
   TRY(status.Write(validations::kWorkloadType, fmt::format("{}\n", ToString(workload))));
   if (workload == meant) return true;
@@ -104,8 +119,8 @@ base::Status ValidateCcManager(const Options& options, Cluster& cluster,
   const StatusFolder status(options.output_folder);
   TRY(status.Remove(validations::kCcManagerReady));
   TRY(Repeat(options, {.folders = {options.output_folder}}, stop, [&]() -> base::Status {
-    TRY_ASSIGN(const auto capable, ReadLabel(options, cluster, api::kCcCapable, stop));
-    if (capable != "true") return {};
+    TRY_ASSIGN(const auto node, ReadNode(options, cluster, stop));
+    if (LabelOf(node, api::kCcCapable) != "true") return {};
     TRY_ASSIGN(const bool ready, status.Has(validations::kCcManagerContainerReady));
     if (ready) return {};
     return base::Fail(base::Unavailable(

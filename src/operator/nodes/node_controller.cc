@@ -1,5 +1,8 @@
 #include "operator/nodes/node_controller.h"
 
+#include <fmt/format.h>
+
+#include "api/labels.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "desired/node_cleanup.h"
@@ -26,9 +29,11 @@ codec::Json ToJson(const desired::Changes& changes) {
 }  // namespace
 
 NodeController::NodeController(World& world, std::chrono::milliseconds removal_grace,
-                               desired::RemovalBudget& budget, std::function<void()> synced)
+                               desired::RemovalBudget& budget, kube::EventRecorder& events,
+                               std::function<void()> synced)
     : world_(world),
       budget_(budget),
+      events_(events),
       removal_grace_(removal_grace),
       controller_({.name = "nodes", .workers = kWorkers, .synced = std::move(synced)},
                   [this](const kube::ObjectKey& key, const io::StopToken& stop) {
@@ -37,6 +42,7 @@ NodeController::NodeController(World& world, std::chrono::milliseconds removal_g
   controller_.Watch<desired::Node>(
       world.nodes, [this](const kube::Change<desired::Node>& change, const auto& enqueue) {
         NoteLoss(change);
+        TellUnknownWorkload(change);
         const bool mass = HoldsRemovals();
         // What was held back may go on.
         if (mass_removal_ && !mass) enqueue(kEveryNode);
@@ -70,6 +76,24 @@ NodeController::NodeController(World& world, std::chrono::milliseconds removal_g
           if (is_toolkit(change.before) || is_toolkit(change.now)) LookAtRuntimes();
         });
   }
+}
+
+void NodeController::TellUnknownWorkload(const kube::Change<desired::Node>& change) {
+  if (change.now == nullptr) return;
+  const auto label = [](const desired::Node& node) {
+    return node.labels.Get(api::kWorkloadConfig);
+  };
+  const std::string_view now = label(*change.now);
+  if (!desired::IsUnknownWorkload(now)) return;
+  if (change.before != nullptr && label(*change.before) == now) return;
+  // Involved objects of nodes have their name as uid, as the kubelet writes it.
+  events_.Record(
+      {.about = {.api_version = "v1", .kind = "Node", .key = change.key, .uid = change.key.name},
+       .type = kube::EventType::kWarning,
+       .reason = "UnknownWorkload",
+       .message = fmt::format("the label {}={} names none of container, vm-passthrough, "
+                              "vm-vgpu: the node stays as it is",
+                              api::kWorkloadConfig, now)});
 }
 
 void NodeController::LookAtRuntimes() {

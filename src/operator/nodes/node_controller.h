@@ -17,6 +17,7 @@
 #include "io/stop.h"
 #include "kube/concurrency.h"
 #include "kube/controller.h"
+#include "kube/events.h"
 #include "operator/watches/world.h"
 
 namespace pitcrew::gpu_operator {
@@ -25,10 +26,11 @@ class NodeController {
  public:
   // A node loses its GPU labels only after its GPU has been gone for `removal_grace`: time enough
   // for a wave of such losses to be seen as one, and for a restarted discovery to write its labels
-  // again. `budget` remembers the losses before; it must outlive this object.
+  // again. `budget` remembers the losses before; it and `events` must outlive this object.
   // `synced` is called once, when everything has been listed. World::Stop before this object goes.
   NodeController(World& world, std::chrono::milliseconds removal_grace,
-                 desired::RemovalBudget& budget, std::function<void()> synced = {});
+                 desired::RemovalBudget& budget, kube::EventRecorder& events,
+                 std::function<void()> synced = {});
 
   base::Status Run(const io::StopToken& stop) { return controller_.Run(stop); }
   [[nodiscard]] kube::ControllerStatistics statistics() const { return controller_.statistics(); }
@@ -44,6 +46,8 @@ class NodeController {
   [[nodiscard]] bool cleaning_up() const;
   // Keeps the budget up to date with what nodes have lost and have again.
   void NoteLoss(const kube::Change<desired::Node>& change);
+  // An Event on a node whose label newly asks for a workload that there is not.
+  void TellUnknownWorkload(const kube::Change<desired::Node>& change);
   // All nodes again when the main runtime has become another one.
   void LookAtRuntimes();
   // Nothing when a node may lose its GPU labels now; otherwise what to wait for.
@@ -59,6 +63,7 @@ class NodeController {
 
   World& world_;
   desired::RemovalBudget& budget_;  // under the mutex
+  kube::EventRecorder& events_;
   std::chrono::milliseconds removal_grace_;
   std::atomic<bool> policy_deleted_ = false;
   bool mass_removal_ = false;  // at the last event of a node; the informer's thread only
