@@ -9,9 +9,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _COMMAND = re.compile(r'^COMMAND\("([^"]*)",\s*"([^"]*)"', re.MULTILINE)
 # In the image, and not tried on a whole cluster yet: no operand is to start them.
-UNTRIED = {"k8s-cc-manager", "nvidia-k8s-vgpu-dm", "nvidia-kubevirt-gpu-device-plugin",
-           "nvidia-sandbox-device-plugin", "vfio-manage", "nvidia-validator vfio-pci", "nvidia-validator vgpu-manager",
-           "nvidia-validator vgpu-devices", "nvidia-validator cc-manager"}
+UNTRIED = {"k8s-cc-manager"}
 _COMPONENT = re.compile(r'^COMPONENT\("([^"]*)"\)', re.MULTILINE)
 
 

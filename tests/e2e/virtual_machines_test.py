@@ -1,0 +1,124 @@
+"""GPUs for virtual machines on a whole cluster: one node for containers, one that hands whole GPUs to virtual machines, one
+that cuts them into vGPUs (cluster/clusters/virtual-machines.yaml).
+
+One cluster serves all tests here, in the order of their names; each leaves the nodes as it found them.
+"""
+
+import json
+import re
+import unittest
+
+import support  # first: it sets the state folder
+import virt_launcher
+from cluster import api, chart
+
+NAME = support.cluster_name()
+FILE = (support.ROOT / "cluster/clusters/virtual-machines.yaml").read_text(encoding="utf-8")
+NODES, PODS, SECONDS = support.NODES, support.PODS, support.SECONDS
+CONTAINER, PASSTHROUGH, VGPU = "gpu-container", "gpu-vm", "gpu-vgpu"
+# As the PCI ID database and the driver call them: 10de:27b8 is AD104GL [L4], and the default vGPU configuration cuts an
+# A10 of 24 GB into two vGPUs of 12.
+L4, A10_12Q = "AD104GL_L4", "NVIDIA_A10-12Q"
+WORKLOAD = "nvidia.com/gpu.workload.config"
+CONFIG, STATE, PROGRESS = "nvidia.com/vgpu.config", "nvidia.com/vgpu.config.state", "nvidia.com/vgpu.config.progress"
+ADDRESS = r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9]"
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+
+class VirtualMachines(support.ClusterTest):
+    NAME, FILE, VALUES = NAME, FILE.replace("name: vm\n", f"name: {NAME}\n", 1), "{}"
+
+    def wait_node(self, name, satisfied, what):
+        node = self.client.wait(NODES, name, SECONDS, satisfied)
+        if node is None:
+            node = self.client.get(f"{NODES}/{name}")
+            self.fail("\n".join([f"{name}: {what}", json.dumps(node["metadata"], indent=1),
+                                 json.dumps(node["status"]["allocatable"]), *chart.behind(self.client)]))
+        return node
+
+    def await_offered(self, name, wanted):
+        """Of NVIDIA's resources the node has these to give, by their names without prefix, and no other."""
+        def offers(node):
+            found = {key.removeprefix("nvidia.com/"): int(count) for key, count in node["status"]["allocatable"].items()
+                     if key.startswith("nvidia.com/") and count != "0"}
+            return found == wanted
+        return self.wait_node(name, offers, f"{wanted} is to be allocatable, and nothing else")
+
+    def drivers(self, node):
+        """Which driver of the node has each of its GPUs (functions 0), by address."""
+        said = self.on(node, "sh", "-c", "cd /sys/bus/pci/devices && for gpu in *.0; do "
+                       "grep -q 0x10de $gpu/vendor && echo $gpu $(readlink $gpu/driver); done; true")
+        return {words[0]: words[1].rsplit("/", 1)[-1] if len(words) > 1 else ""
+                for words in (line.split() for line in said.splitlines())}
+
+    def start_machine(self, name, resource, node):
+        """The virtual machine's pod runs; what its log says of devices and variables, as (paths, variables)."""
+        self.create(virt_launcher.pod(name, f"nvidia.com/{resource}", node))
+        pod = self.client.wait(PODS, name, SECONDS, lambda one: api.has_condition(one, "ContainersReady")
+                               or one["status"].get("phase") in ("Failed", "Succeeded"))
+        self.assertIsNotNone(pod, chart.behind(self.client))
+        self.assertTrue(api.has_condition(pod, "ContainersReady"), pod["status"])
+        said = self.client.log("default", name)
+        return (re.findall(r"^(/dev/vfio\S*)$", said, re.MULTILINE),
+                dict(re.findall(r"^((?:MDEV_)?PCI_RESOURCE_[^=]*)=(.*)$", said, re.MULTILINE)))
+
+    def test_10_every_node_offers_what_it_is_for(self):
+        self.await_offered(CONTAINER, {"gpu": 2})
+        self.await_offered(PASSTHROUGH, {L4: 2})
+        self.await_offered(VGPU, {A10_12Q: 2})
+        self.assertEqual(set(self.drivers(CONTAINER).values()), {"nvidia"})
+        self.assertEqual(set(self.drivers(PASSTHROUGH).values()), {"vfio-pci"})
+        self.assertEqual(set(self.drivers(VGPU).values()), {"nvidia"})
+
+    def test_20_a_whole_gpu_for_a_virtual_machine(self):
+        """virtualisation-and-olm.md #20, #2: each of two machines gets a GPU of its own, and the third waits."""
+        self.await_offered(PASSTHROUGH, {L4: 2})
+        gpus = self.drivers(PASSTHROUGH)
+        groups = {gpu: self.on(PASSTHROUGH, "readlink", f"/sys/bus/pci/devices/{gpu}/iommu_group").rsplit("/", 1)[-1]
+                  for gpu in gpus}
+        given = []
+        for name in ("virt-launcher-a", "virt-launcher-b"):
+            paths, variables = self.start_machine(name, L4, PASSTHROUGH)
+            self.assertEqual(list(variables), ["PCI_RESOURCE_NVIDIA_COM_AD104GL_L4"])
+            gpu = variables["PCI_RESOURCE_NVIDIA_COM_AD104GL_L4"]
+            self.assertIn(gpu, gpus)
+            self.assertEqual(set(paths), {"/dev/vfio/vfio", f"/dev/vfio/{groups[gpu]}"})
+            given.append(gpu)
+        self.assertEqual(set(given), set(gpus))
+        self.create(virt_launcher.pod("virt-launcher-c", f"nvidia.com/{L4}", PASSTHROUGH))
+        waits = self.client.wait(PODS, "virt-launcher-c", SECONDS, lambda one: (api.condition(one, "PodScheduled")
+                                                                               or {}).get("status") == "False")
+        self.assertIn(f"Insufficient nvidia.com/{L4}", api.condition(waits, "PodScheduled")["message"])
+
+    def test_21_a_vgpu_for_a_virtual_machine(self):
+        """virtualisation-and-olm.md #20"""
+        self.await_offered(VGPU, {A10_12Q: 2})
+        paths, variables = self.start_machine("virt-launcher-v", A10_12Q, VGPU)
+        self.assertEqual(list(variables), ["MDEV_PCI_RESOURCE_NVIDIA_COM_NVIDIA_A10-12Q"])
+        uuid = variables["MDEV_PCI_RESOURCE_NVIDIA_COM_NVIDIA_A10-12Q"]
+        self.assertRegex(uuid, f"^{UUID}$")
+        group = self.on(VGPU, "readlink", f"/sys/bus/mdev/devices/{uuid}/iommu_group").rsplit("/", 1)[-1]
+        self.assertLessEqual({"/dev/vfio/vfio", f"/dev/vfio/{group}"}, set(paths))
+
+    def test_30_other_vgpus_by_label(self):
+        self.label(VGPU, CONFIG, "A10-6Q")
+        self.await_offered(VGPU, {"NVIDIA_A10-6Q": 4})
+        self.assertEqual(self.client.get(f"{NODES}/{VGPU}")["metadata"]["labels"][STATE], "success")
+        self.label(VGPU, CONFIG, None)
+        self.await_offered(VGPU, {A10_12Q: 2})
+
+    def test_31_vgpus_that_do_not_fit_are_refused_before_anything_changes(self):
+        """The configuration is none of an A10's."""
+        before = self.on(VGPU, "ls", "/sys/bus/mdev/devices")
+        self.label(VGPU, CONFIG, "A100-10C")
+        node = self.wait_node(VGPU, lambda one: one["metadata"]["labels"].get(STATE) == "failed", "A100-10C")
+        self.assertIn("A100-10C", json.loads(node["metadata"]["annotations"][PROGRESS])["message"])
+        self.await_event(VGPU, "VgpuChangeFailed", "A100-10C")
+        self.assertEqual(self.on(VGPU, "ls", "/sys/bus/mdev/devices"), before)
+        self.label(VGPU, CONFIG, None)
+        self.wait_node(VGPU, lambda one: one["metadata"]["labels"].get(STATE) == "success", "the default again")
+        self.await_offered(VGPU, {A10_12Q: 2})
+
+
+if __name__ == "__main__":
+    unittest.main()
