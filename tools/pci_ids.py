@@ -85,7 +85,7 @@ def version_of(text: str) -> str:
 
 
 def resource(device: str, name: str) -> str:
-    """What KubeVirt's device plugin calls it (src/node/sandbox_device_plugin/device_names.h has the rules)."""
+    """What KubeVirt's device plugin calls it (src/gpu/device_names.h has the rules)."""
     name = re.sub(r"\s+", "_", name.strip().upper().replace("/", "_").replace(".", "_"))
     return "nvidia.com/" + (re.sub(r"[^A-Za-z0-9_]", "", name) or device)
 

@@ -12,6 +12,7 @@
 #include "base/command_line.h"
 #include "codec/yaml.h"
 #include "io/stop.h"
+#include "kubevirt/kinds.h"
 #include "snapshot/file.h"
 #include "snapshot/live.h"
 #include "vm/virtual_machine.h"
@@ -95,7 +96,7 @@ base::Result<snapshot::Snapshot> ReadCluster(const Options& options, const io::S
   if (!options.file.empty()) return ReadFile(options.file);
   TRY_ASSIGN(const auto client, snapshot::Connect(options.kubeconfig, options.context));
   const std::array queries = {snapshot::Query{.kind = kube::kNodes},
-                              snapshot::Query{.kind = kKubeVirts}};
+                              snapshot::Query{.kind = kubevirt::kKubeVirts}};
   return snapshot::ReadLive(*client, queries, stop);
 }
 

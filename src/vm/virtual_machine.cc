@@ -6,17 +6,15 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
+#include "kubevirt/kinds.h"
+#include "kubevirt/offers.h"
+#include "kubevirt/permitted.h"
 
 namespace pitcrew::vm {
 namespace {
 
 using codec::Json;
 
-constexpr std::string_view kPrefix = "nvidia.com/";
-// The variable with the devices is named after resource and address; with Kata there is none.
-constexpr std::string_view kPluginLabel = api::kDeploySandboxDevicePlugin;
-// Of the container device plugin: a virtual machine that asks for it gets no device (section 7).
-constexpr std::string_view kForContainers = "nvidia.com/gpu";
 constexpr std::size_t kLongestName = 63;
 
 base::Status Refuse(std::string message) {
@@ -41,16 +39,6 @@ bool IsMemory(std::string_view text) {
   return number && *number > 0;
 }
 
-// Quantities of devices are whole numbers.
-std::int64_t Amount(const Json& value) {
-  if (value.is_number_integer()) return value.get<std::int64_t>();
-  return value.is_string() ? base::ParseInteger(value.get<std::string>()).value_or(0) : 0;
-}
-
-bool HasPlugin(const Json& node) {
-  return codec::FindString(node, {"metadata", "labels", kPluginLabel}) == "true";
-}
-
 std::string ListOf(const std::map<std::string, std::int64_t>& offered) {
   std::vector<std::string> texts;
   for (const auto& [resource, amount] : offered) {
@@ -59,20 +47,24 @@ std::string ListOf(const std::map<std::string, std::int64_t>& offered) {
   return base::Join(texts, ", ");
 }
 
-// Nothing when the KubeVirt object says nothing about devices: then all are permitted.
-const Json* Permitted(const Json& kubevirt) {
-  return codec::Find(kubevirt, {"spec", "configuration", "permittedHostDevices"});
-}
-
-bool Permits(const Json& permitted, const std::string& resource, bool& by_kubevirt) {
-  for (const char* list : {"pciHostDevices", "mediatedDevices"}) {
-    for (const auto& entry : permitted.value(list, Json::array())) {
-      if (codec::FindString(entry, {"resourceName"}) != resource) continue;
-      by_kubevirt = !entry.value("externalResourceProvider", false);
-      return true;
-    }
+// What stands in the way of the resource in one KubeVirt object; "" when nothing does.
+std::string CautionOf(const std::string& resource, const kube::ObjectKey& key,
+                      const Json& kubevirt) {
+  const auto permitted = kubevirt::ReadPermitted(kubevirt, kubevirt::Form::kKubeVirt);
+  if (!permitted) return permitted.error().message;
+  if (!permitted->Permits(resource)) {
+    return fmt::format(
+        "KubeVirt {} does not permit {}: add it to {}, with externalResourceProvider: true, or let "
+        "the operator do so (docs/virtual-machines.md)",
+        key.ToString(), resource, kubevirt::FieldPath(kubevirt::Form::kKubeVirt));
   }
-  return false;
+  const auto naming = permitted->Naming(resource);
+  const auto by_kubevirt = [](const kubevirt::Entry* entry) { return !entry->external; };
+  if (std::ranges::none_of(naming, by_kubevirt)) return "";
+  return fmt::format(
+      "KubeVirt {} offers {} itself, and so does the GPU device plugin: set "
+      "externalResourceProvider: true in its entry of permittedHostDevices",
+      key.ToString(), resource);
 }
 
 }  // namespace
@@ -105,14 +97,12 @@ base::Result<std::map<std::string, std::int64_t>> Offered(const snapshot::Snapsh
                            snapshot.error(kube::kNodes)->message));
   }
   std::map<std::string, std::int64_t> offered;
-  for (const auto& [key, node] : snapshot.All(kube::kNodes)) {
-    const Json* allocatable = codec::Find(node, {"status", "allocatable"});
-    if (!HasPlugin(node) || allocatable == nullptr || !allocatable->is_object()) continue;
-    for (const auto& [resource, amount] : allocatable->items()) {
-      if (!resource.starts_with(kPrefix) || resource == kForContainers || Amount(amount) < 1) {
-        continue;
-      }
-      offered[resource] = std::max(offered[resource], Amount(amount));
+  for (const auto& [key, object] : snapshot.All(kube::kNodes)) {
+    if (!kubevirt::HasPluginLabel(object)) continue;
+    const auto node = kubevirt::ReadMachineNode(object);
+    if (node.paused) continue;
+    for (const auto& [resource, amount] : node.allocatable) {
+      if (amount > 0) offered[resource] = std::max(offered[resource], amount);
     }
   }
   return offered;
@@ -120,7 +110,7 @@ base::Result<std::map<std::string, std::int64_t>> Offered(const snapshot::Snapsh
 
 base::Result<Wish> Choose(Wish wish, const std::map<std::string, std::int64_t>& offered) {
   if (!wish.resource.empty() && wish.resource.find('/') == std::string::npos) {
-    wish.resource.insert(0, kPrefix);
+    wish.resource.insert(0, api::kResourcePrefix);
   }
   if (offered.empty()) {
     return base::Fail(base::NotFound(
@@ -176,30 +166,18 @@ codec::Json VirtualMachine(const Wish& wish) {
 }
 
 std::vector<std::string> Cautions(const Wish& wish, const snapshot::Snapshot& snapshot) {
-  if (snapshot.coverage(kKubeVirts) == snapshot::Coverage::kUnknown) {
+  if (snapshot.coverage(kubevirt::kKubeVirts) == snapshot::Coverage::kUnknown) {
     return {fmt::format("whether KubeVirt permits {} is not known: {}", wish.resource,
-                        snapshot.error(kKubeVirts)->message)};
+                        snapshot.error(kubevirt::kKubeVirts)->message)};
   }
-  const auto& kubevirts = snapshot.All(kKubeVirts);
+  const auto& kubevirts = snapshot.All(kubevirt::kKubeVirts);
   if (kubevirts.empty()) {
     return {"the cluster has no KubeVirt object: without KubeVirt nothing runs this machine"};
   }
   std::vector<std::string> cautions;
-  for (const auto& [key, kubevirt] : kubevirts) {
-    const Json* permitted = Permitted(kubevirt);
-    if (permitted == nullptr) continue;
-    bool by_kubevirt = false;
-    if (!Permits(*permitted, wish.resource, by_kubevirt)) {
-      cautions.push_back(fmt::format(
-          "KubeVirt {} does not permit {}: add it to spec.configuration.permittedHostDevices, with "
-          "externalResourceProvider: true (docs/virtual-machines.md)",
-          key.ToString(), wish.resource));
-    } else if (by_kubevirt) {
-      cautions.push_back(
-          fmt::format("KubeVirt {} offers {} itself, and so does the GPU device plugin: set "
-                      "externalResourceProvider: true in its entry of permittedHostDevices",
-                      key.ToString(), wish.resource));
-    }
+  for (const auto& [key, object] : kubevirts) {
+    auto caution = CautionOf(wish.resource, key, object);
+    if (!caution.empty()) cautions.push_back(std::move(caution));
   }
   return cautions;
 }

@@ -9,12 +9,9 @@
 
 #include "base/result.h"
 #include "codec/json.h"
-#include "kube/resource.h"
 #include "snapshot/snapshot.h"
 
 namespace pitcrew::vm {
-
-inline constexpr kube::ResourceKind kKubeVirts{"kubevirt.io", "v1", "kubevirts", "KubeVirt", true};
 
 struct Wish {
   std::string name;

@@ -9,6 +9,7 @@
 #include "api/plugin_config.h"
 #include "base/clock.h"
 #include "fuzz/target.h"
+#include "gpu/device_names.h"
 #include "gpu/mig_profile.h"
 #include "gpu/pci_address.h"
 #include "gpu/xid_policy.h"
@@ -31,7 +32,6 @@
 #include "node/nfd/master_config.h"
 #include "node/nfd/sources.h"
 #include "node/nfd/worker_config.h"
-#include "node/sandbox_device_plugin/device_names.h"
 #include "node/toolkit/engine.h"
 #include "node/validations/status_folder.h"
 #include "node/vfio/preflight.h"
@@ -246,15 +246,14 @@ void ReadCcJournal(std::string_view input) {
 }
 
 void ReadPciIds(std::string_view input) {
-  namespace plugin = node::sandbox_device_plugin;
-  const plugin::DeviceNames names(input);
+  const gpu::DeviceNames names(input);
   for (const std::uint16_t device : {0x118a, 0x2331, 0x0000}) (void)names.Find(device);
-  for (const auto make : {plugin::KubevirtName, plugin::KataName, plugin::VgpuName}) {
+  for (const auto make : {gpu::KubevirtName, gpu::KataName, gpu::VgpuName}) {
     const auto name = make(input);
     Check(make(name) == name, "a name that is made stays as it is");
     Check(name.find_first_of(" \t\n") == std::string::npos, "a name has no white space");
   }
-  for (const char c : plugin::KataName(input)) {
+  for (const char c : gpu::KataName(input)) {
     Check((c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-',
           "a name has letters, digits, _ and -");
   }

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/strings.h"
-#include "node/sandbox_device_plugin/device_names.h"
+#include "gpu/device_names.h"
 
 namespace pitcrew::node::sandbox_device_plugin {
 namespace {
@@ -96,7 +96,7 @@ base::Result<rpc::ContainerAllocation> ForKubevirt(const std::string& resource,
   }
   if (ids.empty()) return answer;
   AddEgm(ids, machine, answer);
-  answer.envs[VariableName(variable, resource)] = base::Join(ids, ",");
+  answer.envs[gpu::VariableName(variable, resource)] = base::Join(ids, ",");
   return answer;
 }
 

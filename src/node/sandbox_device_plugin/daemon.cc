@@ -62,7 +62,7 @@ base::Status Daemon::Prepare() {
   naming_.client = options_.client;
   naming_.gpu_alias = options_.gpu_alias;
   naming_.switch_alias = options_.switch_alias;
-  auto names = DeviceNames::Load(options_.pci_ids);
+  auto names = gpu::DeviceNames::Load(options_.pci_ids);
   const bool all_aliases = options_.client == Client::kKata && !options_.gpu_alias.empty() &&
                            !options_.switch_alias.empty();
   if (names) {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "gpu/device_names.h"
 #include "host/iommu.h"
 #include "host/mdev.h"
 #include "host/pci.h"
 #include "host/vendor_vgpu.h"
-#include "node/sandbox_device_plugin/device_names.h"
 
 namespace pitcrew::node::sandbox_device_plugin {
 namespace {
@@ -202,7 +202,7 @@ base::Status AddVgpus(const host::Root& sys, const host::PciScan& pci, Machine& 
       continue;
     }
     if (parent->vendor != host::kVendorNvidia) continue;
-    machine.vgpus.push_back({mdev.uuid, VgpuName(mdev.type_name), NumaNode(*parent)});
+    machine.vgpus.push_back({mdev.uuid, gpu::VgpuName(mdev.type_name), NumaNode(*parent)});
   }
   return {};
 }

@@ -43,14 +43,14 @@ class Lister {
   // A name that the kubelet would refuse is none.
   std::string UsableName(const PassthroughFunction& function, std::string name,
                          std::string_view otherwise) {
-    if (IsUsableName(name)) return name;
+    if (gpu::IsUsableName(name)) return name;
     if (named_.insert(function.device).second) {
       Warn(name.empty()
                ? fmt::format("the PCI ID database has no device {}: it is offered as {}",
-                             DeviceIdText(function.device), ResourceOf(otherwise))
+                             gpu::DeviceIdText(function.device), ResourceOf(otherwise))
                : fmt::format("device {} would be {}, which is no name for a resource: it is "
                              "offered as {}",
-                             DeviceIdText(function.device), ResourceOf(name),
+                             gpu::DeviceIdText(function.device), ResourceOf(name),
                              ResourceOf(otherwise)));
     }
     return std::string(otherwise);
@@ -59,11 +59,12 @@ class Lister {
   std::string NameOf(const PassthroughFunction& function) {
     const auto in_database = naming_.names.Find(function.device);
     if (naming_.client == Client::kKubevirt) {
-      return UsableName(function, KubevirtName(in_database), DeviceIdText(function.device));
+      return UsableName(function, gpu::KubevirtName(in_database),
+                        gpu::DeviceIdText(function.device));
     }
     const auto& alias = function.kind == Kind::kGpu ? naming_.gpu_alias : naming_.switch_alias;
     if (!alias.empty()) return alias;
-    return UsableName(function, KataName(in_database), kUnknownForKata);
+    return UsableName(function, gpu::KataName(in_database), kUnknownForKata);
   }
 
   // The first thing that keeps a virtual machine from it.
@@ -127,7 +128,7 @@ class Lister {
 
   // The type of a vGPU is its only name.
   bool IsUsableVgpu(const std::string& id, const std::string& type) {
-    if (IsUsableName(type)) return true;
+    if (gpu::IsUsableName(type)) return true;
     Warn(fmt::format("vGPU {} is left out: {} is no name for a resource", id, ResourceOf(type)));
     return false;
   }

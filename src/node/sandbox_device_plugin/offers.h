@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "gpu/device_names.h"
 #include "gpu/pci_address.h"
-#include "node/sandbox_device_plugin/device_names.h"
 #include "node/sandbox_device_plugin/machine.h"
 
 namespace pitcrew::node::sandbox_device_plugin {
@@ -18,7 +18,7 @@ enum class Client { kKubevirt, kKata };
 
 struct Naming {
   Client client = Client::kKubevirt;
-  DeviceNames names;
+  gpu::DeviceNames names;
   // Kata only: one name for all GPUs, and one for all NVSwitches. Empty: each has its model's name.
   std::string gpu_alias;
   std::string switch_alias;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "cdi/name.h"
-#include "node/sandbox_device_plugin/device_names.h"
+#include "gpu/device_names.h"
 #include "rpc/device_plugin.h"
 
 namespace pitcrew::node::sandbox_device_plugin {
@@ -17,7 +17,7 @@ constexpr std::string_view kSwitchAlias = "nvswitch";
 // It becomes a resource and the class of a CDI specification.
 base::Status CheckAlias(std::string_view variable, const std::string& alias) {
   if (alias.empty()) return {};
-  if (IsUsableName(alias) && cdi::ValidateKind("nvidia.com/" + alias)) return {};
+  if (gpu::IsUsableName(alias) && cdi::ValidateKind("nvidia.com/" + alias)) return {};
   return base::Fail(base::Invalid(
       "BadAlias", fmt::format("{} is \"{}\"; it must begin with a letter, end with a letter or "
                               "digit, have _ and - at most between them, and at most 61 characters",
@@ -88,7 +88,7 @@ base::Result<std::optional<Options>> ParseOptions(
   TRY_ASSIGN(const bool run, line.Parse(argc, argv, environment));
   if (!run) return std::nullopt;
   if (kata) TRY(ReadKata(gpu_alias, switch_alias, gfd, options));
-  options.pci_ids = pci_ids.value_or(std::string(kDatabaseFile));
+  options.pci_ids = pci_ids.value_or(std::string(gpu::kDatabaseFile));
   options.kubelet_socket =
       socket.value_or(fmt::format("{}/{}", rpc::kDevicePluginDirectory, rpc::kKubeletSocketName));
   options.node_name = node_name.value_or("");

@@ -46,7 +46,7 @@ Naming NamingOf(const Json& input) {
   naming.client = input.value("client", "kubevirt") == "kata" ? Client::kKata : Client::kKubevirt;
   naming.gpu_alias = input.value("gpu_alias", "");
   naming.switch_alias = input.value("switch_alias", "");
-  naming.names = input.contains("database") ? DeviceNames(input["database"].get<std::string>())
+  naming.names = input.contains("database") ? gpu::DeviceNames(input["database"].get<std::string>())
                                             : testing::ImageNames();
   return naming;
 }

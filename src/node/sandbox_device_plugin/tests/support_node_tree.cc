@@ -131,9 +131,9 @@ void NodeTree::AddDefaultNodes(const Json& device) const {
   if (device.contains("vfio")) AddNode("vfio/devices/" + Text(device["vfio"]));
 }
 
-DeviceNames ImageNames() {
-  auto names = DeviceNames::Load(PITCREW_SOURCE_DIR "/deploy/image/pci.ids");
-  return names ? *std::move(names) : DeviceNames();
+gpu::DeviceNames ImageNames() {
+  auto names = gpu::DeviceNames::Load(PITCREW_SOURCE_DIR "/deploy/image/pci.ids");
+  return names ? *std::move(names) : gpu::DeviceNames();
 }
 
 }  // namespace pitcrew::node::sandbox_device_plugin::testing

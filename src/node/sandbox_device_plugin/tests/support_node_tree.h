@@ -44,6 +44,6 @@ class NodeTree {
 };
 
 // The database that the image has.
-DeviceNames ImageNames();
+gpu::DeviceNames ImageNames();
 
 }  // namespace pitcrew::node::sandbox_device_plugin::testing

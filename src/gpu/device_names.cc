@@ -1,14 +1,15 @@
-#include "node/sandbox_device_plugin/device_names.h"
+#include "gpu/device_names.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
+#include <charconv>
+#include <optional>
 
 #include "base/file.h"
 #include "base/strings.h"
 
-namespace pitcrew::node::sandbox_device_plugin {
+namespace pitcrew::gpu {
 namespace {
 
 constexpr std::string_view kVendor = "10de";
@@ -53,6 +54,15 @@ std::string ResourceName(std::string_view database_name, bool keep_hyphens) {
   return name;
 }
 
+// Of four hexadecimal digits in lower case; none for any other text.
+std::optional<std::uint16_t> ParseDeviceId(std::string_view text) {
+  std::uint16_t device = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), device, 16);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (DeviceIdText(device) != text) return std::nullopt;
+  return device;
+}
+
 }  // namespace
 
 // As upstream reads it: the first line that begins with the vendor's number, then its devices until
@@ -90,6 +100,19 @@ std::string DeviceNames::Find(std::uint16_t device) const {
   return found == names_.end() ? "" : found->second;
 }
 
+std::vector<std::uint16_t> DeviceNames::CalledForKubevirt(std::string_view name) const {
+  std::vector<std::uint16_t> devices;
+  for (const auto& [id, in_database] : names_) {
+    const auto device = ParseDeviceId(id);
+    if (device && KubevirtName(in_database) == name) devices.push_back(*device);
+  }
+  // What a device without a usable name is called; no name in the database is a number alone.
+  if (const auto device = ParseDeviceId(name); device && devices.empty()) {
+    devices.push_back(*device);
+  }
+  return devices;
+}
+
 std::string DeviceIdText(std::uint16_t device) { return fmt::format("{:04x}", device); }
 
 std::string KubevirtName(std::string_view database_name) {
@@ -113,4 +136,4 @@ std::string VariableName(std::string_view prefix, std::string_view resource) {
   return fmt::format("{}_{}", prefix, name);
 }
 
-}  // namespace pitcrew::node::sandbox_device_plugin
+}  // namespace pitcrew::gpu

@@ -7,10 +7,11 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
-namespace pitcrew::node::sandbox_device_plugin {
+namespace pitcrew::gpu {
 
 // Where images have the database.
 inline constexpr std::string_view kDatabaseFile = "/usr/pci.ids";
@@ -25,6 +26,9 @@ class DeviceNames {
 
   // As it stands in the database: "GA102GL [A10]". Empty when the device is not in it.
   [[nodiscard]] std::string Find(std::uint16_t device) const;
+  // The reverse of KubevirtName: the devices that are called so, several where models share a name;
+  // the one of that number where the name is a number. Costs a look at the whole database.
+  [[nodiscard]] std::vector<std::uint16_t> CalledForKubevirt(std::string_view name) const;
   [[nodiscard]] bool empty() const { return names_.empty(); }
 
  private:
@@ -48,4 +52,4 @@ bool IsUsableName(std::string_view name);
 // "PCI_RESOURCE_NVIDIA_COM_GA102GL_A10".
 std::string VariableName(std::string_view prefix, std::string_view resource);
 
-}  // namespace pitcrew::node::sandbox_device_plugin
+}  // namespace pitcrew::gpu

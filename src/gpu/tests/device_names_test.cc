@@ -1,14 +1,16 @@
-#include "node/sandbox_device_plugin/device_names.h"
+#include "gpu/device_names.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "support_node_tree.h"
+#include "tests/support/temporary_folder.h"
 
-namespace pitcrew::node::sandbox_device_plugin {
+namespace pitcrew::gpu {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // Checklist 9, with a comment and a subsystem between.
 constexpr std::string_view kDatabase =
@@ -89,11 +91,25 @@ TEST(DeviceNames, OfTheImage) {
       {0x2bb5, "GB202GL_RTX_PRO_6000_BLACKWELL_SERVER_EDITION"},
       {0x3182, ""},
       {0x31c2, ""}};
-  const auto names = testing::ImageNames();
-  ASSERT_FALSE(names.empty());
+  const auto names = DeviceNames::Load(PITCREW_SOURCE_DIR "/deploy/image/pci.ids");
+  ASSERT_TRUE(names) << names.error().ToString();
   for (const auto& [device, name] : expected) {
-    EXPECT_EQ(KubevirtName(names.Find(device)), name) << DeviceIdText(device);
+    EXPECT_EQ(KubevirtName(names->Find(device)), name) << DeviceIdText(device);
   }
+}
+
+// The way back, from what a node offers to the devices that it may have.
+TEST(DeviceNames, AreFoundByWhatTheyAreCalled) {
+  const auto names = DeviceNames::Load(PITCREW_SOURCE_DIR "/deploy/image/pci.ids");
+  ASSERT_TRUE(names) << names.error().ToString();
+  EXPECT_THAT(names->CalledForKubevirt("GA102GL_A10"), ElementsAre(0x2236));
+  EXPECT_THAT(names->CalledForKubevirt("GA100_A100_PCIE_40GB"), ElementsAre(0x20b1, 0x20f1));
+  EXPECT_THAT(names->CalledForKubevirt("3182"), ElementsAre(0x3182)) << "a B300 has no name";
+  EXPECT_THAT(names->CalledForKubevirt("NVIDIA_A10-24Q"), IsEmpty());
+  EXPECT_THAT(names->CalledForKubevirt("gpu"), IsEmpty());
+  EXPECT_THAT(names->CalledForKubevirt("318"), IsEmpty());
+  EXPECT_THAT(names->CalledForKubevirt("31C2"), IsEmpty()) << "ids are in lower case";
+  EXPECT_THAT(names->CalledForKubevirt(""), IsEmpty());
 }
 
 TEST(DeviceNames, KataKeepsHyphens) {
@@ -130,4 +146,4 @@ TEST(DeviceNames, OfVariables) {
 }
 
 }  // namespace
-}  // namespace pitcrew::node::sandbox_device_plugin
+}  // namespace pitcrew::gpu
