@@ -6,7 +6,8 @@ import argparse
 import pathlib
 import sys
 
-from cluster import chart, description, down, enter, images, main_job, processes, progress, showcase, status, up
+from cluster import chart, description, down, enter, images, kubevirt_definitions, main_job, processes, progress, showcase, \
+    status, up
 from cluster.errors import ClusterError
 from cluster.programs import COMPONENTS, Programs
 from cluster.state import State
@@ -54,6 +55,8 @@ def _up(arguments: argparse.Namespace) -> int:
 def _programs(arguments: argparse.Namespace) -> int:
     with progress.step("programs") as step:
         Programs().locate(step, for_tests=True, names=arguments.names)
+        if not arguments.names:
+            kubevirt_definitions.ensure(step)
     return 0
 
 

@@ -187,7 +187,7 @@ def find_go() -> str:
                        "installs one, or put the programs into a folder and name it in PITCREW_PROGRAMS")
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     # Compilers live for seconds: collecting less often costs memory that is free again at once.
     return {"GOGC": "400", **os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
 
@@ -196,7 +196,7 @@ def _stale_packages(go: str, component: Component, module: pathlib.Path) -> int:
     """How many packages are to be compiled: what an earlier build has left in Go's cache is not."""
     argv = [go, "list", "-deps", "-trimpath", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"]
     argv += ["-tags", component.tags] if component.tags else []
-    result = subprocess.run([*argv, *component.packages.values()], cwd=module, env=_environment(), capture_output=True,
+    result = subprocess.run([*argv, *component.packages.values()], cwd=module, env=environment(), capture_output=True,
                             text=True, check=False)
     return len(result.stdout.split())  # 0 when the list fails: the build then says why
 
@@ -206,7 +206,7 @@ def _compile(argv: list[str], module: pathlib.Path, log: pathlib.Path, progress:
     with open(log, "w", encoding="utf-8") as stream:
         stream.write(f"$ {' '.join(argv)}\n")
         stream.flush()
-        with subprocess.Popen(argv, cwd=module, env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        with subprocess.Popen(argv, cwd=module, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, errors="replace") as process:
             for line in process.stdout:
                 stream.write(line)

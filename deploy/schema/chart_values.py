@@ -215,7 +215,11 @@ def gpu_operator():
             "pods": integer("Pods that it admits.", minimum=1),
         }),
         "cdi": _policy_block("cdi", "default", default=no_effect()),
-        "sandboxWorkloads": _policy_block("sandboxWorkloads"),
+        # `kubevirt` is the chart's own: the ClusterPolicy's definition is upstream's.
+        "sandboxWorkloads": _policy_block("sandboxWorkloads", kubevirt=obj("KubeVirt and HyperConverged.", {
+            "manage": boolean("Keep permittedHostDevices of KubeVirt, or of HyperConverged where there is one, equal "
+                              "to what the nodes offer to virtual machines; gives the operator the rights for it."),
+        })),
         "hostPaths": _policy_block("hostPaths"),
         "daemonsets": _daemonsets(),
         "validator": _policy_block("validator"),

@@ -233,6 +233,13 @@ USED = {
         ("coordination.k8s.io", "leases"): {"create", "get", "update"},
     },
 }
+# And with sandboxWorkloads.kubevirt.manage. `pitcrew uninstall` gets what it restores.
+USED_FOR_KUBEVIRT = {
+    ("kubevirt.io", "kubevirts"): _WATCHED | {"patch"},
+    ("hco.kubevirt.io", "hyperconvergeds"): _WATCHED | {"patch"},
+    ("kubevirt.io", "virtualmachines"): _WATCHED,
+    ("kubevirt.io", "virtualmachineinstances"): _WATCHED,
+}
 # Granted by a Role, and held by the ClusterRole.
 HELD_CLUSTER_WIDE = {("security.openshift.io", "securitycontextconstraints")}
 
@@ -270,6 +277,13 @@ class Rights(unittest.TestCase):
                 if kind == "ClusterRole" or what not in HELD_CLUSTER_WIDE:
                     expected.setdefault(what, set()).update(verbs)
             self.assertEqual(rights(objects[f"{kind}/gpu-operator"]["rules"]), expected, kind)
+
+    def test_rights_for_kubevirt_come_with_the_value(self):
+        key = "ClusterRole/gpu-operator"
+        before = rights(support.render()[key]["rules"])
+        after = rights(support.render(values={"sandboxWorkloads.kubevirt.manage": True})[key]["rules"])
+        self.assertEqual({what: verbs for what, verbs in after.items() if before.get(what) != verbs},
+                         USED_FOR_KUBEVIRT)
 
 
 if __name__ == "__main__":

@@ -76,6 +76,11 @@ base::Status Work(const Settings& settings, const io::StopToken& stop) {
         "OperatorNamespaceMissing",
         "the environment variable OPERATOR_NAMESPACE must name the operator's namespace"));
   }
+  PermittedDeviceOptions permitted_devices;
+  if (settings.manage_kubevirt) {
+    TRY_ASSIGN(gpu::DeviceNames names, gpu::DeviceNames::Load(settings.pci_ids));
+    permitted_devices.names = std::make_shared<const gpu::DeviceNames>(std::move(names));
+  }
   TRY_ASSIGN(kube::Config config, kube::LoadConfig(settings.kubeconfig));
   TRY_ASSIGN(const std::shared_ptr<kube::Client> client,
              kube::Client::Create(std::move(config), {.user_agent = "gpu-operator"}));
@@ -101,6 +106,7 @@ base::Status Work(const Settings& settings, const io::StopToken& stop) {
                           {.operator_namespace = settings.operator_namespace,
                            .images = settings.images,
                            .manage_definitions = settings.manage_definitions,
+                           .permitted_devices = permitted_devices,
                            .synced = [&](bool synced) { standing.ready = synced; }},
                           metrics, working);
   };

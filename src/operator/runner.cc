@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -113,10 +114,15 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
                              .progress_interval = options.progress_interval,
                              .synced = synced});
   told = &policies;
+  std::optional<PermittedDeviceController> devices;
+  if (options.permitted_devices.names != nullptr) {
+    devices.emplace(world, events, options.permitted_devices);
+  }
   const auto collecting = metrics.Collect([&](prom::Exposition& exposition) {
     ExposeController(nodes.statistics(), exposition);
     ExposeController(policies.statistics(), exposition);
     ExposeController(definitions.statistics(), exposition);
+    if (devices) ExposeController(devices->statistics(), exposition);
     world.Expose(exposition);
   });
   const DefinitionWatch monitors(client, desired::kServiceMonitorDefinition,
@@ -125,11 +131,11 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
                               identity.kinds.prometheus_rules, restart);
   const DefinitionWatch clusters(client, desired::kGpuClusterDefinition, identity.gpu_clusters,
                                  restart);
-  const auto ended =
-      RunTogether({[&](const io::StopToken& token) { return nodes.Run(token); },
-                   [&](const io::StopToken& token) { return policies.Run(token); },
-                   [&](const io::StopToken& token) { return definitions.Run(token); }},
-                  source);
+  std::vector<Work> works = {[&](const io::StopToken& token) { return nodes.Run(token); },
+                             [&](const io::StopToken& token) { return policies.Run(token); },
+                             [&](const io::StopToken& token) { return definitions.Run(token); }};
+  if (devices) works.emplace_back([&](const io::StopToken& token) { return devices->Run(token); });
+  const auto ended = RunTogether(works, source);
   world.Stop();
   node_labels.merge(std::move(wanted));
   TRY(ended);

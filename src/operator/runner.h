@@ -11,6 +11,7 @@
 #include "io/stop.h"
 #include "kube/client.h"
 #include "operator/metrics/metrics.h"
+#include "operator/permitted_devices/permitted_device_controller.h"
 
 namespace pitcrew::gpu_operator {
 
@@ -23,6 +24,7 @@ struct RunnerOptions {
   std::chrono::milliseconds removal_grace = std::chrono::seconds(15);
   // See DefinitionController.
   bool manage_definitions = true;
+  PermittedDeviceOptions permitted_devices = {};
   // See PolicyController.
   std::chrono::milliseconds progress_interval = std::chrono::seconds(5);
   // Told false when the controllers begin to list the cluster, and true when they know it.

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/strings.h"
 #include "desired/operand_table.h"
+#include "gpu/device_names.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -89,6 +90,8 @@ base::Result<std::optional<Settings>> ReadSettings(
   OptionalText renew_deadline;
   OptionalText kubeconfig;
   std::optional<bool> manage_definitions;
+  std::optional<bool> manage_kubevirt;
+  OptionalText pci_ids;
   LogFlags log;
   line.Add({"metrics-bind-address", "", "where /metrics listens (default :8080)"},
            &metrics_address);
@@ -104,6 +107,14 @@ base::Result<std::optional<Settings>> ReadSettings(
   line.Add({"manage-crds", "MANAGE_CRDS",
             "install and upgrade the CustomResourceDefinitions (default true)"},
            &manage_definitions);
+  line.Add({"manage-kubevirt", "MANAGE_KUBEVIRT",
+            "keep permittedHostDevices of KubeVirt or HyperConverged equal to what nodes offer "
+            "(default false)"},
+           &manage_kubevirt);
+  line.Add({"pci-ids", "PCI_IDS",
+            "with --manage-kubevirt: the PCI ID database after which GPUs are named (default "
+            "/usr/pci.ids)"},
+           &pci_ids);
   log.AddTo(line);
   TRY_ASSIGN(const bool go_on, line.Parse(argc, argv, environment));
   if (!go_on) return std::nullopt;
@@ -115,6 +126,8 @@ base::Result<std::optional<Settings>> ReadSettings(
   settings.leader_namespace = leader_namespace.value_or("");
   settings.kubeconfig = kubeconfig.value_or("");
   settings.manage_definitions = manage_definitions.value_or(true);
+  settings.manage_kubevirt = manage_kubevirt.value_or(false);
+  settings.pci_ids = pci_ids.value_or(std::string(gpu::kDatabaseFile));
   if (renew_deadline) {
     const auto duration = base::ParseGoDuration(*renew_deadline);
     if (!duration || *duration < std::chrono::nanoseconds::zero()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -22,6 +23,9 @@ struct Settings {
   std::string kubeconfig;
   // Installs and upgrades the CustomResourceDefinitions.
   bool manage_definitions = true;
+  // Keeps KubeVirt's permitted devices equal to what nodes offer.
+  bool manage_kubevirt = false;
+  std::filesystem::path pci_ids;  // after which the resources of GPUs are named
   base::LogSettings log;
   // Namespace of every namespaced operand; from OPERATOR_NAMESPACE. "" when it is not set.
   std::string operator_namespace;

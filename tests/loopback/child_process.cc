@@ -35,13 +35,15 @@ std::filesystem::path CacheFolder() {
 
 }  // namespace
 
+std::filesystem::path ProgramsFolder() { return CacheFolder() / "programs"; }
+
 base::Result<std::filesystem::path> FindProgram(const std::string& name) {
   std::vector<std::filesystem::path> folders;
   if (const auto own = Environment("PITCREW_PROGRAMS"); !own.empty()) folders.emplace_back(own);
   for (const auto& folder : base::SplitTrimmed(Environment("PATH"), ':')) {
     folders.emplace_back(folder);
   }
-  const auto programs = CacheFolder() / "programs";
+  const auto programs = ProgramsFolder();
   std::vector<std::filesystem::path> cached;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(programs, ignored)) {

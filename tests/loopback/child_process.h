@@ -16,6 +16,9 @@ namespace pitcrew::testing {
 // pitcrew/programs in the user's cache folder). kNotFound says where it was looked for.
 base::Result<std::filesystem::path> FindProgram(const std::string& name);
 
+// $PITCREW_CACHE/programs: what `make programs` has made.
+std::filesystem::path ProgramsFolder();
+
 class ChildProcess {
  public:
   // Standard output and error go to `log`, after what it holds already. To be called from a thread

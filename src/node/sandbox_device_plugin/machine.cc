@@ -120,7 +120,7 @@ class VendorVgpus {
     auto function = ReadFunction(device, machine_);
     if (!function) return;
     function->kind = PassthroughFunction::Kind::kVgpu;
-    function->vgpu_type = VgpuName(title);
+    function->vgpu_type = gpu::VgpuName(title);
     machine_.functions.push_back(*std::move(function));
   }
 

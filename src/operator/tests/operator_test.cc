@@ -56,6 +56,18 @@ TEST(Settings, Flags) {
   }
 }
 
+// Off unless it is asked for: the chart gives rights for it only then.
+TEST(Settings, ManagingOfKubeVirt) {
+  const auto off = Read({});
+  ASSERT_TRUE(off && *off);
+  EXPECT_FALSE((*off)->manage_kubevirt);
+  EXPECT_EQ((*off)->pci_ids, "/usr/pci.ids");
+  const auto on = Read({"--manage-kubevirt", "--pci-ids=/other"});
+  ASSERT_TRUE(on && *on);
+  EXPECT_TRUE((*on)->manage_kubevirt);
+  EXPECT_EQ((*on)->pci_ids, "/other");
+}
+
 TEST(WriteDecision, NothingWithoutADifference) {
   const auto now = base::SteadyClock::now();
   desired::OwnedObject live;

@@ -14,6 +14,7 @@
 #include "kube/await.h"
 #include "kube/projection.h"
 #include "operator/nodes/clean_up_node.h"
+#include "operator/permitted_devices/restore.h"
 #include "operator/roll_out/take_over.h"
 #include "operator/watches/world.h"
 
@@ -170,6 +171,7 @@ base::Status Uninstall(const std::shared_ptr<kube::Client>& client, const Uninst
   }
   TRY(CleanUpNodes(cleaning));
   TRY(CleanNamespace(cleaning));
+  TRY(RestorePermittedDevices(*client, cleaning.deadline, stop));
   base::LogInfo("nothing of the operator is left on the nodes");
   return {};
 }

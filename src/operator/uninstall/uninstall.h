@@ -29,8 +29,9 @@ struct UninstallOptions {
 };
 
 // Deletes the policies, then all that they own; and when no policy is left, takes from the nodes
-// what desired/node_cleanup.h says and from the namespace what the operator set there. kTimeout at
-// the deadline; may be repeated.
+// what desired/node_cleanup.h says, from the namespace what the operator set there, and from
+// KubeVirt and HyperConverged the devices that it permitted. kTimeout at the deadline; may be
+// repeated.
 base::Status Uninstall(const std::shared_ptr<kube::Client>& client, const UninstallOptions& options,
                        const io::StopToken& stop);
 
