@@ -250,6 +250,13 @@ def gpu_operator():
             "deployCR": boolean("Create the GPUCluster `gpu-cluster` from these values."),
         }),
         "draDriver": _dra_driver(),
+        "monitoring": obj("What Prometheus is told about GPUs and the operator. (Not in NVIDIA's chart.)", {
+            "alerts": obj("Alerts (docs/metrics.md).", {
+                "enabled": boolean("Create the PrometheusRule `gpu-operator-alerts`; the cluster needs the "
+                                   "Prometheus operator's definitions for it."),
+                "additionalLabels": string_map("Further labels of it, by which a Prometheus chooses its rules."),
+            }),
+        }),
         "extraObjects": array("Further objects of the release, each an object or a text; templates "
                               "in them are evaluated.", {"type": ["object", "string"],
                                                          "x-free": True}),
