@@ -26,7 +26,7 @@ std::string LabelOf(const codec::Json& node, std::string_view name) {
 }
 
 // As the operator takes it (desired/node_labels.h).
-Workload WorkloadOf(const codec::Json& node, const std::string& default_workload) {
+Workload WorkloadOfNode(const codec::Json& node, const std::string& default_workload) {
   const auto label = LabelOf(node, api::kWorkloadConfig);
   if (desired::IsUnknownWorkload(label)) {
     const auto standing =
@@ -44,7 +44,7 @@ base::Result<bool> IsFor(Workload meant, const Options& options, Cluster& cluste
     TRY_ASSIGN(node, ReadNode(options, cluster, stop));
     return {};
   }));
-  const auto workload = WorkloadOf(node, options.default_workload);
+  const auto workload = WorkloadOfNode(node, options.default_workload);
   const StatusFolder status(options.output_folder);
   TRY(status.Write(validations::kWorkloadType, fmt::format("{}\n", ToString(workload))));
   if (workload == meant) return true;

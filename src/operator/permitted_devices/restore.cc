@@ -62,8 +62,9 @@ base::Status RestoreForm(kube::Client& client, Form form,
     const auto& error = listed.error();
     if (error.reason == "ResourceNotServed" || error.code == base::Code::kNotFound) return {};
     if (error.code != base::Code::kDenied) return base::Fail(error);
-    base::LogInfo("no right to see whether devices were permitted there",
-                  {{"kind", kind.kind}, {"message", error.message}});
+    // The usual case: the chart gives the right only to who permits devices.
+    base::LogDebug("no right to see whether devices were permitted there",
+                   {{"kind", kind.kind}, {"message", error.message}});
     return {};
   }
   for (const Json& object : listed->items) {

@@ -10,7 +10,7 @@
 namespace pitcrew::gpu_operator {
 
 // Takes away what kubevirt::DecideRestore says; virtual machines that run go on. Where there is no
-// right to look, as without --manage-kubevirt, nothing was permitted by us: that is said, and no
+// right to look, as without --manage-kubevirt, nothing was permitted by us, which is no
 // error. kConflict when others change the objects until the deadline.
 base::Status RestorePermittedDevices(kube::Client& client,
                                      std::chrono::steady_clock::time_point deadline,

@@ -100,8 +100,15 @@ class OperatorTest : public ::testing::Test {
     Create(kube::kNamespaces, {{"metadata", {{"name", name_space_}}}});
   }
   void TearDown() override {
-    for (const kube::ResourceKind* kind : {&desired::kClusterPolicies, &kube::kNodes}) {
-      const auto listed = client_->List(*kind, "");
+    // Nobody collects garbage here, and what lies outside namespaces is the next test's too.
+    const std::string_view of_operands = "nvidia.com/gpu-operator.state";
+    const std::pair<const kube::ResourceKind*, std::string_view> kinds[] = {
+        {&desired::kClusterPolicies, ""},
+        {&kube::kNodes, ""},
+        {&kube::kClusterRoles, of_operands},
+        {&kube::kClusterRoleBindings, of_operands}};
+    for (const auto& [kind, selector] : kinds) {
+      const auto listed = client_->List(*kind, "", {.label_selector = std::string(selector)});
       ASSERT_TRUE(listed) << listed.error().ToString();
       for (const Json& object : listed->items) {
         EXPECT_TRUE(client_->Delete(*kind, kube::KeyOf(object)));
