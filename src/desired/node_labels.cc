@@ -32,17 +32,46 @@ void RemoveDeployLabels(Changes& changes, const Labels& labels, const OperandTab
   RemoveIfThere(changes, labels, api::kDeployDraDriver);
 }
 
+using Words = std::vector<std::string_view>;
+
+// Of operands that the node does not have: whoever left one of them in a label does not come back
+// to take it away (virtualisation-and-olm.md section 7, row 10).
+Words LeftPauses(Workload workload, const NodePolicy& policy, const OperandTable& operands) {
+  Words words;
+  for (const Operand& operand : operands) {
+    if (operand.pauses_with.empty() || IsWanted(operand.deploy, workload, policy.sandbox_mode)) {
+      continue;
+    }
+    words.push_back(operand.pauses_with);
+  }
+  return words;
+}
+
+std::string WithoutWords(std::string_view value, const Words& words) {
+  std::string text(value);
+  for (const std::string_view word : words) {
+    if (!text.ends_with(word)) continue;
+    text.resize(text.size() - word.size());
+    while (text.ends_with('_')) text.pop_back();
+  }
+  return text;
+}
+
 void DecideDeployLabel(const DeployLabel& label, const Node& node, const NodePolicy& policy,
-                       Changes& changes) {
-  const std::string_view value = node.labels.Get(label.key);
+                       const Words& left_pauses, Changes& changes) {
+  const std::string_view standing = node.labels.Get(label.key);
+  const std::string value = WithoutWords(standing, left_pauses);
   if (label.only_on != nullptr) {
     if (!node.labels.Has(label.key) && label.only_on(node.labels)) Set(changes, label.key, "true");
     return;
   }
   // Any other value is a person's, or of a component that has paused the operand.
-  if (!value.empty() && !label.IsOwn(value)) return;
+  if (!value.empty() && !label.IsOwn(value)) {
+    if (value != standing) Set(changes, label.key, value);
+    return;
+  }
   const std::string_view wanted = label.value == nullptr ? "true" : label.value(node, policy);
-  if (value != wanted) Set(changes, label.key, wanted);
+  if (standing != wanted) Set(changes, label.key, wanted);
 }
 
 void DecideDeployLabels(const Node& node, const NodePolicy& policy, const OperandTable& operands,
@@ -52,9 +81,10 @@ void DecideDeployLabels(const Node& node, const NodePolicy& policy, const Operan
     return;
   }
   const Workload workload = WorkloadOf(node, policy);
+  const Words left_pauses = LeftPauses(workload, policy, operands);
   for (const DeployLabel& label : operands.deploy_labels()) {
     if (IsWanted(label, workload, policy.sandbox_mode)) {
-      DecideDeployLabel(label, node, policy, changes);
+      DecideDeployLabel(label, node, policy, left_pauses, changes);
     } else {
       RemoveIfThere(changes, node.labels, label.key);
     }

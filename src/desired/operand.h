@@ -116,6 +116,12 @@ struct Operand {
   // roll-out.
   int rank_in_stage = 0;
   GpuClient gpu_client = GpuClient::kNo;
+  // Its pods decide which kernel driver has the node's GPUs. A node is to have those of one such
+  // operand at a time; each waits for those of the others to leave.
+  bool owns_gpus = false;
+  // What it appends to deploy labels while it changes GPUs; "": it pauses nothing. Without it on a
+  // node nobody takes that away again but the operator.
+  std::string_view pauses_with = {};
   // Variables of the operator's environment with its default images, its own first.
   std::vector<std::string_view> images = {};
   // Blocks of the spec that it reads beside the common ones, its own first; a problem in any of

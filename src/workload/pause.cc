@@ -5,6 +5,7 @@
 #include "api/labels.h"
 #include "base/strings.h"
 #include "kube/await.h"
+#include "kube/ownership.h"
 #include "kube/projection.h"
 
 namespace pitcrew::workload {
@@ -56,35 +57,49 @@ std::optional<Json> ResumePatch(const Json& node, const std::vector<std::string_
                     [&](const std::string& value) { return ResumedValue(value, word); });
 }
 
-base::Status AwaitOperandsGone(const std::shared_ptr<kube::Client>& client, const std::string& node,
-                               const std::string& namespace_name,
-                               const std::set<std::string, std::less<>>& apps,
-                               std::chrono::steady_clock::time_point deadline,
-                               const io::StopToken& stop) {
+base::Status AwaitPodsGone(const std::shared_ptr<kube::Client>& client, const std::string& node,
+                           const std::string& namespace_name,
+                           const std::function<bool(const OperandPod&)>& is_meant,
+                           std::chrono::steady_clock::time_point deadline,
+                           const io::StopToken& stop) {
   kube::InformerOptions selection;
   selection.namespace_name = namespace_name;
   selection.field_selector = "spec.nodeName=" + node;
   std::vector<std::string> remaining;
-  const base::Status gone = kube::Await<std::string>(
+  const base::Status gone = kube::Await<OperandPod>(
       client, kube::kPods,
-      kube::ProjectJson<std::string>([](const Json& pod) -> base::Result<std::string> {
-        auto app = codec::FindString(pod, {"metadata", "labels", api::kAppLabel});
-        if (!app.empty()) return app;
-        return codec::FindString(pod, {"metadata", "labels", "name"});
+      kube::ProjectJson<OperandPod>([](const Json& pod) -> base::Result<OperandPod> {
+        OperandPod operand{.app = codec::FindString(pod, {"metadata", "labels", api::kAppLabel}),
+                           .daemonset = {}};
+        if (operand.app.empty())
+          operand.app = codec::FindString(pod, {"metadata", "labels", "name"});
+        const auto owner = kube::ControllerOf(pod);
+        if (owner && owner->kind == kube::kDaemonSets.kind) operand.daemonset = owner->name;
+        return operand;
       }),
       selection,
-      [&](const kube::Store<std::string>& store) -> base::Result<bool> {
+      [&](const kube::Store<OperandPod>& store) -> base::Result<bool> {
         remaining.clear();
-        for (const auto& [key, app] : store.Snapshot()) {
-          if (apps.contains(*app)) remaining.push_back(key.name);
+        for (const auto& [key, pod] : store.Snapshot()) {
+          if (is_meant(*pod)) remaining.push_back(key.name);
         }
         return remaining.empty();
       },
       stop, deadline);
   if (gone || gone.error().code != base::Code::kTimeout || remaining.empty()) return gone;
-  return base::Fail(base::Error{
-      base::Code::kTimeout, "OperandsStillRunning",
-      fmt::format("paused operands did not end in time: {}", fmt::join(remaining, ", "))});
+  return base::Fail(base::Error{base::Code::kTimeout, "OperandsStillRunning",
+                                fmt::format("operands that are to leave did not end in time: {}",
+                                            fmt::join(remaining, ", "))});
+}
+
+base::Status AwaitOperandsGone(const std::shared_ptr<kube::Client>& client, const std::string& node,
+                               const std::string& namespace_name,
+                               const std::set<std::string, std::less<>>& apps,
+                               std::chrono::steady_clock::time_point deadline,
+                               const io::StopToken& stop) {
+  return AwaitPodsGone(
+      client, node, namespace_name, [&](const OperandPod& pod) { return apps.contains(pod.app); },
+      deadline, stop);
 }
 
 }  // namespace pitcrew::workload

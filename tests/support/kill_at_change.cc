@@ -22,8 +22,12 @@ bool IsChange(const __ptrace_syscall_info& call) {
 #endif
       SYS_fchmod,   SYS_fchown,   SYS_fchmodat,  SYS_fchownat,  SYS_mkdirat,
       SYS_unlinkat, SYS_renameat, SYS_renameat2, SYS_symlinkat, SYS_ftruncate};
+  // What is opened to be written is about to change: a file of sysfs by the write that follows.
   constexpr int kOpenFlags = 2;
-  if (call.entry.nr == SYS_openat) return (call.entry.args[kOpenFlags] & O_CREAT) != 0;
+  if (call.entry.nr == SYS_openat) {
+    const auto flags = call.entry.args[kOpenFlags];
+    return (flags & O_CREAT) != 0 || (flags & O_ACCMODE) != O_RDONLY;
+  }
   return kChanges.contains(call.entry.nr);
 }
 

@@ -300,6 +300,7 @@ Operand DriverOperand() {
           .deploy = {.key = api::kDeployDriver, .workloads = kContainers},
           .stage = Stage::kDriver,
           .rank_in_stage = -2,
+          .owns_gpus = true,
           .images = {kImage, kDriverManagerImage, kGdsImage, kGdrcopyImage},
           .blocks = {"spec.driver", "spec.gds", "spec.gdrcopy"},
           .mode = ModeOf,

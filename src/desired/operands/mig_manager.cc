@@ -78,6 +78,7 @@ Operand MigManager() {
       .deploy = {.key = api::kDeployMigManager, .workloads = kContainers, .only_on = IsMigCapable},
       .stage = Stage::kAllocatable,
       .gpu_client = GpuClient::kPaused,
+      .pauses_with = api::kPausedForMigChange,
       .images = {kImage},
       .blocks = {"spec.migManager", "spec.toolkit", "spec.validator"},
       .mode = ModeOf,

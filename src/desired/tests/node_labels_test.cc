@@ -226,6 +226,29 @@ TEST(NodeLabels, SwitchOfWorkloadSwapsLabels) {
                                    "kata-manager", "sandbox-device-plugin"));
 }
 
+// The vGPU device manager was killed while it had paused the others, and the node is for something
+// else now (virtualisation-and-olm.md section 7, row 10).
+TEST(NodeLabels, APauseOfAnOperandThatIsNotThereIsTakenAway) {
+  const auto labels = GpuNode({{Deploy("sandbox-device-plugin"), "paused-for-vgpu-change"},
+                               {Deploy("sandbox-validator"), "mine_paused-for-vgpu-change"},
+                               {Deploy("client"), "paused-for-mig-change"},
+                               {Deploy("cc-manager"), "paused-for-driver-upgrade"},
+                               {Deploy("kata-manager"), "false"}});
+  const auto passthrough = DecideNode(MakeNode(labels), Sandbox("vm-passthrough")).labels;
+  EXPECT_EQ(passthrough.at(Deploy("sandbox-device-plugin")), "true");
+  EXPECT_EQ(passthrough.at(Deploy("sandbox-validator")), "mine");
+  EXPECT_EQ(passthrough.at(Deploy("client")), "true") << "no MIG manager here";
+  EXPECT_FALSE(passthrough.contains(Deploy("cc-manager"))) << "the driver manager takes it away";
+  EXPECT_FALSE(passthrough.contains(Deploy("kata-manager")));
+  // Where the manager is, it goes on.
+  const auto vgpu = DecideNode(MakeNode(labels), Sandbox("vm-vgpu")).labels;
+  EXPECT_FALSE(vgpu.contains(Deploy("sandbox-device-plugin")));
+  EXPECT_FALSE(vgpu.contains(Deploy("sandbox-validator")));
+  EXPECT_FALSE(DecideNode(MakeNode(GpuNode({{Deploy("device-plugin"), "paused-for-mig-change"}})),
+                          Sandbox("container"))
+                   .labels.contains(Deploy("device-plugin")));
+}
+
 TEST(NodeLabels, WorkloadOfANode) {
   const Node labelled = MakeNode({{"nvidia.com/gpu.workload.config", "vm-vgpu"}});
   const Node invalid = MakeNode({{"nvidia.com/gpu.workload.config", "vm"}});

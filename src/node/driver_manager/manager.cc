@@ -12,11 +12,13 @@
 #include "base/strings.h"
 #include "desired/workload.h"
 #include "host/driver_root.h"
+#include "host/iommu.h"
 #include "host/kernel.h"
 #include "host/mounts.h"
 #include "host/pci.h"
 #include "host/process.h"
 #include "node/driver_manager/eviction.h"
+#include "node/driver_manager/gpu_owners.h"
 #include "node/driver_manager/operand_labels.h"
 #include "node/own_node/own_node.h"
 #include "node/validations/status_folder.h"
@@ -69,7 +71,7 @@ class Manager {
     TRY(RefuseHostDriver());
     TRY_ASSIGN(const auto node, node_.Read(stop_));
     TRY_ASSIGN(const auto state, ObserveNode(options_, node));
-    const base::Status done = Prepare(state);
+    const base::Status done = Prepare(state, node);
     // Whatever happened: a node is never left with its operands paused. Told to stop, the clean-up
     // still has to reach the API server, so it does not listen to the stop.
     const base::Status resumed = Resume();
@@ -83,8 +85,9 @@ class Manager {
   }
 
  private:
-  base::Status Prepare(const NodeState& state) {
-    if (state.validated_for_another_use) TRY(EndValidationsOfBefore());
+  base::Status Prepare(const NodeState& state, const codec::Json& node) {
+    TRY(AwaitFormerOwners(options_, client_, node, stop_));
+    if (state.validated_for_another_use || state.gpus_leave_vfio) TRY(EndValidationsOfBefore());
     return state.driver_loaded ? RemoveLoaded(state) : PrepareUnloaded(state);
   }
 
@@ -303,6 +306,17 @@ class Manager {
   const io::StopToken& stop_;
 };
 
+// Some GPU is with VFIO.
+base::Result<bool> HasGpuWithVfio(const Options& options) {
+  const auto scan = host::ReadPciDevices(options.sys / "bus/pci/devices");
+  if (!scan && scan.error().code == base::Code::kNotFound) return false;
+  TRY(scan);
+  return std::ranges::any_of(host::NvidiaGpus(*scan), [](const auto& gpu) {
+    const auto* driver = gpu.driver.value();
+    return driver != nullptr && host::IsPassthroughDriver(*driver);
+  });
+}
+
 // How the node's GPUs are to be used, as the label of the pod tells that this program prepares for.
 desired::Workload PreparedFor(const codec::Json& node) {
   if (own_node::LabelOf(node, api::kDeployVfioManager) == "true") {
@@ -327,6 +341,9 @@ base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& n
     return base::Fail(validated.error());
   }
   state.dra_driver = !own_node::LabelOf(node, api::kDeployDraDriver).empty();
+  if (!state.passthrough) {
+    TRY_ASSIGN(state.gpus_leave_vfio, HasGpuWithVfio(options));
+  }
   const auto module = host::ReadModuleReferences("nvidia", options.sys);
   if (module.is_unknown()) return base::Fail(*module.error());
   state.driver_loaded = module.is_present();

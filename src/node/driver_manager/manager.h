@@ -20,6 +20,7 @@ struct NodeState {
   // Pods are there that validated the node for another use of its GPUs than the one that it has
   // now.
   bool validated_for_another_use = false;
+  bool gpus_leave_vfio = false;  // some have a driver of VFIO and are to have another one
 };
 // kUnknown module states are errors: nothing is unloaded on a guess.
 base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& node);

@@ -35,6 +35,10 @@ struct Options {
   // DaemonSet's node selector takes it away meanwhile.
   std::chrono::seconds preinstalled_pause{60};
 
+  // How long the operands may take to end that owned the GPUs before; an ending driver container
+  // alone has two minutes to unload its modules.
+  std::chrono::seconds owners_timeout{300};
+
   // Where this process sees things, and how it unloads modules; other values are for tests.
   std::function<base::Status(const std::string& module)> unload_module =
       [](const std::string& module) { return kernel_modules::Unload(module); };

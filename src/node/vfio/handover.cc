@@ -28,7 +28,19 @@ struct Target {
   std::string before;
 };
 
+// The kernel's driver for whoever has to change a device's virtual functions that its own driver
+// does not change: NVIDIA's (drivers/pci/pci-pf-stub.c; sriov_numvfs_store in drivers/pci/iov.c).
+constexpr std::string_view kFunctionsModule = "pci_pf_stub";
+constexpr std::string_view kFunctionsDriver = "pci-pf-stub";
+
 bool IsInUse(const base::Error& error) { return error.reason == kGpuInUse; }
+
+base::Result<std::string> OverrideOf(const PciDevice& function) {
+  auto name = host::ReadAttribute(function.folder / "driver_override");
+  if (!name && name.error().code == base::Code::kNotFound) return "";
+  TRY(name);
+  return *name == "(null)" ? "" : *std::move(name);
+}
 
 void AddOutcome(const Settings& settings, const Bundle& bundle, const base::Result<bool>& outcome,
                 Report& report) {
@@ -138,9 +150,25 @@ class Giver {
                 "virtual functions of {} are in use by {}: end those virtual machines first",
                 unit.device.address.SysfsName(), NamesOf(users))});
       }
-      TRY(host::SetVirtualFunctions(settings_.root, unit.device.address, 0));
+      TRY(RemoveFunctions(unit.device.address));
     }
     return {};
+  }
+
+  base::Status RemoveFunctions(const gpu::PciAddress& address) const {
+    auto removed = host::SetVirtualFunctions(settings_.root, address, 0);
+    if (removed || removed.error().code != base::Code::kNotFound) return removed;
+    const auto by_stub = [&]() -> base::Status {
+      TRY_ASSIGN(const auto stub, variants_.LoadDriver(std::string(kFunctionsModule)));
+      TRY(MoveToDriver(settings_.root, address, stub));
+      TRY(host::SetVirtualFunctions(settings_.root, address, 0));
+      return MoveToNobody(settings_.root, address);
+    }();
+    if (by_stub) return {};
+    return base::Fail(by_stub.error().Within(fmt::format(
+        "the virtual functions of {} cannot be removed, which its own driver does not do and {} "
+        "is for",
+        address.SysfsName(), kFunctionsDriver)));
   }
 
   base::Status RequireFreeMemory(const Bundle& bundle) const {
@@ -206,7 +234,10 @@ class Taker {
       TRY_ASSIGN(const auto driver, DriverNow(settings_.root, function.address));
       if (driver.empty()) {
         free.push_back(function);
-      } else if (from_any_driver_ || host::IsPassthroughDriver(driver)) {
+        continue;
+      }
+      TRY_ASSIGN(const bool ours, IsOurs(function, driver));
+      if (from_any_driver_ || ours) {
         held.push_back(function);
       } else {
         TRY(DropOverride(function, host::IsPassthroughDriver));
@@ -227,12 +258,17 @@ class Taker {
   }
 
  private:
+  // Also one that a run has which was cut off while it removed virtual functions.
+  static base::Result<bool> IsOurs(const PciDevice& function, const std::string& driver) {
+    if (driver != kFunctionsDriver) return host::IsPassthroughDriver(driver);
+    TRY_ASSIGN(const auto only, OverrideOf(function));
+    return only == kFunctionsDriver;
+  }
+
   // One that a run left which was cut off: with it VFIO alone would get the device.
   base::Status DropOverride(const PciDevice& function, bool (*is_meant)(std::string_view)) const {
-    const auto name = host::ReadAttribute(function.folder / "driver_override");
-    if (!name && name.error().code == base::Code::kNotFound) return {};
-    TRY(name);
-    if (name->empty() || *name == "(null)" || !is_meant(*name)) return {};
+    TRY_ASSIGN(const auto name, OverrideOf(function));
+    if (name.empty() || !is_meant(name)) return {};
     return host::ClearDriverOverride(settings_.root, function.address);
   }
 

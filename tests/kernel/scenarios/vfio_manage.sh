@@ -118,6 +118,23 @@ manage 0 bind -d $A100
 is $A100 vfio-pci
 [ "$(cat $devices/$A100/sriov_numvfs)" = 0 ] || fail "virtual functions are left"
 
+echo "== also where no driver is left that removes them, as when NVIDIA's was unloaded"
+manage 0 unbind -d $A100
+echo $A100 > /sys/bus/pci/drivers/nvme/bind
+echo 2 > $devices/$A100/sriov_numvfs
+echo $A100 > /sys/bus/pci/drivers/nvme/unbind
+[ -e $devices/$A100/virtfn1 ] || fail "the virtual functions are gone already"
+manage 0 bind -d $A100
+is $A100 vfio-pci
+[ "$(cat $devices/$A100/sriov_numvfs)" = 0 ] || fail "virtual functions are left"
+# Cut off on the way.
+manage 0 unbind -d $A100
+echo pci-pf-stub > $devices/$A100/driver_override
+echo $A100 > $stub/bind
+manage 0 unbind --all
+is $A100 ""
+unforced $A100
+
 echo "== what is no GPU is no failure"
 manage 0 bind -d $FOREIGN
 said "is not an NVIDIA device"

@@ -64,6 +64,23 @@ class ManagerTest : public ::testing::Test {
             {"containers",
              Json::array({{{"name", "c"}, {"image", "i"}, {"resources", resources}}})}}}});
   }
+  void MakeOwnedPod(const std::string& name, const std::string& daemonset) {
+    Json pod = {{"metadata", {{"name", name}, {"namespace", options_.namespace_name}}},
+                {"spec",
+                 {{"nodeName", node_},
+                  {"terminationGracePeriodSeconds", 0},
+                  {"containers", Json::array({{{"name", "c"}, {"image", "i"}}})}}}};
+    pod["metadata"]["ownerReferences"] = Json::array({{{"apiVersion", "apps/v1"},
+                                                       {"kind", "DaemonSet"},
+                                                       {"name", daemonset},
+                                                       {"uid", "u-" + name},
+                                                       {"controller", true}}});
+    Make(kube::kPods, pod);
+  }
+  void SetLabel(std::string_view label, const std::string& value) {
+    ASSERT_TRUE(client_->Patch(kube::kNodes, {"", node_}, kube::PatchType::kMerge,
+                               {{"metadata", {{"labels", {{std::string(label), value}}}}}}));
+  }
   // A claim to which a GPU has been given.
   void MakeClaim(const std::string& name) {
     const kube::ResourceKind claims{"resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"};
@@ -155,6 +172,37 @@ TEST_F(GpuWithVfioTest, IsTakenFromItBeforeADriverComes) {
   EXPECT_EQ(Unbound(), "0000:65:00.0");
   ASSERT_FALSE(done) << "no kernel has done it";
   EXPECT_EQ(done.error().reason, "GpusHeldByVfio");
+}
+
+// What the node was for before may still unbind GPUs, or load a driver.
+TEST_F(GpuWithVfioTest, NobodyIsTouchedWhileAnOwnerOfBeforeIsThere) {
+  options_.owners_timeout = std::chrono::seconds(5);  // enough to see that it is there
+  SetLabel(api::kDeployDriver, "true");
+  MakeOwnedPod("leaving", "nvidia-vfio-manager");
+  const auto refused = Run();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().reason, "OperandsStillRunning");
+  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("leaving"));
+  EXPECT_EQ(Unbound(), "");
+  EXPECT_FALSE(was_paused_);
+  // Its successor's own pod is no predecessor, whatever its DaemonSet is called.
+  ASSERT_TRUE(client_->Delete(kube::kPods, {options_.namespace_name, "leaving"}));
+  options_.owners_timeout = std::chrono::seconds(300);
+  MakeOwnedPod("own", "nvidia-driver-daemonset-6.8.0-60-generic-ubuntu24.04");
+  EXPECT_EQ(Run().error().reason, "GpusHeldByVfio") << "no kernel has done it";
+  EXPECT_EQ(Unbound(), "0000:65:00.0");
+}
+
+// A virtual machine that is started now would lose its GPU.
+TEST_F(GpuWithVfioTest, WhoOffersItIsAwayMeanwhile) {
+  SetLabel(api::kDeployVgpuManager, "true");
+  SetLabel(api::kDeploySandboxDevicePlugin, "true");
+  MakePod("sandbox", "nvidia-sandbox-device-plugin-daemonset", Json::object());
+  plugin_label_ = api::kDeploySandboxDevicePlugin;
+  plugin_pod_ = "sandbox";
+  EXPECT_EQ(Run().error().reason, "GpusHeldByVfio");
+  EXPECT_TRUE(was_paused_);
+  EXPECT_EQ(LabelOf(Node(), plugin_label_), "true");
 }
 
 TEST_F(GpuWithVfioTest, StaysWhereTheNodeIsForVirtualMachines) {
