@@ -1,4 +1,5 @@
-// Which processes have device nodes open, and when they let go. Processes are those that `proc`
+// Which processes have device nodes open, by the nodes' numbers or as VFIO's nodes are called, and
+// when they let go (virtualisation-and-olm.md section 4.4). Processes are those that `proc`
 // shows: of the whole node when it is the host's (/host/proc in a pod), whose numbers then mean
 // nothing to kill(2) or pidfd_open(2) here. Needs the right to look into other processes
 // (CAP_SYS_PTRACE).
@@ -7,8 +8,10 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file_descriptor.h"
@@ -24,19 +27,31 @@ using DeviceNumbers = std::set<dev_t>;
 base::Result<dev_t> ReadDeviceNumber(const std::filesystem::path& attribute);
 
 struct DeviceUser {
-  pid_t pid = 0;                             // as `proc` counts
-  std::string program;                       // the kernel's short name of it
+  pid_t pid = 0;             // as `proc` counts
+  std::string program;       // the kernel's short name of it
+  std::string machine = {};  // what QEMU was told that its guest is called; empty: not said
   std::vector<std::string> files = {};       // as the process sees them: "/dev/nvidia0", sorted
   std::vector<std::filesystem::path> links;  // one for each open file: <proc>/<pid>/fd/<n>
 
-  // "qemu-system-x86 (process 4711)".
+  // "qemu-kvm (process 4711, virtual machine default_web)", "python3 (process 12)".
   [[nodiscard]] std::string ToString() const;
 };
 
-// Processes with one of the devices open, by number. A process that ends meanwhile is left out;
-// kDenied when another one's files may not be looked at.
+// Processes with one of the devices open, by process number. A process that ends meanwhile is left
+// out; kDenied "ProcessesHidden" when one does not let itself be looked at: then nobody knows who
+// uses what.
 base::Result<std::vector<DeviceUser>> FindDeviceUsers(const DeviceNumbers& devices,
                                                       const std::filesystem::path& proc = "/proc");
+
+// The same of whoever has nodes below /dev/vfio open, by node: "12" for a group, "devices/vfio3"
+// for a device of iommufd. By names, so that mediated devices without a node in sysfs are found,
+// too.
+base::Result<std::map<std::string, std::vector<DeviceUser>>> ListVfioUsers(
+    const std::filesystem::path& proc);
+
+// The guest's name in a command line as /proc/<pid>/cmdline has it: "-name guest=<name>,..." or
+// "-name <name>".
+std::string GuestName(std::string_view command_line);
 
 // Tells when users close what they have open, however they do: also when they are killed.
 class DeviceUserWatcher {

@@ -41,6 +41,16 @@ base::Result<std::set<std::string>> ListVfioNodes(const Root& root) {
   return nodes;
 }
 
+base::Result<std::vector<std::string>> VfioNodes(const fs::path& device) {
+  std::vector<std::string> nodes;
+  const auto group = ReadLink(device / "iommu_group");
+  if (group) nodes.push_back(fs::path(*group).filename().string());
+  if (!group && group.error().code != base::Code::kNotFound) return base::Fail(group.error());
+  TRY_ASSIGN(const auto character_devices, ListOrNothing(device / "vfio-dev"));
+  for (const auto& name : character_devices) nodes.push_back("devices/" + name);
+  return nodes;
+}
+
 base::Result<EgmScan> ReadEgmDevices(const Root& root) {
   const auto folder = root.At("/sys/class/egm");
   TRY_ASSIGN(const auto names, ListOrNothing(folder));

@@ -21,6 +21,10 @@ bool IsVfioDriver(std::string_view driver);
 // is no such folder.
 base::Result<std::set<std::string>> ListVfioNodes(const Root& root);
 
+// The device nodes by which a device can be opened, as ListVfioNodes names them. `device` is its
+// folder in sysfs, of PCI or of mediated devices. Empty when it has no driver that offers it.
+base::Result<std::vector<std::string>> VfioNodes(const std::filesystem::path& device);
+
 // GPU memory that belongs to several GPUs together (extended GPU memory of Grace machines).
 struct EgmDevice {
   std::string name;               // its node is /dev/<name>

@@ -1,4 +1,5 @@
 // Confidential computing manager (reference operand-manifests.md section 21).
+#include "api/cc_mode.h"
 #include "api/labels.h"
 #include "desired/daemonset.h"
 #include "desired/operands/operands.h"
@@ -38,6 +39,7 @@ Operand CcManager() {
           .daemonsets = {"nvidia-cc-manager"},
           .deploy = {.key = api::kDeployCcManager, .workloads = kMachines},
           .stage = Stage::kAllocatable,
+          .pauses_with = api::kPausedForCcChange,
           .images = {kImage},
           .blocks = {"spec.ccManager", "spec.sandboxWorkloads"},
           .mode = ModeOf,

@@ -2,8 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "host/device_users.h"
 #include "host/vendor_vgpu.h"
-#include "host/vfio_users.h"
+#include "host/vfio_device.h"
 #include "tests/support/vgpu_tree.h"
 
 namespace pitcrew::host {
@@ -12,6 +13,8 @@ namespace {
 using test_support::VgpuTree;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
 TEST(VendorVgpuTest, CreatableTypes) {
@@ -53,13 +56,15 @@ TEST(VfioUsersTest, AreFoundByWhatTheyHaveOpen) {
   tree.Write("proc/99/comm", "bash\n");
   tree.Write("proc/99/fd/.keep", "");
   tree.Write("proc/uptime", "1");
-  const auto users = ListVfioUsers(Root(tree.root()));
+  const auto users = ListVfioUsers(tree.root() / "proc");
   ASSERT_TRUE(users) << users.error().ToString();
-  EXPECT_THAT(*users,
-              UnorderedElementsAre(
-                  ::testing::Pair("12", ElementsAre(VfioUser{31, "qemu-kvm", "default_vm"})),
-                  ::testing::Pair("devices/vfio3", ElementsAre(VfioUser{7, "qemu-kvm", ""}))));
-  EXPECT_EQ(ListVfioUsers(Root(tree.root() / "nowhere")).error().code, base::Code::kNotFound);
+  ASSERT_THAT(*users,
+              UnorderedElementsAre(Pair("12", SizeIs(1)), Pair("devices/vfio3", SizeIs(1))));
+  const auto& machine = users->at("12").front();
+  EXPECT_EQ(machine.pid, 31);
+  EXPECT_EQ(machine.ToString(), "qemu-kvm (process 31, virtual machine default_vm)");
+  EXPECT_EQ(users->at("devices/vfio3").front().ToString(), "qemu-kvm (process 7)");
+  EXPECT_EQ(ListVfioUsers(tree.root() / "nowhere").error().code, base::Code::kNotFound);
 }
 
 TEST(VfioUsersTest, ADeviceHasAGroupAndACharacterDevice) {

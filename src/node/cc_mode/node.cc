@@ -7,10 +7,11 @@
 
 #include "base/log.h"
 #include "base/strings.h"
+#include "host/device_users.h"
 #include "host/iommu.h"
 #include "host/pci.h"
 #include "host/sysfs.h"
-#include "host/vfio_users.h"
+#include "host/vfio_device.h"
 #include "node/cc_mode/device.h"
 #include "node/cc_mode/journal.h"
 
@@ -60,7 +61,7 @@ base::Status RequireFree(const Settings& settings, const std::vector<DeviceMode>
                          bool drivers) {
   if (wanted.empty()) return {};
   TRY_ASSIGN(const auto devices, ReadDevices(settings));
-  TRY_ASSIGN(const auto users, host::ListVfioUsers(settings.processes));
+  TRY_ASSIGN(const auto users, host::ListVfioUsers(settings.processes.At("/proc")));
   std::vector<std::string> held;
   for (const auto& change : wanted) {
     const auto device = std::ranges::find(devices, change.address, &host::PciDevice::address);

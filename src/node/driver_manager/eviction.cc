@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/strings.h"
+#include "node/driver_manager/machine_pods.h"
 #include "workload/evict.h"
 #include "workload/gpu_use.h"
 
@@ -52,11 +55,26 @@ workload::DrainOptions DrainOptionsOf(const Options& options) {
   return drain;
 }
 
+base::Result<std::vector<codec::Json>> GpuPods(const Options& options, kube::Client& client,
+                                               const io::StopToken& stop) {
+  TRY_ASSIGN(auto pods, PodsOfNode(options, client, "", stop));
+  auto machines = PodsWithMachines(options, pods);
+  if (!machines) {
+    // Those that asked for GPUs leave all the same; what VFIO still has is refused later.
+    base::LogWarning("Nobody can tell which pods have virtual machines with GPUs",
+                     machines.error());
+    machines = std::vector<codec::Json>();
+  }
+  std::erase_if(pods, [&](const codec::Json& pod) {
+    return std::ranges::find(*machines, pod) == machines->end() &&
+           !workload::UsesGpu(client, pod, stop);
+  });
+  return pods;
+}
+
 base::Status EvictGpuPods(const Options& options, const std::shared_ptr<kube::Client>& client,
                           const io::StopToken& stop) {
-  TRY_ASSIGN(auto pods, PodsOfNode(options, *client, "", stop));
-  std::erase_if(pods,
-                [&](const codec::Json& pod) { return !workload::UsesGpu(*client, pod, stop); });
+  TRY_ASSIGN(const auto pods, GpuPods(options, *client, stop));
   return Evict(options, client, pods, stop);
 }
 

@@ -16,7 +16,12 @@ namespace pitcrew::node::driver_manager {
 // How the pods of a node are drained with these options.
 workload::DrainOptions DrainOptionsOf(const Options& options);
 
-// Evicts the pods that use GPUs and waits until they are gone. Nothing is evicted when one of them
+// Pods of this node that ask for GPUs or hold them by a claim, and those whose virtual machines
+// have one.
+base::Result<std::vector<codec::Json>> GpuPods(const Options& options, kube::Client& client,
+                                               const io::StopToken& stop);
+
+// Evicts these and waits until they are gone. Nothing is evicted when one of them
 // may not be: kUnavailable "PodsNotEvictable".
 base::Status EvictGpuPods(const Options& options, const std::shared_ptr<kube::Client>& client,
                           const io::StopToken& stop);

@@ -157,6 +157,10 @@ class Manager {
   // Nothing is loaded: what an earlier driver container has left is taken away.
   base::Status PrepareUnloaded(const NodeState& state) {
     if (state.dra_driver) TRY(PauseAndAwait(DraPluginToPause()));
+    if (state.gpus_leave_vfio && options_.evict_gpu_pods && !state.upgrade_managed) {
+      TRY_ASSIGN(const auto pods, GpuPods(options_, *client_, stop_));
+      if (!pods.empty()) TRY(FreeGpus(options_.auto_drain));
+    }
     TRY(RemoveRemains());
     TRY(UnloadNouveau());
     TRY(TakeGpusFromVfio(state));

@@ -9,12 +9,13 @@
 
 #include "base/log.h"
 #include "base/strings.h"
+#include "host/device_users.h"
 #include "host/mdev.h"
 #include "host/pci.h"
 #include "host/pci_control.h"
 #include "host/process.h"
 #include "host/vendor_vgpu.h"
-#include "host/vfio_users.h"
+#include "host/vfio_device.h"
 #include "node/vgpu/type_name.h"
 
 namespace pitcrew::node::vgpu {
@@ -82,7 +83,7 @@ struct NodeVgpus::Listing {
   host::PciScan pci;
   std::vector<PciAddress> mdev_parents;
   std::vector<host::MdevDevice> mdevs;
-  base::Result<std::map<std::string, std::vector<host::VfioUser>>> users;
+  base::Result<std::map<std::string, std::vector<host::DeviceUser>>> users;
 
   [[nodiscard]] std::vector<PciAddress> FunctionsOf(const PciAddress& physical) const {
     std::vector<PciAddress> functions;
@@ -179,7 +180,7 @@ base::Result<std::vector<Gpu>> NodeVgpus::Read() {
   if (!listing.mdev_parents.empty()) {
     TRY_ASSIGN(listing.mdevs, EmptyWithout(host::ListMdevs(settings_.root)));
   }
-  listing.users = host::ListVfioUsers(settings_.processes);
+  listing.users = host::ListVfioUsers(settings_.processes.At("/proc"));
   std::vector<Gpu> gpus;
   for (const auto& device : host::NvidiaGpus(listing.pci)) {
     Gpu gpu{.position = static_cast<int>(gpus.size()), .pci = device.address, .id = IdOf(device)};

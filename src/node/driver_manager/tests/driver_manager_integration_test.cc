@@ -9,6 +9,7 @@
 #include "api/labels.h"
 #include "apiserver/api_server.h"
 #include "base/file.h"
+#include "base/strings.h"
 #include "kube/await.h"
 #include "kube/projection.h"
 #include "node/driver_manager/manager.h"
@@ -203,6 +204,39 @@ TEST_F(GpuWithVfioTest, WhoOffersItIsAwayMeanwhile) {
   EXPECT_EQ(Run().error().reason, "GpusHeldByVfio");
   EXPECT_TRUE(was_paused_);
   EXPECT_EQ(LabelOf(Node(), plugin_label_), "true");
+}
+
+// What such a pod asks for is called by the GPU's model; its process tells.
+TEST_F(GpuWithVfioTest, AVirtualMachineLeavesFirstWherePodsMayBeEvicted) {
+  SetLabel(api::kDeployDriver, "true");
+  std::filesystem::create_directory_symlink(
+      "../../../../kernel/iommu_groups/12",
+      options_.sys / "bus/pci/devices/0000:65:00.0/iommu_group");
+  const Json resources = {{"limits", {{"nvidia.com/GH100_H100_SXM5_80GB", "1"}}}};
+  MakePod("machine", "virt-launcher", resources);
+  MakePod("other", "virt-launcher", resources);
+  const auto uid = codec::FindString(
+      *client_->Get(kube::kPods, {options_.namespace_name, "machine"}), {"metadata", "uid"});
+  root_.Write("host/proc/4242/comm", "qemu-kvm\n");
+  root_.Write("host/proc/4242/cgroup",
+              "0::/kubepods.slice/kubepods-burstable.slice/kubepods-"
+              "burstable-pod" +
+                  base::ReplaceAll(uid, "-", "_") + ".slice/cri-containerd-1.scope\n");
+  std::filesystem::create_directories(options_.host_root / "proc/4242/fd");
+  std::filesystem::create_symlink("/dev/vfio/12", options_.host_root / "proc/4242/fd/9");
+  // No controller makes it again.
+  EXPECT_EQ(Run().error().reason, "PodsNotEvictable");
+  EXPECT_EQ(Unbound(), "") << "nothing has been touched";
+  options_.evict_gpu_pods = false;
+  EXPECT_EQ(Run().error().reason, "GpusHeldByVfio");
+  EXPECT_TRUE(client_->Get(kube::kPods, {options_.namespace_name, "machine"}));
+  options_.evict_gpu_pods = true;
+  options_.drain_force = true;
+  EXPECT_EQ(Run().error().reason, "GpusHeldByVfio") << "no kernel has done it";
+  EXPECT_EQ(client_->Get(kube::kPods, {options_.namespace_name, "machine"}).error().code,
+            base::Code::kNotFound);
+  EXPECT_TRUE(client_->Get(kube::kPods, {options_.namespace_name, "other"})) << "it has no GPU";
+  EXPECT_EQ(codec::Find(Node(), {"spec", "unschedulable"}), nullptr);
 }
 
 TEST_F(GpuWithVfioTest, StaysWhereTheNodeIsForVirtualMachines) {

@@ -6,6 +6,7 @@
 
 #include "codec/yaml.h"
 #include "node/driver_manager/eviction.h"
+#include "node/driver_manager/machine_pods.h"
 #include "node/driver_manager/manager.h"
 #include "node/driver_manager/options.h"
 #include "tests/support/temporary_folder.h"
@@ -62,6 +63,21 @@ TEST(Eviction, RefusalsNameTheVariablesThatAllowIt) {  // driver-lifecycle.md 4.
   options.drain_force = true;
   options.drain_delete_empty_dir = true;
   EXPECT_THAT(workload::PlanDrain(pods, DrainOptionsOf(options)).evict, SizeIs(2));
+}
+
+TEST(MachinePods, ThePodOfAControlGroup) {
+  EXPECT_EQ(PodUidOf("0::/kubepods.slice/kubepods-pod0f1e2d3c_0000_4000_8000_00000000000a.slice/"
+                     "cri-containerd-77.scope\n"),
+            "0f1e2d3c-0000-4000-8000-00000000000a");
+  EXPECT_EQ(PodUidOf("12:devices:/kubepods/besteffort/pod0f1e2d3c-0000-4000-8000-00000000000a/77"),
+            "0f1e2d3c-0000-4000-8000-00000000000a");
+  // As another control group namespace shows it.
+  EXPECT_EQ(
+      PodUidOf("0::/../../kubepods-burstable-pod0f1e2d3c_0000_4000_8000_00000000000a.slice/x"),
+      "0f1e2d3c-0000-4000-8000-00000000000a");
+  EXPECT_EQ(PodUidOf("0::/machine.slice/libpod-77.scope"), "");
+  EXPECT_EQ(PodUidOf("0::/kubepods/pod"), "");
+  EXPECT_EQ(PodUidOf(""), "");
 }
 
 TEST(ObserveNode, ADriverIsKeptOnlyWhenItIsTheWantedOne) {
