@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "host/folder.h"
 #include "host/sysfs.h"
 
 namespace pitcrew::host {
@@ -85,18 +86,20 @@ base::Result<std::vector<PciAddress>> ListMdevParents(const Root& root) {
 }
 
 base::Result<std::vector<MdevType>> ListMdevTypes(const Root& root, const PciAddress& parent) {
-  const auto folder = ParentFolder(root, parent) / "mdev_supported_types";
-  TRY_ASSIGN(const auto ids, ListOf(folder));
+  const auto path = ParentFolder(root, parent) / "mdev_supported_types";
+  TRY_ASSIGN(const auto ids, ListOf(path));
+  TRY_ASSIGN(const auto folder, Folder::Open(path));
   std::vector<MdevType> types;
   for (const auto& id : ids) {
     MdevType type;
     type.id = id;
-    TRY_ASSIGN(type.name, ReadAttribute(folder / id / "name"));
-    TRY_ASSIGN(const auto available, ReadAttribute(folder / id / "available_instances"));
-    TRY_ASSIGN(type.available, base::ParseUnsigned(available));
+    TRY_ASSIGN(const auto name, folder.Read(fs::path(id) / "name"));
+    type.name = base::Trim(name);
+    TRY_ASSIGN(const auto available, folder.Read(fs::path(id) / "available_instances"));
+    TRY_ASSIGN(type.available, base::ParseUnsigned(base::Trim(available)));
     // Optional in the kernel's ABI.
-    if (const auto text = ReadAttribute(folder / id / "description")) {
-      type.most = MostInstances(*text);
+    if (const auto text = folder.Read(fs::path(id) / "description")) {
+      type.most = MostInstances(base::Trim(*text));
     }
     types.push_back(std::move(type));
   }

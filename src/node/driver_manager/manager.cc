@@ -86,8 +86,8 @@ class Manager {
 
  private:
   base::Status Prepare(const NodeState& state, const codec::Json& node) {
-    TRY(AwaitFormerOwners(options_, client_, node, stop_));
     if (state.validated_for_another_use || state.gpus_leave_vfio) TRY(EndValidationsOfBefore());
+    TRY(AwaitFormerOwners(options_, client_, node, stop_));
     return state.driver_loaded ? RemoveLoaded(state) : PrepareUnloaded(state);
   }
 
