@@ -2,8 +2,8 @@
 # Installs what is missing, as root on Debian 12; otherwise names it and ends with 1.
 #
 #   tools/setup.sh           what building and the local cluster need
-#   tools/setup.sh test      what the tests need besides: packages, and unpacked into $PITCREW_CACHE a registry and a
-#                            kernel for virtual machines
+#   tools/setup.sh test      what the tests need besides: packages, and unpacked into $PITCREW_CACHE a registry, a
+#                            Prometheus, and a kernel for virtual machines
 #   tools/setup.sh lint      what `make lint` needs besides
 #   tools/setup.sh push      what `make push` needs besides
 #   tools/setup.sh release   what `make release` needs besides
@@ -19,6 +19,7 @@ cache=${PITCREW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pitcrew}
 go_version=1.26.6
 lists="$here/debian-packages.txt"
 registry=
+prometheus=
 kernel=
 sysroot=
 for part in "$@"; do
@@ -27,7 +28,8 @@ for part in "$@"; do
     arm64) lists="$lists $here/debian-packages-arm64.txt" sysroot="$cache/sysroot/arm64" ;;
     test)
       lists="$lists $here/debian-packages-push.txt $here/debian-packages-test.txt"
-      registry="$cache/programs/docker-registry" kernel="$cache/kernel" ;;
+      registry="$cache/programs/docker-registry" prometheus="$cache/programs/prometheus-debian"
+      kernel="$cache/kernel" ;;
     *) echo "setup: no such part: $part; write lint, test, push, fuzz, arm64 or release" >&2; exit 2 ;;
   esac
 done
@@ -74,15 +76,16 @@ install_packages() {
   fi
 }
 
-# Unpacked, not installed: the package would start a registry on this machine and open it to the network.
-unpack_registry() {
-  echo "setup: unpacking Debian's docker-registry into $registry"
+# unpack_program PACKAGE INTO: unpacked, not installed: the package would start a server on this machine and open it to
+# the network. The program has the package's name.
+unpack_program() {
+  echo "setup: unpacking Debian's $1 into $2"
   folder=$(mktemp -d)
-  ( cd "$folder" && { apt-get --quiet=2 download docker-registry 2> /dev/null ||
-      { apt-get --quiet=2 update && apt-get --quiet=2 download docker-registry; }; } &&
-    dpkg-deb --extract docker-registry_*.deb . ) || { echo "setup: docker-registry cannot be had" >&2; exit 1; }
-  mkdir -p "$registry"
-  mv "$folder/usr/bin/docker-registry" "$registry/"
+  ( cd "$folder" && { apt-get --quiet=2 download "$1" 2> /dev/null ||
+      { apt-get --quiet=2 update && apt-get --quiet=2 download "$1"; }; } &&
+    dpkg-deb --extract "$1"_*.deb . ) || { echo "setup: $1 cannot be had" >&2; exit 1; }
+  mkdir -p "$2"
+  mv "$folder/usr/bin/$1" "$2/"
   rm -rf "$folder"
 }
 
@@ -133,12 +136,13 @@ go_missing=
 have_go || have_programs || go_missing=yes
 
 [ -z "$registry" ] || [ ! -x "$registry/docker-registry" ] || registry=
+[ -z "$prometheus" ] || [ ! -x "$prometheus/prometheus" ] || prometheus=
 
 [ -z "$kernel" ] || ! ls "$kernel"/lib/modules/*/modules.dep > /dev/null 2>&1 || kernel=
 
 [ -z "$sysroot" ] || ! arm64_sysroot --check || sysroot=
 
-if [ -z "$packages$go_missing$registry$kernel$sysroot" ]; then exit 0; fi
+if [ -z "$packages$go_missing$registry$prometheus$kernel$sysroot" ]; then exit 0; fi
 if [ -n "$packages$go_missing" ] && [ "$(id -u)" != 0 ]; then
   [ -z "$packages" ] || echo "setup: missing Debian packages: $packages" >&2
   [ -z "$go_missing" ] || echo "setup: missing: a Go toolchain 1.26 or newer" >&2
@@ -147,7 +151,8 @@ if [ -n "$packages$go_missing" ] && [ "$(id -u)" != 0 ]; then
 fi
 if [ -n "$packages" ]; then install_packages "$packages"; fi
 if [ -n "$go_missing" ]; then install_go; fi
-if [ -n "$registry" ]; then unpack_registry; fi
+if [ -n "$registry" ]; then unpack_program docker-registry "$registry"; fi
+if [ -n "$prometheus" ]; then unpack_program prometheus "$prometheus"; fi
 if [ -n "$kernel" ]; then unpack_kernel; fi
 if [ -n "$sysroot" ]; then
   echo "setup: unpacking Debian's arm64 packages into $sysroot"

@@ -256,6 +256,11 @@ def gpu_operator():
                                    "Prometheus operator's definitions for it."),
                 "additionalLabels": string_map("Further labels of it, by which a Prometheus chooses its rules."),
             }),
+            "dashboards": obj("Dashboards for Grafana (docs/metrics.md).", {
+                "enabled": boolean("Create a ConfigMap for each: fleet, node, pods, MIG, health."),
+                "labels": string_map("Labels by which Grafana's sidecar finds them."),
+                "annotations": string_map("Annotations of them, for example the folder that they are shown in."),
+            }),
         }),
         "extraObjects": array("Further objects of the release, each an object or a text; templates "
                               "in them are evaluated.", {"type": ["object", "string"],

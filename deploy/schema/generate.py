@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the CRDs of the chart, its values.schema.json, its list of the image's programs, and docs/values.md.
+"""Writes the CRDs of the chart, its values.schema.json, its list of the image's programs, its dashboards, and
+docs/values.md.
 
   generate.py           write the files
   generate.py --check   write nothing; name the files that are out of date and exit 1
@@ -13,6 +14,7 @@ import yaml
 
 import chart_values
 import cluster_policy
+import dashboards
 import image_programs
 import node_feature_discovery
 from model import obj
@@ -78,6 +80,7 @@ def files():
         NFD_CHART / "values.schema.json": json_file(chart_values.closed(nfd_schema)),
         pathlib.Path("docs/values.md"): chart_values.document(chart_schema, values, nfd_schema,
                                                               nfd_values),
+        **{CHART / "files/monitoring/dashboards" / name: text for name, text in dashboards.files().items()},
     }
 
 

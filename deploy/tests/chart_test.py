@@ -2,6 +2,7 @@
 """The Helm items of clusterpolicy-api.md's conformance checklist, and what the chart promises besides."""
 
 import functools
+import json
 import unittest
 
 import yaml
@@ -253,6 +254,28 @@ def rights(rules):
             for resource in rule["resources"]:
                 found.setdefault((group, resource), set()).update(rule["verbs"])
     return found
+
+
+class Dashboards(unittest.TestCase):
+    def test_each_is_a_config_map_that_the_sidecar_finds(self):
+        values = {"monitoring.dashboards.enabled": True, "monitoring.dashboards.annotations.grafana_folder": "GPUs"}
+        names = {path.stem for path in (support.CHART / "files/monitoring/dashboards").glob("*.json")}
+        rendered = support.render(values=values)
+        self.assertEqual(set(rendered) - set(support.render()), {f"ConfigMap/gpu-operator-dashboard-{name}" for name in names})
+        titles = set()
+        for name in names:
+            body = rendered[f"ConfigMap/gpu-operator-dashboard-{name}"]
+            self.assertEqual(body["metadata"]["labels"]["grafana_dashboard"], "1")
+            self.assertEqual(body["metadata"]["annotations"], {"grafana_folder": "GPUs"})
+            (file, text), = body["data"].items()
+            self.assertEqual(file, f"gpu-operator-{name}.json")
+            dashboard = json.loads(text)
+            titles.add(dashboard["uid"])
+            self.assertEqual(len({panel["id"] for panel in dashboard["panels"]}), len(dashboard["panels"]))
+            for panel in dashboard["panels"]:
+                place = panel["gridPos"]
+                self.assertLessEqual(place["x"] + place["w"], 24, panel["title"])
+        self.assertEqual(len(titles), len(names))
 
 
 class Rights(unittest.TestCase):
