@@ -20,7 +20,7 @@ ACCELERATOR_WORDS = re.compile(r"nvidia|gpu|cuda", re.IGNORECASE)
 
 # What a room that does no I/O may take of one that does: its values.
 VALUES_ONLY = {("desired", "kube"): {"ownership.h", "projection.h", "resource.h", "selector.h"},
-               ("driver_upgrade", "kube"): {"ownership.h"}}
+               ("driver_upgrade", "kube"): {"ownership.h", "resource.h"}}
 
 
 class Room:

@@ -209,7 +209,9 @@ USED = {
         ("nvidia.com", "gpuclusters"): _WATCHED,
         ("", "nodes"): _WATCHED | {"patch"},
         ("", "events"): {"create", "patch"} | _WATCHED,  # read by `pitcrew doctor` in the operator's pod
-        ("", "pods"): _WATCHED,  # likewise
+        ("", "pods"): _WATCHED,  # likewise; those of nodes whose driver is upgraded
+        ("", "pods/eviction"): {"create"},  # before a driver is upgraded
+        ("resource.k8s.io", "resourceclaims"): {"get"},  # likewise: which pods hold GPUs
         ("rbac.authorization.k8s.io", "clusterroles"): _OBJECTS,
         ("rbac.authorization.k8s.io", "clusterrolebindings"): _OBJECTS,
         ("node.k8s.io", "runtimeclasses"): _OBJECTS,
@@ -224,6 +226,7 @@ USED = {
         ("rbac.authorization.k8s.io", "roles"): _OBJECTS,
         ("rbac.authorization.k8s.io", "rolebindings"): _OBJECTS,
         ("apps", "daemonsets"): _OBJECTS,
+        ("apps", "controllerrevisions"): _WATCHED,  # which driver pods are of a former version
         ("", "services"): _OBJECTS,
         ("", "serviceaccounts"): _OBJECTS,
         ("", "configmaps"): _OBJECTS,
@@ -231,6 +234,7 @@ USED = {
         ("monitoring.coreos.com", "prometheusrules"): _OBJECTS,
         ("", "namespaces"): {"get", "patch"},
         ("", "secrets"): _WATCHED,
+        ("", "pods"): _WATCHED | {"delete"},  # a driver pod, which then comes back with the new driver
         ("coordination.k8s.io", "leases"): {"create", "get", "update"},
     },
 }

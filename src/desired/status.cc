@@ -163,6 +163,9 @@ Json MakeStatus(const PolicyOutcome& outcome, std::string_view operator_namespac
   if (!outcome.schema_outdated.empty()) {
     conditions.Add("SchemaReady", false, "SchemaOutdated", outcome.schema_outdated);
   }
+  if (!outcome.upgrade_stopped.empty()) {
+    conditions.Add("DriverUpgradeReady", false, "UpgradeStopped", outcome.upgrade_stopped);
+  }
   return {{"state", ToString(StateOf(outcome))},
           {"namespace", operator_namespace},
           {"conditions", conditions.Take()}};

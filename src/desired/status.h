@@ -30,6 +30,8 @@ struct PolicyOutcome {
   std::string removals_held;
   // What the served definition cannot hold (definitions.h); "" normally.
   std::string schema_outdated;
+  // Why no other driver will be upgraded until a person does something; "" normally.
+  std::string upgrade_stopped;
 };
 
 enum class PolicyState { kReady, kNotReady, kIgnored };

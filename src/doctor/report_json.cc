@@ -79,6 +79,11 @@ Json ToJson(const fleet::Report& report) {
                       {"message", report.policy->message}};
     AddTime(json["policy"], "since", report.policy->since);
   }
+  if (report.upgrade) {
+    Json states = Json::object();
+    for (const auto& [state, count] : report.upgrade->states) states[state] = count;
+    json["driverUpgrade"] = {{"states", std::move(states)}, {"held", report.upgrade->held}};
+  }
   for (const auto& operand : report.operands) json["operands"].push_back(OperandJson(operand));
   for (const auto& node : report.nodes) json["nodes"].push_back(NodeJson(node));
   for (const auto& unread : report.unread) {

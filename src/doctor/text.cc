@@ -59,6 +59,19 @@ std::string OperandLines(const Report& report, const TextOptions& options) {
   return table.empty() ? "" : "\n" + table.Text(options.colours, options.width);
 }
 
+std::string UpgradeLines(const Report& report) {
+  if (!report.upgrade) return "";
+  std::vector<std::string> parts;
+  for (const auto& [state, count] : report.upgrade->states) {
+    parts.push_back(fmt::format("{} {}", count, state));
+  }
+  std::string text = fmt::format("\nDriver upgrade: {}\n", base::Join(parts, ", "));
+  if (!report.upgrade->held.empty()) {
+    text += fmt::format("  no other node begins now: {}\n", report.upgrade->held);
+  }
+  return text;
+}
+
 std::string NodeLines(const Report& report, const TextOptions& options) {
   std::vector<std::string> titles = {"NODE", "WORKLOAD", "STAGE", "GPUS", "FOR"};
   if (options.wide) titles.insert(titles.end(), {"PRODUCT", "DRIVER"});
@@ -300,8 +313,8 @@ std::string Gpus(const NodeReport& node) {
 
 std::string StatusText(const Report& report, const TextOptions& options) {
   std::string text = PolicyLines(report, options) + OperandLines(report, options) +
-                     NodePart(report, options) + FindingCounts(report, options) +
-                     UnreadLines(report);
+                     UpgradeLines(report) + NodePart(report, options) +
+                     FindingCounts(report, options) + UnreadLines(report);
   if (report.is_broken() || !report.pods.empty())
     text += "\n`pitcrew doctor` tells the evidence and the fix.\n";
   return text;

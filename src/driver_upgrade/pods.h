@@ -11,8 +11,12 @@
 
 #include "base/result.h"
 #include "codec/json.h"
+#include "kube/resource.h"
 
 namespace pitcrew::driver_upgrade {
+
+inline constexpr kube::ResourceKind kControllerRevisions{"apps", "v1", "controllerrevisions",
+                                                         "ControllerRevision"};
 
 struct DriverDaemonSet {
   std::string uid;

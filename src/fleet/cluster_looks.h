@@ -10,7 +10,11 @@ namespace pitcrew::fleet::look {
 // One for each image that pods of the operator's namespace wait for; first the one that most do.
 std::vector<Seen> ImagesMissing(const Cluster& cluster);
 // One for each DaemonSet whose pods are replaced only when somebody deletes them, and of which some
-// are of a former version.
+// are of a former version. Drivers that the operator upgrades are UpgradeHeld's.
 std::vector<Seen> PodsOutdated(const Cluster& cluster);
+
+// Nodes that wait for the upgrade of their driver, where none begins: because of the policy's
+// limits, because too many have failed, or because somebody keeps them off.
+std::vector<Seen> UpgradeHeld(const Cluster& cluster);
 
 }  // namespace pitcrew::fleet::look

@@ -295,6 +295,7 @@ constexpr ClusterRule kRules[] = {
      "Node by node, when the pods with GPUs on it may end (the driver manager of a new driver pod "
      "evicts them first):\n"
      "$ kubectl delete pod -n {namespace} {pod}"},
+    {"driver-upgrade-held", look::UpgradeHeld, "{advice}"},
     {"operator-not-running", OperatorMissing,
      "If it runs in another namespace, name that with -n; otherwise see why it has no pod:\n"
      "$ kubectl describe deployment -n {namespace} gpu-operator"},

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "api/labels.h"
+#include "api/upgrade_state.h"
 #include "base/strings.h"
 #include "desired/node_labels.h"
 #include "fleet/rules.h"
@@ -193,29 +194,67 @@ Look WorkloadIgnored(const NodeContext& context) {
       .since = std::nullopt};
 }
 
+// The last thing that the upgrade has told about the node and that is no mere step of it.
+const Event* UpgradeTrouble(const NodeContext& context) {
+  for (const Event* event : context.cluster.EventsOf("Node", {"", context.node.name})) {
+    if (event->reason == "GPUDriverUpgrade" && !event->message.starts_with("Success") &&
+        !event->message.starts_with("Scheduling")) {
+      return event;
+    }
+  }
+  return nullptr;
+}
+
 Look UpgradeFailed(const NodeContext& context) {
   if (context.node.Label(api::kUpgradeState) != "upgrade-failed") return std::nullopt;
   Seen seen{.summary = "the driver upgrade of this node has failed",
             .evidence = {SawLabel(context.node, api::kUpgradeState)},
             .words = {},
             .since = std::nullopt};
-  for (const Event* event : context.cluster.EventsOf("Node", {"", context.node.name})) {
-    if (event->reason != "GPUDriverUpgrade") continue;
+  if (const Event* event = UpgradeTrouble(context)) {
     seen.evidence.push_back(SawEvent(*event));
     seen.since = event->last;
-    break;
   }
   return seen;
 }
 
+// What a node in the state waits for.
+std::string_view UpgradeWaitsFor(api::UpgradeState state) {
+  switch (state) {
+    case api::UpgradeState::kWaitForJobsRequired:
+      return "it waits until the jobs of spec.driver.upgradePolicy.waitForCompletion have ended";
+    case api::UpgradeState::kPodDeletionRequired:
+      return "it waits until the pods that use its GPUs have gone";
+    case api::UpgradeState::kDrainRequired:
+      return "it waits until its pods have gone";
+    case api::UpgradeState::kPodRestartRequired:
+      return "it waits for the driver's new pod";
+    case api::UpgradeState::kValidationRequired:
+      return "it waits until the validator has found the new driver in order";
+    case api::UpgradeState::kNodeMaintenanceRequired:
+    case api::UpgradeState::kPostMaintenanceRequired:
+      return "it waits for a maintenance operator, which Pitcrew does not ask: take the label away";
+    default:
+      return "the operator is about to go on";
+  }
+}
+
 Look UpgradeRuns(const NodeContext& context) {
-  const std::string_view state = context.node.Label(api::kUpgradeState);
+  const std::string_view label = context.node.Label(api::kUpgradeState);
+  const api::UpgradeState state = api::UpgradeStateNamed(label);
   // "upgrade-required" only queues: the old driver still works.
-  if (state.empty() || state == "upgrade-done" || state == "upgrade-required") return std::nullopt;
-  return Seen{.summary = fmt::format("the driver of this node is being upgraded: {}", state),
-              .evidence = {SawLabel(context.node, api::kUpgradeState)},
-              .words = {},
-              .since = std::nullopt};
+  if (!api::IsUnderWay(state) && state != api::UpgradeState::kOther) return std::nullopt;
+  if (state == api::UpgradeState::kPodRestartRequired) {
+    // Why the new driver is not ready its own pod tells.
+    const Pod* pod = context.PodOf(context.Named("driver"));
+    if (pod != nullptr && !pod->ready) return std::nullopt;
+  }
+  Seen seen{.summary = fmt::format("the driver of this node is being upgraded: {}", label),
+            .evidence = {SawLabel(context.node, api::kUpgradeState)},
+            .words = {{"waits", std::string(UpgradeWaitsFor(state))}},
+            .since = std::nullopt};
+  if (const Event* event = UpgradeTrouble(context)) seen.evidence.push_back(SawEvent(*event));
+  return seen;
 }
 
 Look OperandsPaused(const NodeContext& context) {
@@ -350,16 +389,16 @@ constexpr NodeRule kRules[] = {
      "Set spec.sandboxWorkloads.enabled: true in ClusterPolicy {policy}, or take the label away:\n"
      "$ kubectl label node {node} nvidia.com/gpu.workload.config-"},
     {"driver-upgrade-failed", Stage::kDriver, UpgradeFailed,
-     "NVIDIA's operator has left this label; Pitcrew upgrades no drivers by itself yet, and only "
-     "keeps it. When the node has the driver that it shall have, take the label away:\n"
-     "$ kubectl label node {node} nvidia.com/gpu-driver-upgrade-state-"},
+     "The operator goes on by itself when the driver's pod is of the newest version and ready and "
+     "the "
+     "validator agrees, and begins again with another version of the driver. When what stood in "
+     "the "
+     "way is gone, the same can be tried once more:\n"
+     "$ kubectl label node {node} nvidia.com/gpu-driver-upgrade-state=upgrade-required "
+     "--overwrite"},
     {"driver-upgrade-running", Stage::kDriver, UpgradeRuns,
-     "NVIDIA's operator has left this label; Pitcrew upgrades no drivers by itself yet, and will "
-     "not "
-     "go on with this one. When the node has the driver that it shall have, take the label away, "
-     "and see whether the node is still cordoned:\n"
-     "$ kubectl label node {node} nvidia.com/gpu-driver-upgrade-state-\n"
-     "$ kubectl uncordon {node}"},
+     "This passes: {waits}. Time limits are under spec.driver.upgradePolicy.\n"
+     "$ kubectl describe node {node}"},
     {"operands-paused", Stage::kDriver, OperandsPaused,
      "The driver manager sets the label back when it is done. When none runs on {node} any more:\n"
      "$ kubectl label node {node} {label}=true --overwrite"},

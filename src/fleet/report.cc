@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "api/labels.h"
+#include "fleet/driver_wave.h"
 #include "fleet/outdated_pods.h"
 
 namespace pitcrew::fleet {
@@ -189,6 +190,7 @@ Report MakeReport(const Cluster& cluster, const Question& question) {
     return std::tuple(node.ready(), node.stage);
   });
   if (question.empty()) report.operands = DescribeOperands(cluster, report.nodes);
+  if (question.empty()) report.upgrade = DescribeUpgrade(cluster);
   DescribePods(cluster, question, report);
   report.cluster = ClusterFindings(cluster);
   const auto explained = [&] {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fleet/cluster.h"
@@ -47,6 +48,12 @@ struct NodeReport {
   [[nodiscard]] bool ready() const { return !broken.has_value(); }
 };
 
+// How far the driver's roll-out is: nodes by the state of their upgrade, those that are there.
+struct UpgradeReport {
+  std::vector<std::pair<std::string, int>> states;  // in the order of the states
+  std::string held;  // why no node that waits begins; "" when one may, or none waits
+};
+
 // What could not be read, and why.
 struct Unread {
   std::string what;
@@ -66,6 +73,7 @@ struct Report {
   std::string name_space;
   std::optional<PolicyReport> policy;  // the active one
   std::vector<OperandReport> operands;
+  std::optional<UpgradeReport> upgrade;  // none where every driver is as it shall be
   // Nodes with GPUs, or those asked for: first those that are not ready, along the chain, then by
   // name.
   std::vector<NodeReport> nodes;

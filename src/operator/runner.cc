@@ -17,6 +17,7 @@
 #include "operator/metrics/collectors.h"
 #include "operator/nodes/node_controller.h"
 #include "operator/policy/policy_controller.h"
+#include "operator/upgrade/upgrade_controller.h"
 #include "operator/watches/world.h"
 
 namespace pitcrew::gpu_operator {
@@ -88,7 +89,7 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
     source.Stop();
   };
   options.synced(false);
-  std::atomic<int> unsynced = 2;
+  std::atomic<int> unsynced = 3;
   const auto synced = [&] {
     if (--unsynced == 0) options.synced(true);
   };
@@ -107,10 +108,12 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
   PolicyController* told = nullptr;  // before the watches start
   DefinitionController definitions(client, options.manage_definitions,
                                    [&] { told->EnqueuePolicies(); });
+  UpgradeController upgrades(world, metrics, events, [&] { told->EnqueuePolicies(); }, synced);
   PolicyController policies(world, metrics, events,
                             {.images = options.images,
                              .removals_held = [&] { return nodes.removals_held(); },
                              .schema_outdated = [&] { return definitions.outdated(); },
+                             .upgrade_stopped = [&] { return upgrades.stopped(); },
                              .progress_interval = options.progress_interval,
                              .synced = synced});
   told = &policies;
@@ -123,6 +126,8 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
     ExposeController(policies.statistics(), exposition);
     ExposeController(definitions.statistics(), exposition);
     if (devices) ExposeController(devices->statistics(), exposition);
+    ExposeController(upgrades.statistics(), exposition);
+    upgrades.Expose(exposition);
     world.Expose(exposition);
   });
   const DefinitionWatch monitors(client, desired::kServiceMonitorDefinition,
@@ -133,7 +138,8 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
                                  restart);
   std::vector<Work> works = {[&](const io::StopToken& token) { return nodes.Run(token); },
                              [&](const io::StopToken& token) { return policies.Run(token); },
-                             [&](const io::StopToken& token) { return definitions.Run(token); }};
+                             [&](const io::StopToken& token) { return definitions.Run(token); },
+                             [&](const io::StopToken& token) { return upgrades.Run(token); }};
   if (devices) works.emplace_back([&](const io::StopToken& token) { return devices->Run(token); });
   const auto ended = RunTogether(works, source);
   world.Stop();

@@ -176,6 +176,7 @@ desired::PolicyOutcome PolicyController::Pass(const desired::PolicyView& view,
   desired::PolicyOutcome outcome;
   outcome.removals_held = options_.removals_held();
   outcome.schema_outdated = options_.schema_outdated();
+  outcome.upgrade_stopped = options_.upgrade_stopped();
   if (const auto clusters = world_.GpuClusters(); !clusters.empty()) {
     outcome.failures.push_back(desired::GpuClusterConflict(clusters.front(), view.policy.name));
     return outcome;

@@ -28,6 +28,8 @@ struct PolicyControllerOptions {
   std::function<std::string()> removals_held = [] { return ""; };
   // As in DefinitionController.
   std::function<std::string()> schema_outdated = [] { return ""; };
+  // As in UpgradeController.
+  std::function<std::string()> upgrade_stopped = [] { return ""; };
   // How often a status is written in which nothing but messages is new: how far a roll-out is.
   std::chrono::milliseconds progress_interval = std::chrono::seconds(5);
   // Called once, when everything has been listed.

@@ -107,6 +107,7 @@ TEST(Cordon, IsTakenBackOnlyByWhomItBelongsTo) {  // driver-lifecycle.md 12.2, w
 }
 
 TEST(GpuUse, LimitsAndRequestsOfAnyContainer) {  // driver-lifecycle.md 2.8
+  RecordProperty("holds", "driver-lifecycle.md #62");
   for (const auto* pod :
        {"{spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}}",
         "{spec: {containers: [{}, {resources: {requests: {nvidia.com/gpu.shared: 1}}}]}}",
@@ -135,6 +136,7 @@ status:
 }
 
 TEST(GpuUse, AClaimHoldsAGpuOnceOneIsAllocatedToUse) {  // driver-lifecycle.md 2.8
+  RecordProperty("holds", "driver-lifecycle.md #63");
   const auto holds = [](const std::string& results) {
     return HoldsGpu(Yaml("status: {allocation: {devices: {results: [" + results + "]}}}"));
   };

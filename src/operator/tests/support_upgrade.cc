@@ -1,0 +1,271 @@
+#include "support_upgrade.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+
+#include "api/labels.h"
+#include "api/upgrade_state.h"
+#include "kube/projection.h"
+
+namespace pitcrew::gpu_operator::testing {
+namespace {
+
+constexpr kube::ResourceKind kBudgets{"policy", "v1", "poddisruptionbudgets",
+                                      "PodDisruptionBudget"};
+constexpr const char* kDriver = "nvidia-driver-daemonset";
+
+Json OwnedBy(const char* kind, const std::string& name, const std::string& uid) {
+  return Json::array({{{"apiVersion", "apps/v1"},
+                       {"kind", kind},
+                       {"name", name},
+                       {"uid", uid},
+                       {"controller", true}}});
+}
+
+}  // namespace
+
+LabelHistory::LabelHistory(const std::shared_ptr<kube::Client>& client)
+    : informer_(client, kube::kNodes,
+                kube::ProjectJson<std::string>([](const Json& node) -> base::Result<std::string> {
+                  return codec::FindString(node, {"metadata", "labels", api::kUpgradeState});
+                })) {
+  informer_.AddHandler([this](const kube::Change<std::string>& change) {
+    const std::lock_guard lock(mutex_);
+    const std::string now = change.now == nullptr ? "" : *change.now;
+    auto& values = values_[change.key.name];
+    if (values.empty() ? !now.empty() : values.back() != now) values.push_back(now);
+    const auto state = api::UpgradeStateNamed(now);
+    if (api::IsUnderWay(state)) {
+      under_way_.insert(change.key.name);
+    } else {
+      under_way_.erase(change.key.name);
+    }
+    most_ = std::max(most_, static_cast<int>(under_way_.size()));
+  });
+  informer_.Start();
+  EXPECT_TRUE(informer_.WaitUntilSynced({}));
+}
+
+std::vector<std::string> LabelHistory::Of(const std::string& node) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = values_.find(node);
+  return found == values_.end() ? std::vector<std::string>() : found->second;
+}
+
+int LabelHistory::MostUnderWay() const {
+  const std::lock_guard lock(mutex_);
+  return most_;
+}
+
+void UpgradeTest::SetUp() {
+  OperatorTest::SetUp();
+  Create(kube::kServiceAccounts, {{"metadata", {{"name", "default"}, {"namespace", name_space_}}}});
+}
+
+std::string UpgradeTest::AddNode(const std::string& name) {
+  // Pods of other tests name their nodes too.
+  nodes_.push_back(name_space_ + "-" + name);
+  CreateGpuNode(nodes_.back());
+  return nodes_.back();
+}
+
+void UpgradeTest::CreateUpgradePolicy(const std::string& upgrade_policy_yaml) {
+  CreatePolicy("cluster-policy",
+               "driver: {repository: nvcr.io/nvidia, image: driver, version: '580.1.2', "
+               "upgradePolicy: {autoUpgrade: true}}");
+  MergeSpec("cluster-policy", "driver: {upgradePolicy: " + upgrade_policy_yaml + "}");
+}
+
+void UpgradeTest::ChangeDriver(const std::string& version) {
+  MergeSpec("cluster-policy", "driver: {version: '" + version + "'}");
+  AwaitTemplateWith(version);
+}
+
+void UpgradeTest::AwaitTemplateWith(const std::string& text) {
+  EXPECT_TRUE(Eventually([&] {
+    const auto daemonset = client_->Get(kube::kDaemonSets, Own(kDriver));
+    return daemonset && (*daemonset)["spec"]["template"].dump().find(text) != std::string::npos;
+  }));
+}
+
+void UpgradeTest::ChangeTemplateOnly() {
+  MergeSpec("cluster-policy", "daemonsets: {annotations: {example.com/team: a}}");
+  AwaitTemplateWith("example.com/team");
+}
+
+std::string UpgradeTest::PlayRevision(const Json& daemonset) {
+  const Json& pod_template = daemonset["spec"]["template"];
+  const std::string hash = fmt::format("{:x}", std::hash<std::string>{}(pod_template.dump()));
+  const ObjectKey key = Own(fmt::format("{}-{}", kDriver, hash));
+  if (Exists(driver_upgrade::kControllerRevisions, key)) return hash;
+  Json labels = pod_template["metadata"]["labels"];
+  labels["controller-revision-hash"] = hash;
+  Create(driver_upgrade::kControllerRevisions,
+         {{"metadata",
+           {{"name", key.name},
+            {"namespace", name_space_},
+            {"labels", labels},
+            {"ownerReferences", OwnedBy("DaemonSet", kDriver, daemonset["metadata"]["uid"])}}},
+          {"data", {{"spec", {{"template", pod_template}}}}},
+          {"revision", daemonset["metadata"]["generation"]}});
+  return hash;
+}
+
+void UpgradeTest::CreatePod(const std::string& name, const std::string& node, const Json& metadata,
+                            const Json& container, const Json& spec) {
+  Json pod = {{"metadata", metadata}, {"spec", spec}};
+  pod["metadata"]["name"] = name;
+  pod["metadata"]["namespace"] = name_space_;
+  pod["spec"]["nodeName"] = node;
+  // There is no kubelet that would end it.
+  pod["spec"]["terminationGracePeriodSeconds"] = 0;
+  pod["spec"]["containers"] = Json::array({container});
+  pod["spec"]["containers"][0]["name"] = "c";
+  pod["spec"]["containers"][0]["image"] = "i";
+  Create(kube::kPods, pod);
+}
+
+void UpgradeTest::PlayPod(const std::string& name, const std::string& node, const Json& metadata,
+                          const Json& container, bool ready) {
+  auto pod = client_->Get(kube::kPods, Own(name));
+  if (!pod) {
+    ASSERT_EQ(pod.error().code, base::Code::kNotFound) << pod.error().ToString();
+    CreatePod(name, node, metadata, container);
+    pod = client_->Get(kube::kPods, Own(name));
+    if (!pod) return;
+  }
+  const Json* statuses = codec::Find(*pod, {"status", "containerStatuses"});
+  if (statuses != nullptr && !statuses->empty() && (*statuses)[0]["ready"] == ready) return;
+  const auto merged = client_->Patch(
+      kube::kPods, Own(name), kube::PatchType::kMerge,
+      {{"status",
+        {{"phase", "Running"},
+         {"containerStatuses", Json::array({{{"name", "c"},
+                                             {"image", "i"},
+                                             {"imageID", ""},
+                                             {"ready", ready},
+                                             {"restartCount", ready ? 0 : 11}}})},
+         {"conditions",
+          Json::array({{{"type", "Ready"}, {"status", ready ? "True" : "False"}}})}}}},
+      {.field_manager = "test", .subresource = "status"});
+  // The operator may have deleted it in the meantime.
+  ASSERT_TRUE(merged || merged.error().code == base::Code::kNotFound) << merged.error().ToString();
+}
+
+void UpgradeTest::Play() {
+  const auto daemonset = client_->Get(kube::kDaemonSets, Own(kDriver));
+  if (!daemonset) return;
+  const std::string hash = PlayRevision(*daemonset);
+  const Json& pod_template = (*daemonset)["spec"]["template"];
+  Json metadata = {
+      {"labels", pod_template["metadata"]["labels"]},
+      {"ownerReferences", OwnedBy("DaemonSet", kDriver, (*daemonset)["metadata"]["uid"])}};
+  metadata["labels"]["controller-revision-hash"] = hash;
+  Json container = Json::object();
+  for (const Json& init : pod_template["spec"]["initContainers"]) {
+    for (const Json& variable : init.value("env", Json::array())) {
+      if (variable["name"] == "DRIVER_CONFIG_DIGEST") container["env"] = Json::array({variable});
+    }
+  }
+  for (const std::string& node : nodes_) {
+    if (!no_pods_.contains(node) || Exists(kube::kPods, Own("driver-" + node))) {
+      PlayPod("driver-" + node, node, metadata, container, !bad_drivers_.contains(node));
+    }
+    PlayPod("validator-" + node, node,
+            {{"labels", {{"app", "nvidia-operator-validator"}}},
+             {"ownerReferences", OwnedBy("DaemonSet", "validator", "v")}},
+            Json::object(), !bad_validators_.contains(node));
+  }
+}
+
+std::string UpgradeTest::StateOf(const std::string& node) const {
+  return Label(node, std::string(api::kUpgradeState));
+}
+
+bool UpgradeTest::Reaches(const std::string& node, const std::string& state) {
+  const bool reached = Eventually([&] {
+    Play();
+    return StateOf(node) == state;
+  });
+  EXPECT_TRUE(reached) << node << " is " << StateOf(node) << ", not " << state;
+  return reached;
+}
+
+bool UpgradeTest::Settles() {
+  return Eventually([&] {
+    Play();
+    const auto daemonset = client_->Get(kube::kDaemonSets, Own(kDriver));
+    if (!daemonset) return false;
+    const std::string hash = PlayRevision(*daemonset);
+    return std::ranges::all_of(nodes_, [&](const std::string& node) {
+      const auto pod = client_->Get(kube::kPods, Own("driver-" + node));
+      return pod && StateOf(node) == "upgrade-done" &&
+             codec::FindString(*pod, {"metadata", "labels", "controller-revision-hash"}) == hash;
+    });
+  });
+}
+
+void UpgradeTest::CreateGpuPod(const std::string& name, const std::string& node, bool controlled) {
+  Json metadata = {{"labels", {{"app", name}}}};
+  if (controlled) metadata["ownerReferences"] = OwnedBy("ReplicaSet", "set", "r");
+  CreatePod(name, node, metadata, {{"resources", {{"limits", {{"nvidia.com/gpu", "1"}}}}}});
+  Merge(kube::kPods, Own(name),
+        {{"status",
+          {{"phase", "Running"},
+           {"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}},
+        "status");
+}
+
+void UpgradeTest::Allow(const std::string& app, int disruptions) {
+  if (!Exists(kBudgets, Own(app))) {
+    Create(kBudgets,
+           {{"metadata", {{"name", app}, {"namespace", name_space_}}},
+            {"spec", {{"maxUnavailable", 1}, {"selector", {{"matchLabels", {{"app", app}}}}}}}});
+  }
+  Merge(kBudgets, Own(app),
+        {{"status",
+          {{"observedGeneration", 1},
+           {"disruptionsAllowed", disruptions},
+           {"currentHealthy", 1},
+           {"desiredHealthy", 1 - disruptions},
+           {"expectedPods", 1}}}},
+        "status");
+}
+
+void UpgradeTest::SetNode(const std::string& node, const Json& patch) {
+  Merge(kube::kNodes, Cluster(node), patch);
+}
+
+bool UpgradeTest::IsCordoned(const std::string& node) const {
+  const auto object = client_->Get(kube::kNodes, Cluster(node));
+  const Json* cordoned = object ? codec::Find(*object, {"spec", "unschedulable"}) : nullptr;
+  return cordoned != nullptr && *cordoned == true;
+}
+
+std::vector<std::string> UpgradeTest::Traces(const std::string& node) const {
+  std::vector<std::string> keys;
+  const auto object = client_->Get(kube::kNodes, Cluster(node));
+  const Json* annotations = object ? codec::Find(*object, {"metadata", "annotations"}) : nullptr;
+  if (annotations == nullptr) return keys;
+  for (const auto& [key, value] : annotations->items()) {
+    if (key.starts_with("nvidia.com/gpu-driver-upgrade") && key != api::kUpgradeEnabledAnnotation) {
+      keys.push_back(key);
+    }
+  }
+  return keys;
+}
+
+std::vector<std::string> UpgradeTest::EventsOf(const std::string& node) const {
+  std::vector<std::string> told;
+  const auto events =
+      client_->List(kube::kEvents, "default", {.field_selector = "involvedObject.name=" + node});
+  if (!events) return told;
+  for (const Json& event : events->items) {
+    told.push_back(codec::FindString(event, {"type"}) + " " + codec::FindString(event, {"reason"}) +
+                   " " + codec::FindString(event, {"message"}));
+  }
+  return told;
+}
+
+}  // namespace pitcrew::gpu_operator::testing

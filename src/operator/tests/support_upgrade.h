@@ -1,0 +1,84 @@
+// Upgrades of drivers on a real kube-apiserver: the tests play the DaemonSet controller and the
+// kubelet, for the pods of the driver and of the validator.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "driver_upgrade/pods.h"
+#include "kube/informer.h"
+#include "support_operator.h"
+
+namespace pitcrew::gpu_operator::testing {
+
+// Every value of a node's label that the API server has had, in order; "" for none.
+class LabelHistory {
+ public:
+  explicit LabelHistory(const std::shared_ptr<kube::Client>& client);
+  [[nodiscard]] std::vector<std::string> Of(const std::string& node) const;
+  // The most nodes that were in states between cordon-required and uncordon-required at one time.
+  [[nodiscard]] int MostUnderWay() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::vector<std::string>> values_;
+  std::set<std::string> under_way_;
+  int most_ = 0;
+  kube::Informer<std::string> informer_;  // last: its thread uses the rest
+};
+
+class UpgradeTest : public OperatorTest {
+ protected:
+  void SetUp() override;
+
+  // A node of this test with a GPU, whose pods are played from now on. Returns its name.
+  std::string AddNode(const std::string& name);
+  // The policy, with these members of driver.upgradePolicy beside autoUpgrade.
+  void CreateUpgradePolicy(const std::string& upgrade_policy_yaml = "{}");
+  // Another version of the driver; returns when its DaemonSet has it.
+  void ChangeDriver(const std::string& version);
+  // A change of the pod template that leaves the driver's configuration as it is.
+  void ChangeTemplateOnly();
+
+  // What the DaemonSet controller and the kubelet would do now.
+  void Play();
+  bool Reaches(const std::string& node, const std::string& state);
+  // All nodes are done with the newest template.
+  bool Settles();
+  void CreatePod(const std::string& name, const std::string& node, const Json& metadata,
+                 const Json& container, const Json& spec = Json::object());
+  // One that uses a GPU, of a controller or of none.
+  void CreateGpuPod(const std::string& name, const std::string& node, bool controlled = true);
+  // A budget that lets pods with this name as label `app` go, or not.
+  void Allow(const std::string& app, int disruptions);
+  void SetNode(const std::string& node, const Json& patch);
+  [[nodiscard]] bool IsCordoned(const std::string& node) const;
+  [[nodiscard]] std::string StateOf(const std::string& node) const;
+  // Keys of nvidia.com/gpu-driver-upgrade annotations, but for "-enabled".
+  [[nodiscard]] std::vector<std::string> Traces(const std::string& node) const;
+  [[nodiscard]] std::vector<std::string> EventsOf(const std::string& node) const;
+
+  std::vector<std::string> nodes_;
+  std::set<std::string> no_pods_;         // nodes whose driver pod does not come back
+  std::set<std::string> bad_drivers_;     // nodes on which the driver does not start
+  std::set<std::string> bad_validators_;  // nodes whose validator is not ready
+
+ private:
+  void PlayPod(const std::string& name, const std::string& node, const Json& metadata,
+               const Json& container, bool ready);
+  std::string PlayRevision(const Json& daemonset);
+  void AwaitTemplateWith(const std::string& text);
+};
+
+// What a node goes through whose pods all go.
+inline const std::vector<std::string> kWholeWay = {
+    "upgrade-required",      "cordon-required",      "wait-for-jobs-required",
+    "pod-deletion-required", "pod-restart-required", "validation-required",
+    "uncordon-required",     "upgrade-done"};
+
+}  // namespace pitcrew::gpu_operator::testing

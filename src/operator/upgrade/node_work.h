@@ -1,0 +1,96 @@
+// What takes time on nodes that are upgraded: pods that are sent away, jobs that are waited for.
+// Nothing of it is needed after a restart: the state of the node says what has to be done, and what
+// is gone stays gone.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "api/cluster_policy.h"
+#include "base/clock.h"
+#include "base/result.h"
+#include "codec/json.h"
+#include "driver_upgrade/step.h"
+#include "io/stop.h"
+#include "kube/client.h"
+#include "kube/informer.h"
+#include "workload/drain.h"
+
+namespace pitcrew::gpu_operator {
+
+// What is sent away from a node.
+struct PodsToRemove {
+  bool only_gpu = false;       // those that use GPUs; else all that the selector means
+  std::string label_selector;  // for all
+  api::PodRemoval how;
+};
+
+// Thread-safe.
+class NodeWork {
+ public:
+  // `changed` is called with a node about which something else can be told, and `held_up` with one
+  // that a disruption budget holds up: both from other threads, and neither may block.
+  NodeWork(std::shared_ptr<kube::Client> client, std::function<void(const std::string&)> changed,
+           std::function<void(const std::string& node, const std::string& why)> held_up);
+  ~NodeWork();
+  NodeWork(const NodeWork&) = delete;
+  NodeWork& operator=(const NodeWork&) = delete;
+
+  // Begins unless the same has begun already; ends at the latest with `stop`. The time limit of
+  // `pods` counts from the first time.
+  void Remove(const std::string& node, const PodsToRemove& pods, const io::StopToken& stop);
+  // How far it is. An error, told once, is nobody's fault: it has not begun then.
+  base::Result<driver_upgrade::Removal> RemovalOf(const std::string& node, bool only_gpu);
+  // Likewise.
+  void WatchJobs(const std::string& node, const std::string& label_selector);
+  [[nodiscard]] driver_upgrade::Jobs JobsOf(const std::string& node,
+                                            const std::string& label_selector) const;
+
+  // Ends what the node's state needs no longer. Waits for it.
+  void Keep(const std::string& node, api::UpgradeState state);
+
+ private:
+  struct RemovalJob {
+    PodsToRemove pods;
+    std::optional<base::SteadyClock::time_point> begun;
+    driver_upgrade::Removal removal;
+    std::optional<base::Error> trouble;  // it has to be begun again
+    bool told = false;                   // of the trouble
+    io::StopSource ending;
+    std::thread thread;
+  };
+  struct JobWatch {
+    std::string label_selector;
+    std::unique_ptr<kube::Informer<bool>> informer;
+  };
+  struct Node {
+    std::shared_ptr<RemovalJob> gpu_pods;
+    std::shared_ptr<RemovalJob> drain;
+    std::unique_ptr<JobWatch> jobs;
+  };
+  // Waits until few enough removals are under way; false on stop.
+  bool TakeTurn(const io::StopToken& stop);
+  void GiveTurn();
+  void Run(const std::string& node, RemovalJob& job);
+  base::Result<int> RemovePods(const std::string& node, const RemovalJob& job,
+                               const io::StopToken& stop);
+  // Waits for the job's thread.
+  void End(std::shared_ptr<RemovalJob> job);
+
+  std::shared_ptr<kube::Client> client_;
+  std::function<void(const std::string&)> changed_;
+  std::function<void(const std::string&, const std::string&)> held_up_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Node> nodes_;
+  // Each removal has threads of its own; more of them wait for their turn.
+  std::condition_variable turns_changed_;
+  int turns_ = 0;
+};
+
+}  // namespace pitcrew::gpu_operator
