@@ -301,7 +301,8 @@ TEST_F(UpgradeTest, SwitchedOffInMidFlightEveryNodeIsLeftAsItWasFound) {
     CreatePod("job-" + name, name, {{"labels", {{"kind", "job"}}}}, Json::object());
   }
   CreateUpgradePolicy(
-      "{maxParallelUpgrades: 2, maxUnavailable: '100%', waitForCompletion: {podSelector: kind=job, timeoutSeconds: 3600}}");
+      "{maxParallelUpgrades: 2, maxUnavailable: '100%', waitForCompletion: {podSelector: kind=job, "
+      "timeoutSeconds: 3600}}");
   RunningOperator running(name_space_);
   ASSERT_TRUE(Settles());
   ChangeDriver("590.3.4");
