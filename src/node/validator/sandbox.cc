@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "api/labels.h"
+#include "desired/node_labels.h"
 #include "host/iommu.h"
 #include "host/mdev.h"
 #include "host/sysfs.h"
@@ -45,8 +47,17 @@ base::Result<bool> HasMdev(const host::Root& root, const host::PciScan& scan) {
 
 }  // namespace
 
-desired::Workload WorkloadOf(const std::string& label, const std::string& default_workload) {
-  if (const auto workload = desired::WorkloadNamed(label)) return *workload;
+desired::Workload WorkloadOf(const codec::Json& node, const std::string& default_workload) {
+  const auto label = [&](std::string_view name) {
+    return codec::FindString(node, {"metadata", "labels", name});
+  };
+  const std::string own = label(api::kWorkloadConfig);
+  if (const auto workload = desired::WorkloadNamed(own)) return *workload;
+  if (!own.empty()) {
+    const auto standing =
+        desired::SetUpFor([&](std::string_view key) { return !label(key).empty(); });
+    if (standing) return *standing;
+  }
   return desired::WorkloadNamed(default_workload).value_or(desired::Workload::kPassthrough);
 }
 

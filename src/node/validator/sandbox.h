@@ -5,14 +5,16 @@
 #include <vector>
 
 #include "base/result.h"
+#include "codec/json.h"
 #include "desired/workload.h"
 #include "host/pci.h"
 #include "host/root.h"
 
 namespace pitcrew::node::validator {
 
-// What a node is for: its label, else the default, else passthrough.
-desired::Workload WorkloadOf(const std::string& label, const std::string& default_workload);
+// What a node (its object) is for, as the operator takes it: its label; what it is set up for where
+// that names no workload; else the default, else passthrough.
+desired::Workload WorkloadOf(const codec::Json& node, const std::string& default_workload);
 
 // Every GPU is with VFIO, whichever variant of its driver. kUnavailable "NotBoundToVfio" names the
 // first that is not.

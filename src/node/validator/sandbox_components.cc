@@ -2,7 +2,6 @@
 
 #include "api/labels.h"
 #include "base/log.h"
-#include "desired/node_labels.h"
 #include "node/validator/components.h"
 #include "node/validator/driver_check.h"
 #include "node/validator/sandbox.h"
@@ -21,21 +20,6 @@ base::Result<codec::Json> ReadNode(const Options& options, Cluster& cluster,
   return client->Get(kube::kNodes, {"", options.node_name}, stop);
 }
 
-std::string LabelOf(const codec::Json& node, std::string_view name) {
-  return codec::FindString(node, {"metadata", "labels", name});
-}
-
-// As the operator takes it (desired/node_labels.h).
-Workload WorkloadOfNode(const codec::Json& node, const std::string& default_workload) {
-  const auto label = LabelOf(node, api::kWorkloadConfig);
-  if (desired::IsUnknownWorkload(label)) {
-    const auto standing =
-        desired::SetUpFor([&](std::string_view key) { return !LabelOf(node, key).empty(); });
-    if (standing) return *standing;
-  }
-  return WorkloadOf(label, default_workload);
-}
-
 // Tells others what the node is for, and whether that is `meant`.
 base::Result<bool> IsFor(Workload meant, const Options& options, Cluster& cluster,
                          const io::StopToken& stop) {
@@ -44,7 +28,7 @@ base::Result<bool> IsFor(Workload meant, const Options& options, Cluster& cluste
     TRY_ASSIGN(node, ReadNode(options, cluster, stop));
     return {};
   }));
-  const auto workload = WorkloadOfNode(node, options.default_workload);
+  const auto workload = WorkloadOf(node, options.default_workload);
   const StatusFolder status(options.output_folder);
   TRY(status.Write(validations::kWorkloadType, fmt::format("{}\n", ToString(workload))));
   if (workload == meant) return true;
@@ -120,7 +104,8 @@ base::Status ValidateCcManager(const Options& options, Cluster& cluster,
   TRY(status.Remove(validations::kCcManagerReady));
   TRY(Repeat(options, {.folders = {options.output_folder}}, stop, [&]() -> base::Status {
     TRY_ASSIGN(const auto node, ReadNode(options, cluster, stop));
-    if (LabelOf(node, api::kCcCapable) != "true") return {};
+    const auto capable = codec::FindString(node, {"metadata", "labels", api::kCcCapable});
+    if (capable != "true") return {};
     TRY_ASSIGN(const bool ready, status.Has(validations::kCcManagerContainerReady));
     if (ready) return {};
     return base::Fail(base::Unavailable(

@@ -42,12 +42,19 @@ host::PciScan ScanOf(std::vector<PciDevice> devices) {
   return {.devices = std::move(devices), .failures = {}};
 }
 
+codec::Json NodeWith(const codec::Json& labels) { return {{"metadata", {{"labels", labels}}}}; }
+
 TEST(Workloads, TheLabelThenTheDefaultThenPassthrough) {
   RecordProperty("holds", "validator.md #27");
-  EXPECT_EQ(WorkloadOf("container", "vm-vgpu"), Workload::kContainer);
-  EXPECT_EQ(WorkloadOf("bogus", "vm-vgpu"), Workload::kVgpu);
-  EXPECT_EQ(WorkloadOf("", "vm-vgpu"), Workload::kVgpu);
-  EXPECT_EQ(WorkloadOf("", "bogus"), Workload::kPassthrough);
+  constexpr const char* kLabel = "nvidia.com/gpu.workload.config";
+  EXPECT_EQ(WorkloadOf(NodeWith({{kLabel, "container"}}), "vm-vgpu"), Workload::kContainer);
+  EXPECT_EQ(WorkloadOf(NodeWith({{kLabel, "bogus"}}), "vm-vgpu"), Workload::kVgpu);
+  EXPECT_EQ(WorkloadOf(NodeWith({{kLabel, ""}}), "vm-vgpu"), Workload::kVgpu);
+  EXPECT_EQ(WorkloadOf(NodeWith(codec::Json::object()), "bogus"), Workload::kPassthrough);
+  // The operator has left it as it is.
+  const auto misspelt =
+      NodeWith({{kLabel, "vm-passthru"}, {"nvidia.com/gpu.deploy.vfio-manager", "true"}});
+  EXPECT_EQ(WorkloadOf(misspelt, "container"), Workload::kPassthrough);
 }
 
 TEST(BoundToVfio, EveryGpuByWhicheverVariant) {  // validator.md 6.2
