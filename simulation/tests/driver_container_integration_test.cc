@@ -18,6 +18,7 @@
 #include "simulation/driver/pci_tree.h"
 #include "simulation/state/readings.h"
 #include "simulation/testing/process.h"
+#include "simulation/testing/simulated_sysfs.h"
 #include "simulation/testing/test_node.h"
 
 namespace pitcrew::simulation {
@@ -215,6 +216,66 @@ TEST_F(DriverContainerTest, ComesBackAfterBeingKilled) {
   driver->Signal(SIGTERM);
   EXPECT_EQ(driver->Wait().status, 0);
   EXPECT_TRUE(MountsBelow(run() / "driver")->empty());
+}
+
+// With sriov-manage among its files, on a node whose kernel makes virtual functions.
+class VgpuManagerTest : public DriverContainerTest {
+ protected:
+  void SetUp() override {
+    if (!SimulatedSysfs::IsPossible()) GTEST_SKIP() << "needs root and /dev/fuse";
+    DriverContainerTest::SetUp();
+    constexpr const char* kMachine = "kernel: {vgpu: mdev}\ngpus: [{profile: A10}]\n";
+    machine_ = std::make_unique<SimulatedSysfs>(kMachine, false);
+    std::ofstream(host() / "etc/pitcrew/simulated-gpus.yaml") << kMachine;
+    Mount(machine_->sys(), container() / "host/sys", MS_BIND | MS_REC);
+    fs::create_directories(container() / "usr/lib/nvidia");
+    fs::create_symlink("/usr/bin/pitcrew-simulate", container() / "usr/lib/nvidia/sriov-manage");
+  }
+  void TearDown() override {
+    ::umount2((container() / "host/sys").c_str(), MNT_DETACH);
+    machine_.reset();
+    DriverContainerTest::TearDown();
+  }
+  // Its standard error comes as lines of standard output.
+  [[nodiscard]] std::unique_ptr<Process> Start() const {
+    return std::make_unique<Process>(
+        std::vector<std::string>{"sh", "-c",
+                                 "exec unshare --mount --propagation unchanged chroot \"$0\" "
+                                 "/usr/bin/pitcrew-simulate driver "
+                                 "--host-root /host 2>&1",
+                                 container().string()});
+  }
+  [[nodiscard]] fs::path Gpu() const { return machine_->sys() / "bus/pci/devices/0000:1b:00.0"; }
+  [[nodiscard]] std::string DriverOf(const fs::path& device) const {
+    std::error_code error;
+    return fs::read_symlink(device / "driver", error).filename();
+  }
+  std::unique_ptr<SimulatedSysfs> machine_;
+};
+
+// driver-lifecycle.md section 11.2, steps 6 to 8, and the signal.
+TEST_F(VgpuManagerTest, MakesVirtualFunctionsAndTakesThemAway) {
+  auto manager = Start();
+  std::string line;
+  do {
+    line = manager->ReadLine();
+    ASSERT_FALSE(line.empty()) << "it has ended before it was ready";
+  } while (line.find("The driver is loaded") == std::string::npos);
+  EXPECT_EQ(base::ReadFile(Gpu() / "sriov_numvfs").value_or(""), "24\n");
+  EXPECT_EQ(DriverOf(Gpu()), "nvidia");
+  EXPECT_EQ(DriverOf(Gpu() / "virtfn23"), "nvidia");
+  EXPECT_FALSE(fs::exists(run() / "validations/.driver-daemons-status")) << "of drivers only";
+  manager->Signal(SIGTERM);
+  EXPECT_EQ(manager->Wait().status, 0);
+  EXPECT_EQ(base::ReadFile(Gpu() / "sriov_numvfs").value_or(""), "0\n");
+  EXPECT_EQ(DriverOf(Gpu()), "");
+}
+
+TEST_F(VgpuManagerTest, WithoutVirtualFunctionsItDoesNotStart) {
+  machine_->Command("fault 0000:1b:00.0 sriov ENOMEM");
+  EXPECT_EQ(Start()->Wait().status, 1);
+  EXPECT_EQ(DriverOf(Gpu()), "") << "what was done is undone";
+  EXPECT_FALSE(fs::exists(run() / "nvidia-driver.pid"));
 }
 
 TEST_F(DriverContainerTest, AMalformedDescriptionStopsItAndLeavesNothing) {

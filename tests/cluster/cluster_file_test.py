@@ -41,6 +41,7 @@ MALFORMED = {
     "a label's value": ("nodes:\n  - name: a\n    labels: {a/b: \"c d\"}\n", 3, ["value of label a/b"]),
     "a taint without effect": ("nodes:\n  - name: a\n    taints:\n      - {key: a/b}\n", 4, ["no `effect`"]),
     "an unknown topology policy": ("nodes:\n  - name: a\n    topologyPolicy: numa\n", 3, ["single-numa-node"]),
+    "values that are no mapping": ("nodes:\n  - name: a\nvalues: [sandboxWorkloads]\n", 3, ["must be a mapping"]),
     "an unknown effect": ("nodes:\n  - name: a\n    taints: [{key: a/b, effect: Never}]\n", 3, ["NoSchedule"]),
 }
 
@@ -78,6 +79,14 @@ class ClusterFile(unittest.TestCase):
             self.assertEqual(result.returncode, 2, result.stderr)
             self.assertIn(f"{path}:3: ", result.stderr)
             self.assertFalse((pathlib.Path(folder) / "state").exists())
+
+    def test_values_for_the_chart_are_handed_on_and_make_no_other_cluster(self):
+        text = "nodes:\n  - name: a\n"
+        plain = description.parse(text, pathlib.Path("my.yaml"))
+        valued = description.parse(text + "values:\n  sandboxWorkloads: {enabled: true}\n", pathlib.Path("my.yaml"))
+        self.assertEqual(plain.values, {})
+        self.assertEqual(valued.values, {"sandboxWorkloads": {"enabled": True}})
+        self.assertEqual(plain.plain(), valued.plain())
 
     def test_a_file_that_is_not_there(self):
         with self.assertRaises(MalformedInput) as caught:
