@@ -8,7 +8,9 @@ out is what nodes of the local cluster have none of: KubeVirt's own devices (kvm
 _USER = 107  # qemu's
 _SHARE, _PRIVATE = "/var/run/kubevirt", "/var/run/kubevirt-private"
 _DISKS, _HOTPLUG = "container-disks", "hotplug-disks"
-_SCRIPT = "find /dev/vfio ! -type d; env | grep PCI_RESOURCE_; touch /tmp/shown; exec sleep infinity"
+# As they were given: a shell passes on no variable whose name has a hyphen.
+_SCRIPT = ("find /dev/vfio ! -type d; tr '\\0' '\\n' < /proc/1/environ | grep PCI_RESOURCE_; touch /tmp/shown; "
+           "exec sleep infinity")
 
 
 def _mount(name, path, **more):

@@ -6,7 +6,10 @@ One cluster serves all tests here, in the order of their names; each leaves the 
 
 import json
 import re
+import subprocess
 import unittest
+
+import yaml
 
 import support  # first: it sets the state folder
 import virt_launcher
@@ -51,6 +54,15 @@ class VirtualMachines(support.ClusterTest):
         return {words[0]: words[1].rsplit("/", 1)[-1] if len(words) > 1 else ""
                 for words in (line.split() for line in said.splitlines())}
 
+    def groups(self, node):
+        """The IOMMU group of each of the node's GPUs."""
+        return [self.on(node, "readlink", f"/sys/bus/pci/devices/{gpu}/iommu_group").rsplit("/", 1)[-1]
+                for gpu in self.drivers(node)]
+
+    def policy(self, spec):
+        self.client.request("PATCH", f"{chart.POLICIES}/cluster-policy", {"spec": spec},
+                            content_type="application/merge-patch+json")
+
     def start_machine(self, name, resource, node):
         """The virtual machine's pod runs; what its log says of devices and variables, as (paths, variables)."""
         self.create(virt_launcher.pod(name, f"nvidia.com/{resource}", node))
@@ -73,18 +85,16 @@ class VirtualMachines(support.ClusterTest):
     def test_20_a_whole_gpu_for_a_virtual_machine(self):
         """virtualisation-and-olm.md #20, #2: each of two machines gets a GPU of its own, and the third waits."""
         self.await_offered(PASSTHROUGH, {L4: 2})
-        gpus = self.drivers(PASSTHROUGH)
-        groups = {gpu: self.on(PASSTHROUGH, "readlink", f"/sys/bus/pci/devices/{gpu}/iommu_group").rsplit("/", 1)[-1]
-                  for gpu in gpus}
+        groups = dict(zip(self.drivers(PASSTHROUGH), self.groups(PASSTHROUGH)))
         given = []
         for name in ("virt-launcher-a", "virt-launcher-b"):
             paths, variables = self.start_machine(name, L4, PASSTHROUGH)
             self.assertEqual(list(variables), ["PCI_RESOURCE_NVIDIA_COM_AD104GL_L4"])
             gpu = variables["PCI_RESOURCE_NVIDIA_COM_AD104GL_L4"]
-            self.assertIn(gpu, gpus)
+            self.assertIn(gpu, groups)
             self.assertEqual(set(paths), {"/dev/vfio/vfio", f"/dev/vfio/{groups[gpu]}"})
             given.append(gpu)
-        self.assertEqual(set(given), set(gpus))
+        self.assertEqual(set(given), set(groups))
         self.create(virt_launcher.pod("virt-launcher-c", f"nvidia.com/{L4}", PASSTHROUGH))
         waits = self.client.wait(PODS, "virt-launcher-c", SECONDS, lambda one: (api.condition(one, "PodScheduled")
                                                                                or {}).get("status") == "False")
@@ -118,6 +128,42 @@ class VirtualMachines(support.ClusterTest):
         self.label(VGPU, CONFIG, None)
         self.wait_node(VGPU, lambda one: one["metadata"]["labels"].get(STATE) == "success", "the default again")
         self.await_offered(VGPU, {A10_12Q: 2})
+
+    def test_40_a_label_moves_a_node_from_one_use_to_the_next_and_back(self):
+        """Each time the GPU ends in one hand: one driver has it, and one resource offers it."""
+        round_ = [("container", {"gpu": 1}, "nvidia"), ("vm-passthrough", {"GA102GL_A10": 1}, "vfio-pci"),
+                  ("vm-vgpu", {A10_12Q: 2}, "nvidia"), ("vm-passthrough", {"GA102GL_A10": 1}, "vfio-pci"),
+                  ("container", {"gpu": 1}, "nvidia"), ("vm-vgpu", {A10_12Q: 2}, "nvidia")]
+        for workload, offered, driver in round_:
+            with self.subTest(workload):
+                self.label(VGPU, WORKLOAD, workload)
+                self.await_offered(VGPU, offered)
+                self.assertEqual(set(self.drivers(VGPU).values()), {driver})
+
+    def test_50_an_unknown_workload_is_told_and_changes_nothing(self):
+        before = self.client.get(f"{NODES}/{PASSTHROUGH}")["metadata"]["labels"]
+        self.label(PASSTHROUGH, WORKLOAD, "vm-passthru")
+        self.await_event(PASSTHROUGH, "UnknownWorkload", "vm-passthru")
+        told = subprocess.run([support.BUILD / "bin/pitcrew", "doctor", PASSTHROUGH,
+                               f"--kubeconfig={self.state.kubeconfig}"], capture_output=True, text=True, check=False)
+        self.assertIn("workload-unknown", told.stdout, told.stderr)
+        after = self.client.get(f"{NODES}/{PASSTHROUGH}")["metadata"]["labels"]
+        self.assertEqual(after, {**before, WORKLOAD: "vm-passthru"})
+        self.assertEqual(set(self.drivers(PASSTHROUGH).values()), {"vfio-pci"})
+        self.label(PASSTHROUGH, WORKLOAD, "vm-passthrough")
+        self.await_offered(PASSTHROUGH, {L4: 2})
+
+    def test_60_kata_containers(self):
+        """virtualisation-and-olm.md #56: on nodes for passthrough Kata's plugin takes the place of KubeVirt's."""
+        # Its manager of confidential computing is NVIDIA's image, which this cluster cannot pull.
+        self.policy({"sandboxWorkloads": {"mode": "kata"}, "ccManager": {"enabled": False}})
+        self.addCleanup(self.policy, {"sandboxWorkloads": {"mode": "kubevirt"}, "ccManager": {"enabled": True}})
+        self.await_offered(PASSTHROUGH, {"pgpu": 2})
+        specification = yaml.safe_load(self.on(PASSTHROUGH, "cat", "/var/run/cdi/nvidia.com-pgpu.yaml"))
+        self.assertEqual(specification["kind"], "nvidia.com/pgpu")
+        devices = {device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]]
+                   for device in specification["devices"]}
+        self.assertEqual(devices, {name: ["/dev/vfio/vfio", f"/dev/vfio/{name}"] for name in self.groups(PASSTHROUGH)})
 
 
 if __name__ == "__main__":
