@@ -16,7 +16,15 @@ import virt_launcher
 from cluster import api, chart
 
 NAME = support.cluster_name()
-FILE = (support.ROOT / "cluster/clusters/virtual-machines.yaml").read_text(encoding="utf-8")
+# A fourth node, whose driver makes vGPUs without the kernel's mediated devices.
+VENDOR = """  - name: gpu-vendor
+    kernel: {iommu: true, vgpu: vendor}
+    gpus: [{profile: L4}]
+    labels: {nvidia.com/gpu.workload.config: vm-vgpu}
+values:
+"""
+FILE = (support.ROOT / "cluster/clusters/virtual-machines.yaml").read_text(encoding="utf-8").replace(
+    "values:\n", VENDOR, 1).replace("name: vm\n", f"name: {NAME}\n", 1)
 NODES, PODS, SECONDS = support.NODES, support.PODS, support.SECONDS
 CONTAINER, PASSTHROUGH, VGPU = "gpu-container", "gpu-vm", "gpu-vgpu"
 # As the PCI ID database and the driver call them: 10de:27b8 is AD104GL [L4], and the default vGPU configuration cuts an
@@ -24,12 +32,11 @@ CONTAINER, PASSTHROUGH, VGPU = "gpu-container", "gpu-vm", "gpu-vgpu"
 L4, A10_12Q = "AD104GL_L4", "NVIDIA_A10-12Q"
 WORKLOAD = "nvidia.com/gpu.workload.config"
 CONFIG, STATE, PROGRESS = "nvidia.com/vgpu.config", "nvidia.com/vgpu.config.state", "nvidia.com/vgpu.config.progress"
-ADDRESS = r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9]"
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 class VirtualMachines(support.ClusterTest):
-    NAME, FILE, VALUES = NAME, FILE.replace("name: vm\n", f"name: {NAME}\n", 1), "{}"
+    NAME, FILE, VALUES = NAME, FILE, "{}"
 
     def wait_node(self, name, satisfied, what):
         node = self.client.wait(NODES, name, SECONDS, satisfied)
@@ -78,6 +85,7 @@ class VirtualMachines(support.ClusterTest):
         self.await_offered(CONTAINER, {"gpu": 2})
         self.await_offered(PASSTHROUGH, {L4: 2})
         self.await_offered(VGPU, {A10_12Q: 2})
+        self.await_offered("gpu-vendor", {"NVIDIA_L4-12Q": 2})
         self.assertEqual(set(self.drivers(CONTAINER).values()), {"nvidia"})
         self.assertEqual(set(self.drivers(PASSTHROUGH).values()), {"vfio-pci"})
         self.assertEqual(set(self.drivers(VGPU).values()), {"nvidia"})
@@ -109,6 +117,15 @@ class VirtualMachines(support.ClusterTest):
         self.assertRegex(uuid, f"^{UUID}$")
         group = self.on(VGPU, "readlink", f"/sys/bus/mdev/devices/{uuid}/iommu_group").rsplit("/", 1)[-1]
         self.assertLessEqual({"/dev/vfio/vfio", f"/dev/vfio/{group}"}, set(paths))
+
+    def test_22_a_vgpu_that_is_a_virtual_function(self):
+        """virtualisation-and-olm.md #20"""
+        paths, variables = self.start_machine("virt-launcher-f", "NVIDIA_L4-12Q", "gpu-vendor")
+        self.assertEqual(list(variables), ["PCI_RESOURCE_NVIDIA_COM_NVIDIA_L4-12Q"])
+        device = f"/sys/bus/pci/devices/{variables['PCI_RESOURCE_NVIDIA_COM_NVIDIA_L4-12Q']}"
+        self.assertNotIn(self.on("gpu-vendor", "cat", f"{device}/nvidia/current_vgpu_type"), ("", "0"))
+        group = self.on("gpu-vendor", "readlink", f"{device}/iommu_group").rsplit("/", 1)[-1]
+        self.assertEqual(set(paths), {"/dev/vfio/vfio", f"/dev/vfio/{group}"})
 
     def test_30_other_vgpus_by_label(self):
         self.label(VGPU, CONFIG, "A10-6Q")
