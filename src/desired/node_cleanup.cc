@@ -9,6 +9,7 @@
 #include "api/labels.h"
 #include "api/mig_progress.h"
 #include "api/upgrade_state.h"
+#include "desired/pause_words.h"
 
 namespace pitcrew::desired {
 namespace {
@@ -32,23 +33,13 @@ constexpr std::string_view kAnnotations[] = {api::kUpgradeEnabledAnnotation,
 constexpr std::string_view kPauses[] = {api::kPausedForDriverUpgrade, api::kPausedForMigChange,
                                         api::kPausedForVgpuChange, api::kPausedForCcChange};
 
-std::string WithoutPause(std::string_view value) {
-  std::string text(value);
-  for (const std::string_view pause : kPauses) {
-    if (!text.ends_with(pause)) continue;
-    text.resize(text.size() - pause.size());
-    while (text.ends_with('_')) text.pop_back();
-  }
-  return text;
-}
-
 std::optional<std::string> Remove() { return std::nullopt; }
 
 // Nothing when the label stays as it is; else its new value, or none to remove it.
 std::optional<std::optional<std::string>> CleanUpDeployLabel(std::string_view key,
                                                              std::string_view value) {
   if (key == api::kDeployOperands) return std::nullopt;
-  const std::string before_pause = WithoutPause(value);
+  const std::string before_pause = WithoutPauses(value, kPauses);
   const bool machines = before_pause.empty() || before_pause == api::kPreInstalled ||
                         (before_pause == "true" && key != api::kDeployNvsm) ||
                         (key == api::kDeployContainerToolkit && RuntimeNamed(before_pause));

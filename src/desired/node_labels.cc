@@ -5,6 +5,7 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
+#include "desired/pause_words.h"
 
 namespace pitcrew::desired {
 namespace {
@@ -47,20 +48,10 @@ Words LeftPauses(Workload workload, const NodePolicy& policy, const OperandTable
   return words;
 }
 
-std::string WithoutWords(std::string_view value, const Words& words) {
-  std::string text(value);
-  for (const std::string_view word : words) {
-    if (!text.ends_with(word)) continue;
-    text.resize(text.size() - word.size());
-    while (text.ends_with('_')) text.pop_back();
-  }
-  return text;
-}
-
 void DecideDeployLabel(const DeployLabel& label, const Node& node, const NodePolicy& policy,
                        const Words& left_pauses, Changes& changes) {
   const std::string_view standing = node.labels.Get(label.key);
-  const std::string value = WithoutWords(standing, left_pauses);
+  const std::string value = WithoutPauses(standing, left_pauses);
   if (label.only_on != nullptr) {
     if (!node.labels.Has(label.key) && label.only_on(node.labels)) Set(changes, label.key, "true");
     return;

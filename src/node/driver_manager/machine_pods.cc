@@ -38,8 +38,8 @@ base::Result<Names> VfioNodesOfGpus(const Options& options) {
   if (!mdevs && mdevs.error().code == base::Code::kNotFound) return nodes;
   TRY(mdevs);
   for (const auto& mdev : *mdevs) {
-    if (gpus.contains(mdev.parent))
-      TRY(AddNodes(options.sys / "bus/mdev/devices" / mdev.uuid, nodes));
+    if (!gpus.contains(mdev.parent)) continue;
+    TRY(AddNodes(options.sys / "bus/mdev/devices" / mdev.uuid, nodes));
   }
   return nodes;
 }
