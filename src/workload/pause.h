@@ -34,23 +34,9 @@ std::optional<codec::Json> ResumePatch(const codec::Json& node,
                                        const std::vector<std::string_view>& labels,
                                        std::string_view word);
 
-// A pod of a node, as far as it tells which operand it is of.
-struct OperandPod {
-  // Its label "app", or "name" where it has no other (the managers of VFIO and of confidential
-  // computing).
-  std::string app;
-  std::string daemonset;  // that it is of; "" for none
-  bool operator==(const OperandPod&) const = default;
-};
-
-// Waits until no pod of the namespace on the node is meant. kTimeout "OperandsStillRunning" names
-// those that are left.
-base::Status AwaitPodsGone(const std::shared_ptr<kube::Client>& client, const std::string& node,
-                           const std::string& namespace_name,
-                           const std::function<bool(const OperandPod&)>& is_meant,
-                           std::chrono::steady_clock::time_point deadline,
-                           const io::StopToken& stop);
-// The same of those with one of these names of `app`.
+// Waits until no pod of the namespace on the node has one of these values of the label "app", or of
+// "name" where it has no other (the managers of VFIO and of confidential computing).
+// kTimeout "OperandsStillRunning" names those that are left.
 base::Status AwaitOperandsGone(const std::shared_ptr<kube::Client>& client, const std::string& node,
                                const std::string& namespace_name,
                                const std::set<std::string, std::less<>>& apps,

@@ -5,7 +5,7 @@
 
 #include "desired/operand_table.h"
 #include "node/own_node/own_node.h"
-#include "workload/pause.h"
+#include "workload/operand_pods.h"
 
 namespace pitcrew::node::driver_manager {
 namespace {
