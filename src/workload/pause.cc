@@ -55,6 +55,17 @@ std::optional<Json> ResumePatch(const Json& node, const std::vector<std::string_
                     [&](const std::string& value) { return ResumedValue(value, word); });
 }
 
+std::vector<std::string_view> PausedLabels(const Json& node,
+                                           const std::vector<std::string_view>& labels,
+                                           std::string_view word) {
+  std::vector<std::string_view> paused;
+  for (const auto label : labels) {
+    const auto value = codec::FindString(node, {"metadata", "labels", label});
+    if (PausedValue(value, word).find(word) != std::string::npos) paused.push_back(label);
+  }
+  return paused;
+}
+
 base::Status AwaitOperandsGone(const std::shared_ptr<kube::Client>& client, const std::string& node,
                                const std::string& namespace_name,
                                const std::set<std::string, std::less<>>& apps,

@@ -34,6 +34,12 @@ std::optional<codec::Json> ResumePatch(const codec::Json& node,
                                        const std::vector<std::string_view>& labels,
                                        std::string_view word);
 
+// Those of `labels` that carry the word once PausePatch is in force: whose operands leave for it,
+// or have left.
+std::vector<std::string_view> PausedLabels(const codec::Json& node,
+                                           const std::vector<std::string_view>& labels,
+                                           std::string_view word);
+
 // Waits until no pod of the namespace on the node has one of these values of the label "app", or of
 // "name" where it has no other (the managers of VFIO and of confidential computing).
 // kTimeout "OperandsStillRunning" names those that are left.

@@ -8,7 +8,6 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "tests/differential/node"))
 
 import apiserver  # noqa: E402
+from processes import free_port  # noqa: E402
 from simulated_node import LIBRARIES, SimulatedNode  # noqa: E402
 
 BINARIES = pathlib.Path(sys.argv.pop()).resolve()
@@ -39,11 +39,6 @@ DCGM_FI_DEV_CPU_UTIL_TOTAL, gauge, of no GPU
 # What promtool says of upstream's names: counters that do not end in _total, and the like.
 SAMPLE = re.compile(r'[a-zA-Z_:][a-zA-Z0-9_:]*(\{[a-zA-Z_]\w*="(?:[^"\\\n]|\\["\\n])*"'
                     r'(,[a-zA-Z_]\w*="(?:[^"\\\n]|\\["\\n])*")*\})? [-+0-9.eEinfNa]+')
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 class Process(unittest.TestCase):

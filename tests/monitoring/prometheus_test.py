@@ -7,11 +7,9 @@ import json
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import urllib.error
 import urllib.parse
@@ -24,6 +22,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "tests/differential/node"))
 
 import apiserver  # noqa: E402  pylint: disable=wrong-import-position
+from processes import eventually, free_port  # noqa: E402  pylint: disable=wrong-import-position
 from simulated_node import LIBRARIES, SimulatedNode  # noqa: E402  pylint: disable=wrong-import-position
 
 BINARIES = pathlib.Path(sys.argv.pop()).resolve()
@@ -35,22 +34,6 @@ MORE = "DCGM_FI_DEV_ROW_REMAP_PENDING, gauge, x\nDCGM_EXP_CLOCK_EVENTS_COUNT, ga
 NAMESPACE = "gpu-operator"
 REQUIRED = ("daemonsets", "dcgm", "dcgmExporter", "devicePlugin", "driver", "gfd", "nodeStatusExporter", "operator", "toolkit")
 VARIABLES = {"$hostname": ".*", "$namespace": ".*", "$pod": ".*", "$__rate_interval": "20s"}
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
-def eventually(condition, what, seconds=120):
-    deadline = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not after {seconds} s: {what() if callable(what) else what}")
-        time.sleep(0.2)
 
 
 def panels():

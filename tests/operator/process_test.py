@@ -28,6 +28,7 @@ ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent))
 
 import apiserver  # noqa: E402
+from processes import eventually, free_port  # noqa: E402
 
 PITCREW = ""
 NAMESPACE = "gpu-operator"
@@ -45,22 +46,6 @@ nodes_upgrades_in_progress nodes_upgrades_done nodes_upgrades_failed nodes_upgra
 nodes_upgrades_pending""".split()
 
 NAMES_OF_UPSTREAM = ("gpu_operator_gpu_nodes_total",)  # a gauge, whose suffix Prometheus keeps for counters
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
-def eventually(condition, what, seconds=120):
-    deadline = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not after {seconds} s: {what}")
-        time.sleep(0.05)
 
 
 def kubeconfig(folder, port):

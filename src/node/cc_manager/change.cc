@@ -51,20 +51,6 @@ std::string TitlesOf(const std::vector<cc_mode::DeviceMode>& devices) {
   return base::Join(titles, ", ");
 }
 
-// Whether a failure may end without anybody's doing: a virtual machine ends, a driver leaves.
-bool MayPass(const base::Error& error) {
-  switch (error.code) {
-    case base::Code::kUnavailable:
-    case base::Code::kTooMany:
-    case base::Code::kTimeout:
-    case base::Code::kGone:
-    case base::Code::kConflict:
-      return true;
-    default:
-      return false;
-  }
-}
-
 class Change {
  public:
   Change(const Context& context, std::string wanted)
@@ -151,12 +137,7 @@ class Change {
     std::vector<std::string_view> paused;
     TRY(context_.node.Change(
         [&](const Json& node) {
-          paused.clear();
-          for (const auto label : PausedLabels()) {
-            const auto value =
-                workload::PausedValue(own_node::LabelOf(node, label), api::kPausedForCcChange);
-            if (value.find(api::kPausedForCcChange) != std::string::npos) paused.push_back(label);
-          }
+          paused = workload::PausedLabels(node, PausedLabels(), api::kPausedForCcChange);
           return workload::PausePatch(node, paused, api::kPausedForCcChange);
         },
         stop));
@@ -215,7 +196,7 @@ class Change {
     }
     if (!told) base::LogError("The node does not say how the change ended", told.error());
     Tell(done, began);
-    if (!done) return MayPass(done.error()) ? Followed::kMayPass : Followed::kFailed;
+    if (!done) return own_node::AfterFailure(done.error());
     return told ? Followed::kDone : Followed::kMayPass;
   }
 

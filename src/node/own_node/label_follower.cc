@@ -88,6 +88,19 @@ class Follower {
 
 }  // namespace
 
+Followed AfterFailure(const base::Error& error) {
+  switch (error.code) {
+    case base::Code::kUnavailable:
+    case base::Code::kTooMany:
+    case base::Code::kTimeout:
+    case base::Code::kGone:
+    case base::Code::kConflict:
+      return Followed::kMayPass;
+    default:
+      return Followed::kFailed;
+  }
+}
+
 bool IsChangeOf(const std::filesystem::path& config, const io::FileChange& change) {
   return change.name.empty() || change.name == "..data" || change.name == config.filename();
 }

@@ -23,6 +23,10 @@ enum class Followed {
   kAbandoned,  // given up for another value, or told to stop
 };
 
+// Of a change that holds nobody up for long: whoever has a device lets go of it some day, a server
+// comes back.
+Followed AfterFailure(const base::Error& error);
+
 struct FollowSettings {
   std::string label;
   // What a missing or empty label means; empty: nothing is asked for.

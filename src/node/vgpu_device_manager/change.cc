@@ -128,12 +128,7 @@ class Change {
     std::vector<std::string_view> paused;
     TRY(context_.node.Change(
         [&](const Json& node) {
-          paused.clear();
-          for (const auto label : PausedLabels()) {
-            const auto value =
-                workload::PausedValue(own_node::LabelOf(node, label), api::kPausedForVgpuChange);
-            if (value.find(api::kPausedForVgpuChange) != std::string::npos) paused.push_back(label);
-          }
+          paused = workload::PausedLabels(node, PausedLabels(), api::kPausedForVgpuChange);
           return workload::PausePatch(node, paused, api::kPausedForVgpuChange);
         },
         stop));
@@ -241,19 +236,6 @@ const std::vector<std::string_view>& PausedLabels() {
   static const std::vector<std::string_view> kLabels = {api::kDeploySandboxDevicePlugin,
                                                         api::kDeploySandboxValidator};
   return kLabels;
-}
-
-bool MayPass(const base::Error& error) {
-  switch (error.code) {
-    case base::Code::kUnavailable:
-    case base::Code::kTooMany:
-    case base::Code::kTimeout:
-    case base::Code::kGone:
-    case base::Code::kConflict:
-      return true;
-    default:
-      return false;
-  }
 }
 
 End ApplyConfig(const Context& context, const std::string& wanted) {

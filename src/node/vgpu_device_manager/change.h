@@ -45,10 +45,6 @@ struct End {
 // are being changed, the change is carried through or taken back.
 End ApplyConfig(const Context& context, const std::string& wanted);
 
-// Whether a change that failed so may succeed later without anybody's doing: a virtual machine that
-// holds a vGPU ends some day.
-bool MayPass(const base::Error& error);
-
 // The labels of the operands that read vGPUs once, at their start, and are paused for a change.
 const std::vector<std::string_view>& PausedLabels();
 

@@ -80,7 +80,7 @@ own_node::Followed Daemon::Make(const std::string& wanted) {
     case End::Kind::kFailed:
       break;
   }
-  return MayPass(*end.error) ? own_node::Followed::kMayPass : own_node::Followed::kFailed;
+  return own_node::AfterFailure(*end.error);
 }
 
 base::Result<bool> Daemon::TakeChanges() {

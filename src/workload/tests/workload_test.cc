@@ -49,6 +49,18 @@ TEST(Resume, Values) {
   for (const auto& [value, resumed] : rows) EXPECT_EQ(ResumedValue(value, kWord), resumed) << value;
 }
 
+TEST(Pause, WhoLeavesForIt) {
+  const Json node = {{"metadata",
+                      {{"labels",
+                        {{"on", "true"},
+                         {"off", "false"},
+                         {"empty", ""},
+                         {"already", kWord},
+                         {"other", kMigWord}}}}}};
+  EXPECT_EQ(PausedLabels(node, {"on", "off", "empty", "already", "other", "missing"}, kWord),
+            (std::vector<std::string_view>{"on", "already", "other"}));
+}
+
 // mig-manager.md section 15, weakness 7: upstream's MIG manager ends the driver manager's pause.
 TEST(Pause, TwoPausesEndOneByOneInEitherOrder) {
   const auto both = PausedValue(PausedValue("true", kWord), kMigWord);

@@ -5,8 +5,6 @@
 
 #include <map>
 
-#include "node/vgpu_device_manager/change.h"
-
 namespace pitcrew::node::vgpu_device_manager {
 namespace {
 
@@ -71,15 +69,6 @@ TEST(VgpuDeviceManagerOptions, WhatIsNotThereIsRefusedByName) {
   EXPECT_THAT(Read(kOperators, {"-w"}).error().message,
               HasSubstr("WITH_SHUTDOWN_HOST_GPU_CLIENTS"));
   EXPECT_TRUE(Read(kOperators, {"--with-reboot=false"}));
-}
-
-TEST(VgpuDeviceManagerDecision, WhatMayPass) {
-  const auto error = [](base::Code code) { return base::Error{code, "R", "m"}; };
-  EXPECT_TRUE(MayPass(error(base::Code::kConflict))) << "a virtual machine ends some day";
-  EXPECT_TRUE(MayPass(error(base::Code::kUnavailable)));
-  EXPECT_TRUE(MayPass(error(base::Code::kTimeout)));
-  EXPECT_FALSE(MayPass(error(base::Code::kInvalid)));
-  EXPECT_FALSE(MayPass(error(base::Code::kUnsupported)));
 }
 
 }  // namespace
