@@ -14,12 +14,17 @@
 #include <utility>
 #include <vector>
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the linker's names.
 extern "C" {
 // The linker gives the program's calls to these, and the library's own functions the other names.
 void* __real_mmap(void* address, std::size_t size, int protection, int flags, int file,
                   off_t offset);
 int __real_munmap(void* address, std::size_t size);
+void* __wrap_mmap(void* address, std::size_t size, int protection, int flags, int file,
+                  off_t offset);
+int __wrap_munmap(void* address, std::size_t size);
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace pitcrew::test_support {
 namespace {
@@ -149,6 +154,7 @@ RegisterTrap::~RegisterTrap() {
 
 using pitcrew::test_support::mappings;
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
 extern "C" void* __wrap_mmap(void* address, std::size_t size, int protection, int flags, int file,
                              off_t offset) {
   auto* model = pitcrew::test_support::ModelOf(file);
@@ -160,6 +166,7 @@ extern "C" void* __wrap_mmap(void* address, std::size_t size, int protection, in
   return start;
 }
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
 extern "C" int __wrap_munmap(void* address, std::size_t size) {
   {
     const std::lock_guard lock(pitcrew::test_support::mutex);

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "node/cc_manager/change.h"
 #include "node/cc_mode/node.h"
-#include "node/validations/status_folder.h"
 
 namespace pitcrew::node::cc_manager {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "base/command_line.h"
 #include "base/result.h"
+#include "node/validations/status_folder.h"
 
 namespace pitcrew::node::cc_manager {
 
@@ -17,7 +18,8 @@ struct Options {
   std::string node_name;
   std::string namespace_name;       // where the operands run that are paused; empty: its own
   std::string default_mode = "on";  // of a node without the label
-  std::filesystem::path ready_file = "/run/nvidia/validations/.cc-manager-ctr-ready";
+  std::filesystem::path ready_file =
+      std::filesystem::path(validations::kFolder) / validations::kCcManagerContainerReady;
   bool pause_operands = true;
   std::filesystem::path host_root = "/host";  // whose /proc has the node's processes
 
