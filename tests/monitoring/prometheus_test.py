@@ -115,7 +115,7 @@ class Prometheus(unittest.TestCase):
             for rule in group["rules"]:
                 del rule["for"]  # how long each waits is held by alerts_test.py
         (cls.folder / "rules.yaml").write_text(yaml.safe_dump(rules), encoding="utf-8")
-        config = {"global": {"scrape_interval": "500ms", "scrape_timeout": "500ms"}, "rule_files": ["rules.yaml"],
+        config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "rule_files": ["rules.yaml"],
                   "scrape_configs": [{"job_name": name, "honor_labels": True,
                                       "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
                                      for name, port in (("exporter", cls.exporter), ("operator", cls.operator))]}
