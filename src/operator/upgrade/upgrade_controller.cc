@@ -90,7 +90,11 @@ UpgradeController::UpgradeController(World& world, Metrics& metrics, kube::Event
       work_(
           world.client, [this](const std::string& node) { EnqueueNode(node); },
           [this](const std::string& node, const std::string& why) {
-            events_.Record({.about = {.api_version = "v1", .kind = "Node", .key = KeyOfNode(node)},
+            // The uid by which kubectl finds events of nodes that do not know the Node's own.
+            events_.Record({.about = {.api_version = "v1",
+                                      .kind = "Node",
+                                      .key = KeyOfNode(node),
+                                      .uid = node},
                             .type = kube::EventType::kWarning,
                             .reason = std::string(kEventReason),
                             .message = why});
@@ -391,6 +395,9 @@ base::Result<kube::Action> UpgradeController::Advance(const std::string& name, J
     TRY_ASSIGN(const Step step, Decide(node, settings));
     if (!step.writes()) {
       if (grants_.Return(name)) EnqueueWave();
+      if (!step.waits_for.empty()) {
+        base::LogInfo("driver upgrade waits", {{"node", name}, {"for", step.waits_for}});
+      }
       Tell(live, step.events);
       TRY(Begin(node, step.work, settings, stop));
       return step.look_again ? kube::Action::RequeueAfter(*step.look_again) : kube::Action::Done();
