@@ -154,6 +154,11 @@ void UpgradeTest::PlayPod(const std::string& name, const std::string& node, cons
 }
 
 void UpgradeTest::Play() {
+  // A request that was cancelled may have used a budget up and deleted nothing: the disruption
+  // controller gives it back.
+  for (const auto& [app, disruptions] : budgets_) {
+    if (disruptions > 0 && Exists(kube::kPods, Own(app))) SetBudget(app, disruptions);
+  }
   const auto daemonset = client_->Get(kube::kDaemonSets, Own(kDriver));
   if (!daemonset) return;
   const std::string hash = PlayRevision(*daemonset);
@@ -223,9 +228,15 @@ void UpgradeTest::Allow(const std::string& app, int disruptions) {
            {{"metadata", {{"name", app}, {"namespace", name_space_}}},
             {"spec", {{"maxUnavailable", 1}, {"selector", {{"matchLabels", {{"app", app}}}}}}}});
   }
+  budgets_[app] = disruptions;
+  SetBudget(app, disruptions);
+}
+
+void UpgradeTest::SetBudget(const std::string& app, int disruptions) {
   Merge(kBudgets, Own(app),
         {{"status",
           {{"observedGeneration", 1},
+           {"disruptedPods", nullptr},
            {"disruptionsAllowed", disruptions},
            {"currentHealthy", 1},
            {"desiredHealthy", 1 - disruptions},

@@ -73,6 +73,9 @@ class UpgradeTest : public OperatorTest {
                const Json& container, bool ready);
   std::string PlayRevision(const Json& daemonset);
   void AwaitTemplateWith(const std::string& text);
+  void SetBudget(const std::string& app, int disruptions);
+
+  std::map<std::string, int> budgets_;  // disruptions that a budget allows
 };
 
 // What a node goes through whose pods all go.

@@ -1,6 +1,7 @@
 // Pods by the node that they are bound to, kept up to date by their watch.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
