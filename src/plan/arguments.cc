@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <map>
 
 #include "desired/operand_table.h"
@@ -63,6 +64,8 @@ base::Result<std::optional<Arguments>> ReadArguments(
   OptionalText output;
   OptionalText kube_version;
   std::optional<bool> uninstall;
+  std::optional<bool> manage_kubevirt;
+  OptionalText pci_ids;
   Arguments arguments;
   line.Add({"filename,f", "", "the ClusterPolicy, - for standard input; default: the active one"},
            &policy);
@@ -77,6 +80,13 @@ base::Result<std::optional<Arguments>> ReadArguments(
   line.Add({"kube-version", "", "Kubernetes version; default: the cluster's"}, &kube_version);
   line.Add({"uninstall", "", "what goes when the policies are deleted and the operator leaves"},
            &uninstall);
+  line.Add({"manage-kubevirt", "MANAGE_KUBEVIRT",
+            "also what an operator with this flag would permit virtual machines"},
+           &manage_kubevirt);
+  line.Add({"pci-ids", "PCI_IDS",
+            "with --manage-kubevirt: the PCI ID database after which GPUs are named; default "
+            "/usr/pci.ids"},
+           &pci_ids);
   line.AddWords("KIND[/NAME]", "print only these", &arguments.only);
   TRY_ASSIGN(const bool go_on, line.Parse(argc, argv, environment));
   if (!go_on) return std::nullopt;
@@ -95,6 +105,14 @@ base::Result<std::optional<Arguments>> ReadArguments(
   arguments.options.operator_namespace = name_space.value_or("");
   if (arguments.options.operator_namespace.empty()) {
     arguments.options.operator_namespace = "gpu-operator";
+  }
+  if (manage_kubevirt.value_or(false)) {
+    const std::filesystem::path file = pci_ids.value_or(std::string(gpu::kDatabaseFile));
+    auto names = gpu::DeviceNames::Load(file);
+    if (!names) {
+      return base::Fail(BadUsage(names.error().message + " (--pci-ids names another one)"));
+    }
+    arguments.options.permit = *std::move(names);
   }
   arguments.options.images =
       desired::ReadDefaultImages(desired::Operands().image_variables(), environment);

@@ -10,6 +10,7 @@
 #include "desired/owned_object.h"
 #include "desired/removal_budget.h"
 #include "desired/render.h"
+#include "kubevirt/kinds.h"
 
 namespace pitcrew::plan {
 namespace {
@@ -273,6 +274,7 @@ std::vector<snapshot::Query> QueriesOfCluster(const std::string& operator_namesp
       {.kind = kube::kNamespaces, .name = operator_namespace},
       definition(desired::kServiceMonitorDefinition),
       definition(desired::kPrometheusRuleDefinition),
+      definition(kubevirt::kHyperConvergedDefinition),
       object(desired::kClusterVersions, desired::kClusterVersionKey),
       object(desired::kProxies, desired::kClusterProxyKey),
       object(desired::kImageStreams, desired::kDriverToolkitKey)};

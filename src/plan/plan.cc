@@ -18,6 +18,7 @@
 #include "desired/render.h"
 #include "kube/ownership.h"
 #include "plan/cluster.h"
+#include "plan/permitted_devices.h"
 #include "plan/reasons.h"
 
 namespace pitcrew::plan {
@@ -331,6 +332,7 @@ base::Result<Plan> MakePlan(const Snapshot& snapshot, const Json& policy, const 
   for (const PlannedNode& node : cluster.nodes) planner.PlanNode(node);
   planner.PlanNamespace(options.operator_namespace, cluster.facts);
   plan.notes = NotesOf(snapshot, view.policy, cluster);
+  if (options.permit) PlanPermittedDevices(snapshot, view, cluster, *options.permit, plan);
   Sort(plan);
   return planner.Take();
 }
@@ -372,6 +374,7 @@ base::Result<Plan> MakeUninstallPlan(const Snapshot& snapshot) {
   for (const auto& [key, object] : snapshot.All(kube::kNodes)) {
     plan.items.push_back(ItemOfCleanup(object));
   }
+  PlanRestore(snapshot, plan);
   Sort(plan);
   return plan;
 }

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "codec/json.h"
 #include "desired/image.h"
+#include "gpu/device_names.h"
 #include "plan/difference.h"
 #include "snapshot/snapshot.h"
 
@@ -30,7 +31,8 @@ struct Item {
   // As it would be applied, hash and inventory label included; of a Node and of the operator's
   // Namespace the labels and annotations that it would carry. What is deleted: as it stands.
   codec::Json object;
-  std::string operand;               // state name; "node labels" and "namespace labels" for those
+  std::string
+      operand;  // state name; "node labels", "namespace labels", "permitted devices" for those
   std::string reason;                // why there is a change; "" when there is none
   std::vector<FieldChange> changes;  // of kChange
 
@@ -65,6 +67,8 @@ struct Options {
   std::string operator_namespace;
   desired::DefaultImages images;
   std::optional<std::string> kubernetes_version;  // "v1.31.0"; none: as the snapshot tells
+  // Permitted devices are planned, too: as with the operator's --manage-kubevirt.
+  std::optional<gpu::DeviceNames> permit;
 };
 
 // `policy`: the object that is to be the active policy; of one that stands under the same name, uid

@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "codec/yaml.h"
 #include "plan/cluster.h"
+#include "plan/permitted_devices.h"
 #include "snapshot/file.h"
 #include "snapshot/live.h"
 
@@ -85,6 +86,9 @@ base::Result<Inputs> ReadInputs(const Arguments& arguments, const io::StopToken&
   const std::string& name_space = arguments.options.operator_namespace;
   TRY_ASSIGN(const auto client, snapshot::Connect(arguments.kubeconfig, arguments.context));
   TRY_ASSIGN(Snapshot snapshot, snapshot::ReadLive(*client, QueriesOfCluster(name_space), stop));
+  if (arguments.uninstall || arguments.options.permit) {
+    TRY(snapshot::ReadMore(*client, QueriesOfPermittedDevices(snapshot), snapshot, stop));
+  }
   if (arguments.uninstall) return Inputs{std::move(snapshot), {}};
   if (policy.is_null()) {
     TRY_ASSIGN(policy, ActivePolicyOf(snapshot));
