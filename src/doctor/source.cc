@@ -10,6 +10,7 @@
 #include "api/labels.h"
 #include "desired/cluster_kinds.h"
 #include "kube/request.h"
+#include "kubevirt/kinds.h"
 #include "node/node_feature/node_feature.h"
 #include "snapshot/file.h"
 #include "snapshot/snapshot.h"
@@ -162,6 +163,43 @@ base::Status ReadFailingPods(kube::Client& client, Reading& reading, Cluster& cl
   return {};
 }
 
+// One that waits; the instance tells more than the machine that it is of.
+void TakeMachine(const Json& object, Cluster& cluster) {
+  auto machine = fleet::ReadMachine(object);
+  if (!machine.waits || machine.resources.empty()) return;
+  if (machine.kind == kubevirt::kInstances.kind) {
+    cluster.machines.insert_or_assign(machine.key, std::move(machine));
+  } else {
+    cluster.machines.try_emplace(machine.key, std::move(machine));
+  }
+}
+
+// Only where nodes are for virtual machines: elsewhere nobody needs rights to read them.
+base::Status ReadMachines(kube::Client& client, Reading& reading, Cluster& cluster,
+                          const io::StopToken& stop) {
+  cluster.Index();
+  if (cluster.active_policy() == nullptr || !cluster.active_policy()->spec.sandbox.enabled) {
+    return {};
+  }
+  std::vector<const kube::ResourceKind*> kinds{&kubevirt::kKubeVirts, &kubevirt::kInstances,
+                                               &kubevirt::kVirtualMachines};
+  const auto definition = client.Get(
+      kube::kCustomResourceDefinitions,
+      {.namespace_name = "", .name = std::string(kubevirt::kHyperConvergedDefinition)}, stop);
+  if (!definition) TRY(reading.Note(Kind::kMachines, base::Fail(definition.error())));
+  if (const auto form = definition ? kubevirt::FormOfDefinition(*definition) : std::nullopt) {
+    kinds.push_back(&kubevirt::KindOf(*form));
+  }
+  for (const kube::ResourceKind* kind : kinds) {
+    TRY(reading.Read(Kind::kMachines, *kind, "", "", Extent::kWhole, [&](Json object) {
+      object["apiVersion"] = kind->api_version();
+      object["kind"] = kind->kind;
+      Take(object, cluster);
+    }));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<fleet::Key> FailingPods(const Cluster& cluster) {
@@ -212,6 +250,10 @@ void Take(const Json& object, Cluster& cluster) {
     cluster.features.insert_or_assign(key.name, fleet::ReadFeatures(object));
   } else if (kind == "CustomResourceDefinition" && key.name == kPolicyDefinition) {
     cluster.served_fields = fleet::ReadServedFields(object);
+  } else if (kind == kubevirt::kVirtualMachines.kind || kind == kubevirt::kInstances.kind) {
+    TakeMachine(object, cluster);
+  } else if (auto permission = fleet::ReadPermission(object)) {
+    cluster.permissions.push_back(*std::move(permission));
   } else if (kind == "PodLog") {
     TakeLog(object, cluster);
   }
@@ -321,6 +363,7 @@ base::Result<Cluster> ReadLive(kube::Client& client, const std::string& name_spa
                      cluster.runtime_classes.push_back(fleet::ReadRuntimeClass(object));
                    }));
   TRY(ReadPluginConfig(client, reading, cluster, stop));
+  if (extent == Extent::kWhole) TRY(ReadMachines(client, reading, cluster, stop));
   cluster.Index();
   return cluster;
 }

@@ -31,6 +31,8 @@ std::string ToString(Kind kind, std::string_view name_space) {
       return fmt::format("logs of Pods of namespace {}", name_space);
     case Kind::kFeatures:
       return fmt::format("NodeFeatures of namespace {}", name_space);
+    case Kind::kMachines:
+      return "KubeVirt objects and virtual machines";
   }
   return "";
 }

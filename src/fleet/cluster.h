@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "fleet/machines.h"
 #include "fleet/views.h"
 
 namespace pitcrew::fleet {
@@ -29,6 +30,7 @@ enum class Kind {
   kDefinitions,  // the CRD of ClusterPolicy
   kLogs,
   kFeatures,  // what the workers of node feature discovery tell
+  kMachines,  // KubeVirt, HyperConverged and their virtual machines
 };
 // "Pods of namespace gpu-operator".
 std::string ToString(Kind kind, std::string_view name_space);
@@ -55,7 +57,9 @@ class Cluster {
   std::vector<Policy> policies;
   std::map<Key, Pod> pods;  // of the operator's namespace and of users
   std::map<std::string, DaemonSet, std::less<>> daemonsets;
-  std::vector<Event> events;  // warnings
+  std::map<Key, Machine> machines;      // that ask for GPUs and wait
+  std::vector<Permission> permissions;  // what they are permitted
+  std::vector<Event> events;            // warnings
   std::vector<RuntimeClass> runtime_classes;
   std::map<std::string, std::vector<std::string>, std::less<>> config_maps;  // name to keys
   // The API server does not serve ClusterPolicies.

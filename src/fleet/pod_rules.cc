@@ -8,9 +8,13 @@
 #include "api/labels.h"
 #include "base/strings.h"
 #include "fleet/rules.h"
+#include "kubevirt/offers.h"
 
 namespace pitcrew::fleet {
 namespace {
+
+// Of one finding, where many nodes have the same trouble.
+constexpr std::size_t kMostEvidence = 5;
 
 Evidence Saw(const PodContext& context, std::string field, std::string text,
              Time at = std::nullopt) {
@@ -71,19 +75,13 @@ bool RunsMachine(const PodContext& context) {
   return context.pod.owner_kind == "VirtualMachineInstance";
 }
 
-// Resources of the device plugin for containers.
-bool IsForContainers(std::string_view resource) {
-  return resource == "nvidia.com/gpu" || resource == "nvidia.com/gpu.shared" ||
-         resource.starts_with("nvidia.com/mig-");
-}
-
 // Of nodes on which the device plugin for virtual machines runs.
 std::string OfferedToMachines(const Cluster& cluster) {
   std::set<std::string> resources;
   for (const auto& [name, node] : cluster.nodes) {
     if (node.Label(api::kDeploySandboxDevicePlugin) != "true") continue;
     for (const auto& [resource, amount] : node.allocatable) {
-      if (amount > 0 && !IsForContainers(resource)) resources.insert(resource);
+      if (amount > 0 && !kubevirt::IsForContainers(resource)) resources.insert(resource);
     }
   }
   return resources.empty() ? "nothing yet" : base::Join({resources.begin(), resources.end()}, ", ");
@@ -91,12 +89,22 @@ std::string OfferedToMachines(const Cluster& cluster) {
 
 // A container's device plugin gives no PCI address, without which virt-launcher finds no device.
 Look MachineAsksForContainers(const PodContext& context) {
-  if (!RunsMachine(context) || !IsForContainers(context.resource)) return std::nullopt;
+  if (!RunsMachine(context) || !kubevirt::IsForContainers(context.resource)) return std::nullopt;
   return Seen{.summary = fmt::format("a virtual machine asks for {}, which only containers can use",
                                      context.resource),
               .evidence = {Saw(context, "spec.containers[*].resources.limits", AskedFor(context))},
               .words = {{"offered", OfferedToMachines(context.cluster)}},
               .since = std::nullopt};
+}
+
+// What the node lacks, if it is known to lack something.
+void AddNode(const PodContext& context, std::string_view name, Seen& seen) {
+  const auto node = context.cluster.nodes.find(name);
+  if (node == context.cluster.nodes.end()) return;
+  if (const auto broken = FirstBroken(NodeContext(context.cluster, node->second, nullptr))) {
+    seen.evidence.push_back({"Node " + node->first, "",
+                             fmt::format("{} ({})", broken->summary, broken->id), std::nullopt});
+  }
 }
 
 Look MachineResourceUnknown(const PodContext& context) {
@@ -109,12 +117,19 @@ Look MachineResourceUnknown(const PodContext& context) {
   });
   if (known) return std::nullopt;
   const auto offered = OfferedToMachines(context.cluster);
-  return Seen{.summary = fmt::format("no node offers {} to virtual machines", context.resource),
-              .evidence = {Saw(context, "spec.containers[*].resources.limits", AskedFor(context)),
-                           {"all Nodes", "status.capacity", "to virtual machines: " + offered,
-                            std::nullopt}},
-              .words = {{"offered", offered}},
-              .since = std::nullopt};
+  Seen seen{.summary = fmt::format("no node offers {} to virtual machines", context.resource),
+            .evidence = {Saw(context, "spec.containers[*].resources.limits", AskedFor(context)),
+                         {"all Nodes", "status.capacity", "to virtual machines: " + offered,
+                          std::nullopt}},
+            .words = {{"offered", offered}},
+            .since = std::nullopt};
+  // The IOMMU is off, the driver is still bound: nodes that are to offer it, and do not yet.
+  for (const auto& [name, node] : context.cluster.nodes) {
+    const NodeContext on(context.cluster, node, nullptr);
+    if (seen.evidence.size() >= kMostEvidence) break;
+    if (on.workload != Workload::kContainer) AddNode(context, name, seen);
+  }
+  return seen;
 }
 
 Look RefusedByNode(const PodContext& context) {
@@ -296,16 +311,6 @@ Look NotInjected(const PodContext& context) {
   return std::nullopt;
 }
 
-// What the pod's node lacks, if it is known to lack something.
-void AddNode(const PodContext& context, Seen& seen) {
-  const auto node = context.cluster.nodes.find(context.pod.node);
-  if (node == context.cluster.nodes.end()) return;
-  if (const auto broken = FirstBroken(NodeContext(context.cluster, node->second, nullptr))) {
-    seen.evidence.push_back({"Node " + node->first, "",
-                             fmt::format("{} ({})", broken->summary, broken->id), std::nullopt});
-  }
-}
-
 // Its program runs and ends, again and again or for good. Whether a GPU is the cause, only its own
 // words can tell.
 Look Crashes(const PodContext& context) {
@@ -330,7 +335,7 @@ Look Crashes(const PodContext& context) {
                         {"node", context.pod.node},
                         {"previous", again || before ? " --previous" : ""}},
               .since = context.pod.not_ready_since()};
-    AddNode(context, seen);
+    AddNode(context, context.pod.node, seen);
     return seen;
   }
   return std::nullopt;

@@ -149,6 +149,13 @@ void DescribePods(const Cluster& cluster, const Question& question, Report& repo
   }
 }
 
+void DescribeMachines(const Cluster& cluster, const Question& question, Report& report) {
+  if (!question.empty()) return;
+  for (const auto& [key, machine] : cluster.machines) {
+    if (auto finding = WhyNotStarted(cluster, machine)) report.pods.push_back(*std::move(finding));
+  }
+}
+
 // The policy or an operand is behind, whatever the findings say.
 bool IsBehind(const Report& report) {
   return (report.policy && report.policy->state != "ready") ||
@@ -192,6 +199,7 @@ Report MakeReport(const Cluster& cluster, const Question& question) {
   if (question.empty()) report.operands = DescribeOperands(cluster, report.nodes);
   if (question.empty()) report.upgrade = DescribeUpgrade(cluster);
   DescribePods(cluster, question, report);
+  DescribeMachines(cluster, question, report);
   report.cluster = ClusterFindings(cluster);
   const auto explained = [&] {
     return report.ready_nodes() != report.nodes.size() || report.cluster.size() > 1;

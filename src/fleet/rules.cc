@@ -319,6 +319,15 @@ std::optional<Finding> WhyNotRunning(const Cluster& cluster, const Pod& pod) {
   return std::nullopt;
 }
 
+std::optional<Finding> WhyNotStarted(const Cluster& cluster, const Machine& machine) {
+  for (const MachineRule& rule : MachineRules()) {
+    Look seen = rule.look(cluster, machine);
+    if (!seen) continue;
+    return MakeFinding(rule.id, Stage::kReady, machine.ToString(), *std::move(seen), rule.fix);
+  }
+  return std::nullopt;
+}
+
 std::vector<Finding> ClusterFindings(const Cluster& cluster) {
   std::vector<Finding> findings;
   for (const ClusterRule& rule : ClusterRules()) {
@@ -336,6 +345,7 @@ std::vector<std::string_view> FindingIds() {
   for (const auto& rule : NodeRules()) ids.push_back(rule.id);
   for (const auto& rule : OperandRules()) ids.push_back(rule.id);
   for (const auto& rule : PodRules()) ids.push_back(rule.id);
+  for (const auto& rule : MachineRules()) ids.push_back(rule.id);
   for (const auto& rule : ClusterRules()) ids.push_back(rule.id);
   return ids;
 }

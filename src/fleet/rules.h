@@ -126,6 +126,14 @@ struct PodRule {
 };
 std::span<const PodRule> PodRules();
 
+// A virtual machine that asks for GPUs, and for which KubeVirt has made no pod that runs.
+struct MachineRule {
+  std::string_view id;
+  Look (*look)(const Cluster& cluster, const Machine& machine);
+  std::string_view fix;
+};
+std::span<const MachineRule> MachineRules();
+
 // What concerns the cluster as a whole. A look may see the same thing several times.
 struct ClusterRule {
   std::string_view id;
@@ -141,6 +149,8 @@ std::optional<Finding> FirstBroken(const NodeContext& context);
 // Why this operand is not ready on the node; none when it is, or does not belong there.
 std::optional<Finding> WhyNotReady(const NodeContext& context, const Operand& operand);
 std::optional<Finding> WhyNotRunning(const Cluster& cluster, const Pod& pod);
+// None also where its pod tells why.
+std::optional<Finding> WhyNotStarted(const Cluster& cluster, const Machine& machine);
 std::vector<Finding> ClusterFindings(const Cluster& cluster);
 
 // Every id, in the order of the tables; for the documentation's test.

@@ -7,12 +7,14 @@
 #include <thread>
 
 #include "apiserver/api_server.h"
+#include "apiserver/kubevirt_definitions.h"
 #include "base/file.h"
 #include "codec/yaml.h"
 #include "desired/cluster_kinds.h"
 #include "doctor/follow.h"
 #include "doctor/source.h"
 #include "fleet/report.h"
+#include "kubevirt/kinds.h"
 
 namespace pitcrew::doctor {
 namespace {
@@ -103,6 +105,35 @@ TEST_F(DoctorTest, FindsOnARealServerWhatItFindsInAFile) {
   EXPECT_THAT(Ids(report.pods), ElementsAre("more-gpus-than-a-node-has"));
   EXPECT_THAT(Ids(report.cluster), ElementsAre("no-policy", "operator-not-running"));
   EXPECT_FALSE(report.all_ready());
+}
+
+// KubeVirt is looked at only where nodes are for virtual machines.
+TEST_F(DoctorTest, ReadsVirtualMachinesWhereThereAreSome) {
+  const auto client = ApiServer::Shared().MakeClient();
+  const auto defined = pitcrew::testing::DefineKubeVirt(*client);
+  ASSERT_TRUE(defined) << defined.error().ToString();
+  const Json gpus = Json::array({{{"name", "gpu"}, {"deviceName", "nvidia.com/GA102GL_A10"}}});
+  const Json machine = {{"metadata", {{"name", "win"}, {"namespace", "team"}}},
+                        {"spec", {{"domain", {{"devices", {{"gpus", gpus}}}}}}}};
+  const auto instance = client->Create(kubevirt::kInstances, machine, kWriter);
+  ASSERT_TRUE(instance) << instance.error().ToString();
+  ASSERT_TRUE(client->Create(
+      kubevirt::kKubeVirts,
+      {{"metadata", {{"name", "kubevirt"}, {"namespace", "team"}}}, {"spec", Json::object()}},
+      kWriter));
+  EXPECT_TRUE(Read(*client).machines.empty());
+  const auto policy = codec::ParseYaml(
+      "{metadata: {name: vm}, spec: {daemonsets: {}, dcgm: {}, dcgmExporter: {}, devicePlugin: {}, "
+      "driver: {}, gfd: {}, nodeStatusExporter: {}, operator: {}, toolkit: {}, "
+      "sandboxWorkloads: {enabled: true}}}");
+  ASSERT_TRUE(policy);
+  const auto created = client->Create(desired::kClusterPolicies, *policy, kWriter);
+  ASSERT_TRUE(created) << created.error().ToString();
+  const auto cluster = Read(*client);
+  EXPECT_TRUE(client->Delete(desired::kClusterPolicies, {.namespace_name = "", .name = "vm"}));
+  EXPECT_TRUE(cluster.unread.empty());
+  EXPECT_EQ(cluster.machines.size(), 1U);
+  EXPECT_EQ(cluster.permissions.size(), 1U);
 }
 
 // To the API server it is running all the time; the kubelet's warning tells of it.

@@ -2,9 +2,9 @@
 // definitions; what nodes' kubelets would write, the tests write.
 #include <gmock/gmock.h>
 
+#include "apiserver/kubevirt_definitions.h"
 #include "base/file.h"
 #include "kubevirt/decision.h"
-#include "loopback/child_process.h"
 #include "operator/uninstall/uninstall.h"
 #include "support_operator.h"
 
@@ -20,23 +20,6 @@ using ::testing::IsEmpty;
 
 constexpr const char* kA10 = "nvidia.com/GA102GL_A10";
 constexpr const char* kVgpu = "nvidia.com/NVIDIA_A10-24Q";
-
-std::vector<Json> KubeVirtDefinitions() {
-  std::filesystem::path newest;
-  std::error_code ignored;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(pitcrew::testing::ProgramsFolder(), ignored)) {
-    const auto file = entry.path() / "definitions.yaml";
-    if (entry.path().filename().string().starts_with("kubevirt-") &&
-        std::filesystem::exists(file)) {
-      newest = std::max(newest, file);
-    }
-  }
-  const auto text = base::ReadFile(newest.string());
-  EXPECT_TRUE(text) << "KubeVirt's definitions are missing: `make programs` makes them";
-  return text ? codec::ParseYamlStream(*text, newest.string()).value_or(std::vector<Json>{})
-              : std::vector<Json>{};
-}
 
 Json HyperConvergedDefinition(const char* version) {
   const std::string file = PITCREW_SOURCE_DIR "/src/operator/tests/data/hyperconverged.yaml";
@@ -74,12 +57,8 @@ class PermittedDevices : public OperatorTest {
     ASSERT_TRUE(created) << created.error().ToString();
   }
   void DefineKubeVirt() {
-    const auto definitions = KubeVirtDefinitions();
-    ASSERT_EQ(definitions.size(), 3U);
-    for (const Json& definition : definitions) Define(definition);
-    for (const auto& kind : {kKubeVirts, kVirtualMachines, kubevirt::kInstances}) {
-      ASSERT_TRUE(Eventually([&] { return client_->List(kind, "").has_value(); }));
-    }
+    const auto defined = pitcrew::testing::DefineKubeVirt(*client_);
+    ASSERT_TRUE(defined) << defined.error().ToString();
   }
   void DefineHyperConverged(const char* version, const kube::ResourceKind& kind) {
     Define(HyperConvergedDefinition(version));
