@@ -67,7 +67,7 @@ base::Status Copy(const fs::path& from, const fs::path& to) {
 base::Result<DriverFiles> FindDriverFiles() {
   std::error_code error;
   const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& libraries : {here / "../lib", here, here / "../lib/x86_64-linux-gnu"}) {
+  for (const fs::path& libraries : {here / "../lib", here, here / "../.." / kDriverLibraryFolder}) {
     if (!fs::exists(libraries / "libnvidia-ml.so.1", error)) continue;
     for (const fs::path& program : {here / "nvidia-smi", libraries / "../bin/nvidia-smi"}) {
       if (fs::exists(program, error)) return DriverFiles{libraries, program};

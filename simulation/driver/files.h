@@ -9,7 +9,11 @@
 
 namespace pitcrew::simulation {
 
+#if defined(__aarch64__)
+inline constexpr const char* kDriverLibraryFolder = "usr/lib/aarch64-linux-gnu";
+#else
 inline constexpr const char* kDriverLibraryFolder = "usr/lib/x86_64-linux-gnu";
+#endif
 
 // Where the built files to install are.
 struct DriverFiles {
