@@ -6,6 +6,7 @@
 
 #include "api/labels.h"
 #include "api/upgrade_state.h"
+#include "base/strings.h"
 #include "kube/projection.h"
 
 namespace pitcrew::gpu_operator::testing {
@@ -25,30 +26,47 @@ Json OwnedBy(const char* kind, const std::string& name, const std::string& uid) 
 
 }  // namespace
 
+base::Result<LabelHistory::Seen> LabelHistory::Read(const Json& node) {
+  return Seen{
+      .state = codec::FindString(node, {"metadata", "labels", api::kUpgradeState}),
+      .version = base::ParseUnsigned(codec::FindString(node, {"metadata", "resourceVersion"}))
+                     .value_or(0)};
+}
+
 LabelHistory::LabelHistory(const std::shared_ptr<kube::Client>& client)
-    : informer_(client, kube::kNodes,
-                kube::ProjectJson<std::string>([](const Json& node) -> base::Result<std::string> {
-                  return codec::FindString(node, {"metadata", "labels", api::kUpgradeState});
-                })) {
-  informer_.AddHandler([this](const kube::Change<std::string>& change) {
-    const std::lock_guard lock(mutex_);
-    const std::string now = change.now == nullptr ? "" : *change.now;
-    auto& values = values_[change.key.name];
-    if (values.empty() ? !now.empty() : values.back() != now) values.push_back(now);
-    const auto state = api::UpgradeStateNamed(now);
-    if (api::IsUnderWay(state)) {
-      under_way_.insert(change.key.name);
-    } else {
-      under_way_.erase(change.key.name);
+    : client_(client), informer_(client, kube::kNodes, kube::ProjectJson<Seen>(Read)) {
+  informer_.AddHandler([this](const kube::Change<Seen>& change) {
+    {
+      const std::lock_guard lock(mutex_);
+      const Seen now = change.now == nullptr ? Seen{} : *change.now;
+      auto& values = values_[change.key.name];
+      if (values.empty() ? !now.state.empty() : values.back() != now.state) {
+        values.push_back(now.state);
+      }
+      const auto state = api::UpgradeStateNamed(now.state);
+      if (api::IsUnderWay(state)) {
+        under_way_.insert(change.key.name);
+      } else {
+        under_way_.erase(change.key.name);
+      }
+      most_ = std::max(most_, static_cast<int>(under_way_.size()));
+      versions_[change.key.name] = now.version;
     }
-    most_ = std::max(most_, static_cast<int>(under_way_.size()));
+    changed_.notify_all();
   });
   informer_.Start();
   EXPECT_TRUE(informer_.WaitUntilSynced({}));
 }
 
 std::vector<std::string> LabelHistory::Of(const std::string& node) const {
-  const std::lock_guard lock(mutex_);
+  const auto live = client_->Get(kube::kNodes, {"", node});
+  const std::uint64_t version = live ? Read(*live)->version : 0;
+  std::unique_lock lock(mutex_);
+  const auto told = [&] {
+    const auto found = versions_.find(node);
+    return version == 0 || (found != versions_.end() && found->second >= version);
+  };
+  EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), told)) << node;
   const auto found = values_.find(node);
   return found == values_.end() ? std::vector<std::string>() : found->second;
 }

@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 
+#include <condition_variable>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <set>
@@ -20,16 +22,27 @@ namespace pitcrew::gpu_operator::testing {
 class LabelHistory {
  public:
   explicit LabelHistory(const std::shared_ptr<kube::Client>& client);
+  // Up to now: waits until the watch has told what a read of the node shows.
   [[nodiscard]] std::vector<std::string> Of(const std::string& node) const;
   // The most nodes that were in states between cordon-required and uncordon-required at one time.
   [[nodiscard]] int MostUnderWay() const;
 
  private:
+  struct Seen {
+    std::string state;
+    std::uint64_t version = 0;  // of the node
+    bool operator==(const Seen&) const = default;
+  };
+  static base::Result<Seen> Read(const Json& node);
+
+  std::shared_ptr<kube::Client> client_;
   mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
   std::map<std::string, std::vector<std::string>> values_;
+  std::map<std::string, std::uint64_t> versions_;  // the newest that was told, by node
   std::set<std::string> under_way_;
   int most_ = 0;
-  kube::Informer<std::string> informer_;  // last: its thread uses the rest
+  kube::Informer<Seen> informer_;  // last: its thread uses the rest
 };
 
 class UpgradeTest : public OperatorTest {
