@@ -4,9 +4,11 @@
 set -e
 device=/sys/bus/pci/devices/0000:00:04.0
 hears() {
+  # What the watcher before has said says nothing about this one.
+  rm -f /run/said
   watch_attribute "$1" driver_override > /run/said &
   watcher=$!
-  while ! grep -q watching /run/said; do [ -d /proc/$watcher ] || { echo "FAILED: it does not watch $1"; exit 1; }; done
+  while ! grep -qs watching /run/said; do [ -d /proc/$watcher ] || { echo "FAILED: it does not watch $1"; exit 1; }; done
   cat "$device/driver_override" "$device/vendor" > /run/read
   echo vfio-pci > "$2/driver_override"
   wait $watcher || { echo "FAILED: a write to $2 was not heard at $1"; exit 1; }
