@@ -42,6 +42,17 @@ TEST(OptionsTest, WhatCannotBeIsSaid) {
   EXPECT_NE(Mistake(Command::kStatus, {"gpu-a"}), "none");
 }
 
+TEST(OptionsTest, HelpNamesTheFormatsOfTheCommand) {
+  const auto help = [](Command command) {
+    ::testing::internal::CaptureStdout();
+    const auto options = Read(command, {"--help"});
+    EXPECT_TRUE(options && !*options);
+    return ::testing::internal::GetCapturedStdout();
+  };
+  EXPECT_THAT(help(Command::kStatus), HasSubstr("table, wide, json or yaml"));
+  EXPECT_THAT(help(Command::kDoctor), HasSubstr("table, json or yaml"));
+}
+
 TEST(TableTest, ColumnsAreAsWideAsTheirWidestCell) {
   Table table({"NODE", "REASON"});
   table.Add({"gpu-eins", "gut"});

@@ -111,6 +111,12 @@ TEST(Plan, OfOtherResourcesNothingIsShared) {
   ASSERT_TRUE(plan);
   EXPECT_THAT(plan->resources, IsEmpty());
   EXPECT_THAT(plan->warnings, SizeIs(1));
+
+  const auto both = MakePlan(Inventory(kTwoGpus),
+                             Mps("{name: mig-1g.10gb, replicas: 2}, {name: gpu, replicas: 2}"));
+  ASSERT_TRUE(both);
+  EXPECT_THAT(both->resources, SizeIs(1)) << "what stands behind it is shared all the same";
+  EXPECT_THAT(both->warnings, SizeIs(1));
 }
 
 TEST(Plan, OneResourceHasOneSetOfReplicas) {
