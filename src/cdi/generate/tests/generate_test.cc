@@ -262,13 +262,17 @@ TEST_F(DriverTree, GraphicsConfigurationsHaveTheirPlaceInContainers) {
   Write("usr/local/share/glvnd/egl_vendor.d/10_nvidia.json");
   Write("etc/egl/egl_external_platform.d/15_nvidia_gbm.json");
   Write("usr/share/OpenCL/vendors/nvidia.icd");
+  Write("usr/share/vulkan/icd.d/nvidia_icd.json");
+  Write("vulkan/icd.d/nvidia_layers.json");
   EXPECT_EQ(Located().graphics,
             (std::vector<File>{
                 {"/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
                  "/usr/local/share/glvnd/egl_vendor.d/10_nvidia.json"},
                 {"/usr/share/egl/egl_external_platform.d/15_nvidia_gbm.json",
                  "/etc/egl/egl_external_platform.d/15_nvidia_gbm.json"},
-                {"/etc/OpenCL/vendors/nvidia.icd", "/usr/share/OpenCL/vendors/nvidia.icd"}}));
+                {"/etc/OpenCL/vendors/nvidia.icd", "/usr/share/OpenCL/vendors/nvidia.icd"},
+                {"/etc/vulkan/icd.d/nvidia_icd.json", "/usr/share/vulkan/icd.d/nvidia_icd.json"},
+                {"/etc/vulkan/icd.d/nvidia_layers.json", "/vulkan/icd.d/nvidia_layers.json"}}));
 }
 
 TEST(Locate, MigMinors) {
