@@ -71,7 +71,7 @@ class Change {
       return Finish(base::Fail(plan.error()));
     }
     if (plan->changes.empty()) return Finish({});
-    for (std::size_t i = 0; i < plan->devices.size(); ++i) positions_.push_back(plan->devices[i]);
+    positions_ = plan->devices;
     for (const auto& device : plan->changes) progress_.gpus[PositionOf(device)] = "waiting";
     base::Status done;
     {
