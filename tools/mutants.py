@@ -3,8 +3,8 @@
 
 A sample of changes (|| to &&, == to !=, < to <=, continue to break, true to false, one less, a negation gone) is drawn
 by a seed from the sources of the rooms. Each is built in a tree of its own under build/mutants and tried by the tests
-of its room, then by the unit and golden tests of the rooms that link it, until one fails. A change that no test sees
-is a survivor: the tests say nothing about that line, or the line is not needed. A change that does not compile is
+of its room, then by the unit and golden tests of the rooms that link it, then by those rooms' integration tests, until
+one fails. A change that no test sees is a survivor: the tests say nothing about that line, or the line is not needed. A change that does not compile is
 replaced by another one.
 
 Exit status: 0 when fewer than one in ten survive, 1 otherwise, 2 for a usage error.
@@ -83,7 +83,7 @@ def copy_tree():
 
 
 def programs_by_room(rooms, kinds):
-    """{room: its own programs, then those of the rooms that link it}, as far as they exist."""
+    """{room: its own programs, then those of the rooms that link it (integration tests last)}, as far as they exist."""
     targets = subprocess.run(["ninja", "-C", BUILD, "-t", "targets", "all"], check=True, capture_output=True, text=True).stdout
     existing = set(re.findall(r"^bin/(\w+_test): ", targets, re.MULTILINE))
     links = {room.name: set() for room in rooms}
@@ -94,8 +94,8 @@ def programs_by_room(rooms, kinds):
     found = {}
     for room in links:
         own = [f"{room}_{kind}_test" for kind in kinds]
-        above = [f"{other}_{kind}_test" for other in sorted(links) if room in links[other]
-                 for kind in kinds if kind != "integration"]
+        above = sorted((f"{other}_{kind}_test" for other in sorted(links) if room in links[other] for kind in kinds),
+                       key=lambda program: "_integration_" in program)
         found[room] = [program for program in own + above if program in existing]
     return found
 

@@ -252,8 +252,9 @@ class PluginTest : public KubeconfigTest {
     KubeconfigTest::SetUp();
     Write("plugin", kPlugin, 0700);
   }
-  base::Result<Config> ParsePlugin(const std::string& more, const std::string& expires) {
-    return ParseParts("{server: \"https://h\"}",
+  base::Result<Config> ParsePlugin(const std::string& more, const std::string& expires,
+                                   const std::string& cluster = "{server: \"https://h\"}") {
+    return ParseParts(cluster,
                       "{exec: {apiVersion: client.authentication.k8s.io/v1, command: ./plugin, "
                       "env: [{name: PLUGIN_LOG, value: \"" +
                           (folder_ / "log").string() + "\"}, {name: EXPIRES, value: \"" + expires +
@@ -286,6 +287,23 @@ TEST_F(PluginTest, AsksOnceUntilTheTokenExpiresOrIsRejected) {
   EXPECT_TRUE(expired->credentials->Current({}));
   EXPECT_TRUE(expired->credentials->Current({}));
   EXPECT_EQ(runs(), 4U);
+}
+
+TEST_F(PluginTest, LearnsAllThatIsSaidAboutTheCluster) {
+  const auto config =
+      ParsePlugin("provideClusterInfo: true", "2999-01-01T00:00:00Z",
+                  "{server: \"https://h\", insecure-skip-tls-verify: true, tls-server-name: other, "
+                  "proxy-url: \"http://p:1\", extensions: [{name: other, extension: {a: 1}}, "
+                  "{name: client.authentication.k8s.io/exec, extension: {audience: gpus}}]}");
+  ASSERT_TRUE(config) << config.error().message;
+  ASSERT_TRUE(config->credentials->Current({}));
+  const auto info = codec::ParseJson(*base::ReadFile(folder_ / "log.info"));
+  ASSERT_TRUE(info);
+  EXPECT_EQ((*info)["spec"]["cluster"], (codec::Json{{"server", "https://h"},
+                                                     {"insecure-skip-tls-verify", true},
+                                                     {"tls-server-name", "other"},
+                                                     {"proxy-url", "http://p:1"},
+                                                     {"config", {{"audience", "gpus"}}}}));
 }
 
 TEST_F(PluginTest, AFailureTellsWhatThePluginSaid) {

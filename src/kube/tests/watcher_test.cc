@@ -47,7 +47,10 @@ TEST(Watcher, EventsMoveTheVersion) {
 }
 
 TEST(Watcher, GoneAlwaysLeadsBackToTheBeginning) {
-  EXPECT_EQ(Advance(Watching{"5"}, ErrorEvent(Gone())).next, WatchState(Empty{}));
+  const auto step = Advance(Watching{"5"}, ErrorEvent(Gone()));
+  EXPECT_EQ(step.next, WatchState(Empty{}));
+  // A server that says so again and again is not asked for whole lists in a tight loop.
+  EXPECT_TRUE(step.back_off);
   EXPECT_EQ(Advance(Listed{"5"}, WatchRefused{Gone()}).next, WatchState(Empty{}));
   EXPECT_EQ(Advance(Watching{"5"}, WatchEnded{Gone()}).next, WatchState(Empty{}));
   EXPECT_EQ(Advance(Listing{"t"}, ListFailed{Gone()}).next, WatchState(Empty{}));

@@ -68,6 +68,20 @@ TEST_F(EngineFilesTest, ModesAndOwnersStay) {
   EXPECT_EQ(Look(config_).st_gid, before.st_gid);
 }
 
+// The owner and the group count each for itself.
+TEST_F(EngineFilesTest, AnOwnerOrAGroupAloneStaysToo) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  for (const auto& [owner, group] : {std::pair{12U, 0U}, std::pair{0U, 34U}}) {
+    folder_.Write("etc/config.toml", kSite);
+    ASSERT_EQ(::chown(config_.c_str(), owner, group), 0);
+    ASSERT_TRUE(Configure());
+    ASSERT_NE(Text(config_), kSite);
+    EXPECT_EQ(Look(config_).st_uid, owner);
+    EXPECT_EQ(Look(config_).st_gid, group);
+    ASSERT_TRUE(Restore());
+  }
+}
+
 // An engine before 2.0 forces the copy; nobody else gets to read it. One that an older toolkit left
 // open is closed though its content is right.
 TEST_F(EngineFilesTest, CopiedCredentialsAreForTheOwnerOnly) {

@@ -203,6 +203,14 @@ TEST(VgpuPlanTest, GpusThatNoEntryIsForStay) {
               HasSubstr("not all GPUs match the specified config: no entry is for GPU 0"));
 }
 
+TEST(VgpuPlanTest, AGpuThatNoEntryIsForDoesNotEndThePlan) {
+  Gpu a16 = A16();
+  const auto plan = PlanConfig({T4(0), a16}, {For("0x25B610DE", {{"A16-8Q", 2}})});
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_THAT(plan->changes, SizeIs(1));
+  EXPECT_EQ(plan->changes.front().pci, a16.pci);
+}
+
 TEST(VgpuPlanTest, EveryGpusProblemInOneMessage) {
   Gpu other = T4(1);
   other.pci = At("0000:5e:00.0");
