@@ -3,8 +3,13 @@ add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-s
                     -Woverloaded-virtual -Werror)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports these inside its own std headers once optimisation inlines them.
-  add_compile_options(-Wno-restrict -Wno-maybe-uninitialized -Wno-dangling-pointer
-                      -Wno-stringop-overflow -Wno-array-bounds)
+  set(wrong_warnings -Wno-restrict -Wno-maybe-uninitialized -Wno-dangling-pointer
+                     -Wno-stringop-overflow -Wno-array-bounds)
+  add_compile_options(${wrong_warnings})
+  # With link-time optimisation the linker inlines, and warns.
+  if(CMAKE_INTERPROCEDURAL_OPTIMIZATION)
+    add_link_options(${wrong_warnings})
+  endif()
 endif()
 # Clang, which builds the fuzz targets and reads the sources for `make lint`, warns about more; GCC decides.
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
