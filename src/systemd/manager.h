@@ -14,6 +14,9 @@ struct sd_bus;
 
 namespace pitcrew::systemd {
 
+// On the node; a pod sees it below the folder at which the node's root is mounted.
+inline constexpr const char* kSystemBusSocket = "/run/dbus/system_bus_socket";
+
 // The words are systemd's own (org.freedesktop.systemd1(5)).
 struct UnitState {
   std::string load;    // loaded, not-found, masked, error, ...
@@ -35,8 +38,7 @@ class Manager {
   // `socket` is that of the node's system bus as this process sees it, for example
   // /host/run/dbus/system_bus_socket in a pod. kNotFound when there is none: the node has no
   // systemd, or no D-Bus; kUnavailable "SystemdUnavailable" when nobody answers as systemd there.
-  static base::Result<Manager> Connect(
-      const std::filesystem::path& socket = "/run/dbus/system_bus_socket");
+  static base::Result<Manager> Connect(const std::filesystem::path& socket = kSystemBusSocket);
 
   // A unit that does not exist is a state too. `unit` has its ending: "docker.service".
   base::Result<UnitState> Read(const std::string& unit);

@@ -13,13 +13,12 @@
 namespace pitcrew::node::mig_manager {
 namespace {
 
-constexpr std::string_view kBus = "/run/dbus/system_bus_socket";
 // Upstream's (9.5).
 constexpr std::chrono::seconds kStopTimeout{30};
 constexpr std::chrono::seconds kStartTimeout{120};
 
 base::Result<systemd::Manager> Connect(const Options& options) {
-  return systemd::Manager::Connect(host::Root(options.host_root).At(kBus));
+  return systemd::Manager::Connect(host::Root(options.host_root).At(systemd::kSystemBusSocket));
 }
 
 // In the order in which they were stopped.

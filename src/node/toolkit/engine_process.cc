@@ -21,6 +21,7 @@
 #include "host/process.h"
 #include "io/file_watcher.h"
 #include "rpc/container_runtime.h"
+#include "systemd/manager.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -188,18 +189,22 @@ host::ProgramRun InHost(const EngineOptions& options) {
   return run;
 }
 
-base::Status RestartThroughSystemd(const EngineOptions& options,
+base::Status RestartThroughSystemd(const EngineOptions& options, const io::StopToken& stop,
                                    base::SteadyClock::time_point deadline) {
-  auto run = InHost(options);
-  TRY_ASSIGN(const auto program,
-             host::FindStandardProgram(host::Root(options.host_root), "systemctl"));
-  run.program = program.string();
-  run.arguments = {"restart", std::string(ToString(options.kind))};
-  run.deadline = deadline;
+  const auto socket = host::Root(options.host_root).At(systemd::kSystemBusSocket);
+  auto manager = systemd::Manager::Connect(socket);
+  if (!manager && manager.error().code == base::Code::kNotFound) {
+    return base::Fail(base::Error{
+        base::Code::kUnsupported, "NoSystemd",
+        fmt::format("{} cannot be restarted through systemd: {}; where the node has none, set "
+                    "RUNTIME_RESTART_MODE to none and restart it yourself",
+                    ToString(options.kind), manager.error().message)});
+  }
+  if (!manager) return base::Fail(manager.error());
+  const auto unit = fmt::format("{}.service", ToString(options.kind));
   base::LogInfo("Restarting the container engine through systemd",
-                {{"engine", ToString(options.kind)}});
-  TRY(host::ReadProgramOutput(run));
-  return {};
+                {{"engine", ToString(options.kind)}, {"unit", unit}});
+  return manager->Restart(unit, stop, deadline);
 }
 
 // Value of --config or -c on the command line of a running engine; empty when it has none.
@@ -329,7 +334,7 @@ base::Status RestartEngine(const EngineOptions& options, const io::StopToken& st
           {{"engine", ToString(options.kind)}});
       return {};
     case RestartMode::kSystemd:
-      TRY(RestartThroughSystemd(options, deadline));
+      TRY(RestartThroughSystemd(options, stop, deadline));
       break;
     case RestartMode::kSignal:
       TRY(SignalEngine(options, stop, deadline));
