@@ -8,6 +8,7 @@
 namespace pitcrew::api {
 
 // --- Node labels that node feature discovery writes ------------------------------------------
+inline constexpr std::string_view kMellanoxPresent = "feature.node.kubernetes.io/pci-15b3.present";
 inline constexpr std::string_view kNfdPrefix = "feature.node.kubernetes.io/";
 inline constexpr std::string_view kPciVendorPresent = "feature.node.kubernetes.io/pci-10de.present";
 inline constexpr std::string_view kPci3dControllerPresent =

@@ -27,6 +27,7 @@ inline constexpr const char* kVfioPciReady = "vfio-pci-ready";
 inline constexpr const char* kVgpuManagerReady = "vgpu-manager-ready";
 inline constexpr const char* kHostVgpuManagerReady = "host-vgpu-manager-ready";
 inline constexpr const char* kVgpuDevicesReady = "vgpu-devices-ready";
+inline constexpr const char* kMofedReady = "mofed-ready";
 inline constexpr const char* kCcManagerReady = "cc-manager-ready";
 // What the node's GPUs are for: a value of the label nvidia.com/gpu.workload.config, and a newline.
 inline constexpr const char* kWorkloadType = "workload-type";

@@ -35,6 +35,7 @@ base::Status Validate(const Options& options, const io::StopToken& stop) {
   if (options.component == "vfio-pci") return ValidateVfioPci(options, cluster, stop);
   if (options.component == "vgpu-manager") return ValidateVgpuManager(options, cluster, stop);
   if (options.component == "vgpu-devices") return ValidateVgpuDevices(options, cluster, stop);
+  if (options.component == "mofed") return ValidateMofed(options, cluster, stop);
   if (options.component == "cc-manager") return ValidateCcManager(options, cluster, stop);
   return ValidateModule(options, options.component, stop);
 }

@@ -31,6 +31,7 @@ class Cluster {
  public:
   explicit Cluster(std::string kubeconfig) : kubeconfig_(std::move(kubeconfig)) {}
   base::Result<std::shared_ptr<kube::Client>> client();
+  base::Result<codec::Json> ReadNode(const Options& options, const io::StopToken& stop);
 
  private:
   std::string kubeconfig_;
@@ -44,6 +45,10 @@ base::Status ValidatePlugin(const Options& options, Cluster& cluster, const io::
 // nvidia-fs, gdrcopy, nvidia-peermem: is the kernel module loaded (validator.md 4)?
 base::Status ValidateModule(const Options& options, const std::string& component,
                             const io::StopToken& stop);
+
+// The driver of NVIDIA's network adapters (MOFED), where RDMA is on and the node has one. Its
+// status file tells that there is such a driver; without RDMA or adapter there is none.
+base::Status ValidateMofed(const Options& options, Cluster& cluster, const io::StopToken& stop);
 
 // Whether a driver works now: the driver's validation without its links and status files.
 base::Status CheckDriver(const Options& options, Cluster& cluster, const io::StopToken& stop);

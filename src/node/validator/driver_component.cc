@@ -180,6 +180,11 @@ base::Result<std::shared_ptr<kube::Client>> Cluster::client() {
   return client_;
 }
 
+base::Result<codec::Json> Cluster::ReadNode(const Options& options, const io::StopToken& stop) {
+  TRY_ASSIGN(const auto found, client());
+  return found->Get(kube::kNodes, {"", options.node_name}, stop);
+}
+
 base::Status ValidateDriver(const Options& options, Cluster& cluster, const io::StopToken& stop) {
   DriverRound round(options, cluster, stop);
   return Repeat(options, {.folders = {options.output_folder, options.driver_seen_at}}, stop,

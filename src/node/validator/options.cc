@@ -32,7 +32,8 @@ base::Status Check(const Options& options) {
   }
   const bool has_pods = component == "plugin" || component == "cuda";
   const bool asks_node = component == "vfio-pci" || component == "vgpu-manager" ||
-                         component == "vgpu-devices" || component == "cc-manager";
+                         component == "vgpu-devices" || component == "cc-manager" ||
+                         component == "mofed";
   if ((has_pods || asks_node) && options.node_name.empty()) {
     return Refuse(fmt::format(
         "invalid -n <node-name> flag: must not be empty string for {} validation", component));
@@ -140,6 +141,8 @@ base::Result<std::optional<Options>> ReadOptions(
   Take(flags.image_pull_policy, options.image_pull_policy);
   Take(flags.runtime_class, options.runtime_class);
   Take(flags.default_workload, options.default_workload);
+  options.uses_rdma = environment("GPU_DIRECT_RDMA_ENABLED") == "true";
+  options.network_driver_on_host = environment("USE_HOST_MOFED") == "true";
   if (flags.interval && *flags.interval > 0) {
     options.retry_interval = std::chrono::seconds(*flags.interval);
   }

@@ -33,6 +33,11 @@ struct Options {
 
   int metrics_port = 0;  // of the component metrics
 
+  // Of the component mofed: exactly "true" in GPU_DIRECT_RDMA_ENABLED and USE_HOST_MOFED, which
+  // have no flags (validator.md 4).
+  bool uses_rdma = false;
+  bool network_driver_on_host = false;
+
   // Workload pods.
   std::string image;
   std::string image_pull_policy;
@@ -46,6 +51,7 @@ struct Options {
   // The host's: a container has a /sys of its own.
   std::filesystem::path pci_devices = "/host/sys/bus/pci/devices";
   host::Root devices_root;  // of /sys
+  std::filesystem::path network_driver_folder = "/run/mellanox/drivers";
 };
 
 // Nothing when --help or --version was answered. kInvalid for wrong flags and for a component that

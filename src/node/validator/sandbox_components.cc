@@ -14,18 +14,12 @@ using desired::Workload;
 // As upstream waits for the vGPU manager to make what vGPUs are made on (validator.md 6.3).
 constexpr std::chrono::minutes kParentsTimeout{5};
 
-base::Result<codec::Json> ReadNode(const Options& options, Cluster& cluster,
-                                   const io::StopToken& stop) {
-  TRY_ASSIGN(const auto client, cluster.client());
-  return client->Get(kube::kNodes, {"", options.node_name}, stop);
-}
-
 // Tells others what the node is for, and whether that is `meant`.
 base::Result<bool> IsFor(Workload meant, const Options& options, Cluster& cluster,
                          const io::StopToken& stop) {
   codec::Json node;
   TRY(Repeat(options, {}, stop, [&]() -> base::Status {
-    TRY_ASSIGN(node, ReadNode(options, cluster, stop));
+    TRY_ASSIGN(node, cluster.ReadNode(options, stop));
     return {};
   }));
   const auto workload = WorkloadOf(node, options.default_workload);
@@ -103,7 +97,7 @@ base::Status ValidateCcManager(const Options& options, Cluster& cluster,
   const StatusFolder status(options.output_folder);
   TRY(status.Remove(validations::kCcManagerReady));
   TRY(Repeat(options, {.folders = {options.output_folder}}, stop, [&]() -> base::Status {
-    TRY_ASSIGN(const auto node, ReadNode(options, cluster, stop));
+    TRY_ASSIGN(const auto node, cluster.ReadNode(options, stop));
     const auto capable = codec::FindString(node, {"metadata", "labels", api::kCcCapable});
     if (capable != "true") return {};
     TRY_ASSIGN(const bool ready, status.Has(validations::kCcManagerContainerReady));

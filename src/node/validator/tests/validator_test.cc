@@ -46,7 +46,8 @@ TEST(Options, ComponentsAreChecked) {
   for (const auto* component : {"", "unknown", "foobar"}) {
     EXPECT_FALSE(Read({{"COMPONENT", component}})) << component;
   }
-  for (const auto* component : {"vfio-pci", "vgpu-manager", "vgpu-devices", "cc-manager"}) {
+  for (const auto* component :
+       {"vfio-pci", "vgpu-manager", "vgpu-devices", "cc-manager", "mofed"}) {
     EXPECT_FALSE(Read({{"COMPONENT", component}})) << component << " needs the node's name";
     EXPECT_TRUE(Read({{"COMPONENT", component}, {"NODE_NAME", "n"}})) << component;
   }
