@@ -19,6 +19,7 @@ constexpr std::string_view kInUse[] = {"driver is in use",
                                        "could not unload nvidia driver kernel modules",
                                        "gpupodsnotevictable",
                                        "operandsstillrunning"};
+constexpr std::string_view kGpuPods[] = {"gpupodsremain"};
 constexpr std::string_view kHostModule[] = {"appears to already be loaded",
                                             "appears to be already loaded",
                                             "already loaded in your kernel",
@@ -140,6 +141,13 @@ constexpr OperandRule kRules[] = {
      "drivers (spec.driver.usePrecompiled: true), enrol the key that signs the driver (mokutil "
      "--import), or switch secure boot off in the firmware.",
      kUnsigned, "the kernel refuses the driver's module because it is not signed by a known key"},
+    {"gpu-pods-remain", "", nullptr,
+     "The GPUs of {node} change hands when the pods that the message names are gone. End them by "
+     "its commands, or let the driver manager evict them: ENABLE_GPU_POD_EVICTION, and for pods "
+     "without a controller DRAIN_USE_FORCE, with an emptyDir DRAIN_DELETE_EMPTYDIR_DATA, in "
+     "ClusterPolicy {policy} (spec.vfioManager.driverManager.env on the way to passthrough, "
+     "spec.vgpuManager.driverManager.env to vGPUs, spec.driver.manager.env to containers).",
+     kGpuPods, "pods have GPUs for what the node was for before"},
     {"driver-in-use", "driver", nullptr,
      "End what uses the GPUs on {node} (fuser -v /dev/nvidia* names it: nvidia-persistenced, a "
      "monitoring agent, a desktop, a pod), or restart the node. Pods with GPUs there:\n"

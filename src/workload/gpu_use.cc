@@ -27,12 +27,12 @@ const Json& ListAt(const Json& object, std::initializer_list<std::string_view> p
   return list != nullptr && list->is_array() ? *list : kEmpty;
 }
 
-bool NamesGpu(const Json* resources) {
+using IsMeant = std::function<bool(std::string_view)>;
+
+bool NamesOne(const Json* resources, const IsMeant& is_meant) {
   if (resources == nullptr || !resources->is_object()) return false;
-  return std::ranges::any_of(resources->items(), [](const auto& entry) {
-    return entry.key().starts_with(api::kGpuResource) ||
-           entry.key().starts_with(api::kMigResourcePrefix);
-  });
+  return std::ranges::any_of(resources->items(),
+                             [&](const auto& entry) { return is_meant(entry.key()); });
 }
 
 base::Result<Json> ReadClaim(kube::Client& client, const kube::ObjectKey& key,
@@ -52,16 +52,22 @@ bool HasEnded(const Json& pod) {
   return phase == "Succeeded" || phase == "Failed";
 }
 
-bool AsksForGpu(const Json& pod) {
+bool AsksFor(const Json& pod, const IsMeant& is_meant) {
   for (const auto* list : {"containers", "initContainers"}) {
     for (const auto& container : ListAt(pod, {"spec", list})) {
-      if (NamesGpu(codec::Find(container, {"resources", "limits"})) ||
-          NamesGpu(codec::Find(container, {"resources", "requests"}))) {
+      if (NamesOne(codec::Find(container, {"resources", "limits"}), is_meant) ||
+          NamesOne(codec::Find(container, {"resources", "requests"}), is_meant)) {
         return true;
       }
     }
   }
   return false;
+}
+
+bool AsksForGpu(const Json& pod) {
+  return AsksFor(pod, [](std::string_view resource) {
+    return resource.starts_with(api::kGpuResource) || resource.starts_with(api::kMigResourcePrefix);
+  });
 }
 
 std::vector<std::string> ClaimNames(const Json& pod) {

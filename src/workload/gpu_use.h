@@ -2,7 +2,9 @@
 // resource allocation (driver-lifecycle.md 2.8).
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codec/json.h"
@@ -13,6 +15,11 @@ namespace pitcrew::workload {
 
 // Succeeded or Failed: what the pod had is free again.
 bool HasEnded(const codec::Json& pod);
+
+// Whether a container of the pod, an init container too, has a limit or request of a resource that
+// is meant: "nvidia.com/gpu".
+bool AsksFor(const codec::Json& pod,
+             const std::function<bool(std::string_view resource)>& is_meant);
 
 // Whether a container of the pod, an init container too, has a limit or request of nvidia.com/gpu*
 // or nvidia.com/mig-*.

@@ -35,6 +35,16 @@ CONFIG, STATE, PROGRESS = "nvidia.com/vgpu.config", "nvidia.com/vgpu.config.stat
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
+def idle_pod(name, node):
+    """It asked for a GPU, and runs nothing on it."""
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
+                     "nodeSelector": {"kubernetes.io/hostname": node},
+                     "containers": [{"name": "main", "image": "docker.io/pitcrew/pitcrew:v26.7.0",
+                                     "imagePullPolicy": "IfNotPresent", "command": ["/bin/sh", "-c", "exec sleep infinity"],
+                                     "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}
+
+
 class VirtualMachines(support.ClusterTest):
     NAME, FILE, VALUES = NAME, FILE, "{}"
 
@@ -156,6 +166,30 @@ class VirtualMachines(support.ClusterTest):
                 self.label(VGPU, WORKLOAD, workload)
                 self.await_offered(VGPU, offered)
                 self.assertEqual(set(self.drivers(VGPU).values()), {driver})
+
+    def test_41_pods_leave_before_their_gpu_goes_to_virtual_machines_and_back(self):
+        """Neither of them has a device of its GPU open, and neither VFIO nor vGPU manager may evict by default."""
+        for workload, pod, resource, then, offered in (
+                ("container", idle_pod("notebook", VGPU), {"gpu": 1},
+                 "vm-passthrough", {"GA102GL_A10": 1}),
+                ("vm-passthrough", virt_launcher.pod("virt-launcher-idle", "nvidia.com/GA102GL_A10", VGPU),
+                 {"GA102GL_A10": 1}, "vm-vgpu", {A10_12Q: 2})):
+            with self.subTest(then):
+                self.label(VGPU, WORKLOAD, workload)
+                self.await_offered(VGPU, resource)
+                name = pod["metadata"]["name"]
+                self.create(pod)
+                self.assertIsNotNone(self.client.wait(PODS, name, SECONDS, lambda one: api.has_condition(
+                    one, "ContainersReady")), chart.behind(self.client))
+                had = self.drivers(VGPU)
+                self.label(VGPU, WORKLOAD, then)
+                self.await_event(VGPU, "GpuPodsRemain", f"kubectl delete pod --namespace default {name}")
+                if workload == "vm-passthrough":
+                    self.assertEqual(self.drivers(VGPU), had)
+                else:
+                    self.assertNotIn("vfio-pci", self.drivers(VGPU).values())
+                self.client.delete(f"{PODS}/{name}")
+                self.await_offered(VGPU, offered)
 
     def test_50_an_unknown_workload_is_told_and_changes_nothing(self):
         before = self.client.get(f"{NODES}/{PASSTHROUGH}")["metadata"]["labels"]

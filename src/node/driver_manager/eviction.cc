@@ -13,16 +13,6 @@
 namespace pitcrew::node::driver_manager {
 namespace {
 
-base::Result<std::vector<codec::Json>> PodsOfNode(const Options& options, kube::Client& client,
-                                                  const std::string& selector,
-                                                  const io::StopToken& stop) {
-  kube::ListOptions selection;
-  selection.field_selector = "spec.nodeName=" + options.node_name;
-  selection.label_selector = selector;
-  TRY_ASSIGN(auto pods, client.List(kube::kPods, "", selection, stop));
-  return std::move(pods.items);
-}
-
 // All of them, or none when one may not go.
 base::Status Evict(const Options& options, const std::shared_ptr<kube::Client>& client,
                    const std::vector<codec::Json>& pods, const io::StopToken& stop) {
@@ -33,6 +23,23 @@ base::Status Evict(const Options& options, const std::shared_ptr<kube::Client>& 
                                         "be evicted: {}",
                                         base::Join(plan.refused, "; "))));
   }
+  return EvictAll(options, client, plan.evict, stop);
+}
+
+}  // namespace
+
+base::Result<std::vector<codec::Json>> PodsOfNode(const Options& options, kube::Client& client,
+                                                  const std::string& selector,
+                                                  const io::StopToken& stop) {
+  kube::ListOptions selection;
+  selection.field_selector = "spec.nodeName=" + options.node_name;
+  selection.label_selector = selector;
+  TRY_ASSIGN(auto pods, client.List(kube::kPods, "", selection, stop));
+  return std::move(pods.items);
+}
+
+base::Status EvictAll(const Options& options, const std::shared_ptr<kube::Client>& client,
+                      const std::vector<workload::PodReference>& pods, const io::StopToken& stop) {
   workload::EvictOptions evict;
   if (options.drain_timeout.count() > 0) {
     evict.deadline = base::Deadline::After(options.drain_timeout);
@@ -41,10 +48,8 @@ base::Status Evict(const Options& options, const std::shared_ptr<kube::Client>& 
     base::LogInfo("A disruption budget holds an eviction up",
                   {{"pod", pod.ToString()}, {"why", why.message}});
   };
-  return workload::EvictPods(client, options.node_name, plan.evict, evict, stop);
+  return workload::EvictPods(client, options.node_name, pods, evict, stop);
 }
-
-}  // namespace
 
 workload::DrainOptions DrainOptionsOf(const Options& options) {
   workload::DrainOptions drain;

@@ -16,6 +16,15 @@ namespace pitcrew::node::driver_manager {
 // How the pods of a node are drained with these options.
 workload::DrainOptions DrainOptionsOf(const Options& options);
 
+// Of this node; `selector` chooses by labels, "" all.
+base::Result<std::vector<codec::Json>> PodsOfNode(const Options& options, kube::Client& client,
+                                                  const std::string& selector,
+                                                  const io::StopToken& stop);
+
+// Evicts all of these and waits until they are gone, options.drain_timeout at most.
+base::Status EvictAll(const Options& options, const std::shared_ptr<kube::Client>& client,
+                      const std::vector<workload::PodReference>& pods, const io::StopToken& stop);
+
 // Pods of this node that ask for GPUs or hold them by a claim, and those whose virtual machines
 // have one.
 base::Result<std::vector<codec::Json>> GpuPods(const Options& options, kube::Client& client,

@@ -20,7 +20,10 @@ base::Status AwaitFormerOwners(const Options& options, const std::shared_ptr<kub
                                const codec::Json& node, const io::StopToken& stop) {
   std::set<std::string, std::less<>> former;  // states
   for (const auto& operand : desired::Operands()) {
-    if (operand.owns_gpus && !IsAskedFor(node, operand.deploy.key)) former.emplace(operand.state);
+    const bool is_client = operand.gpu_client != desired::GpuClient::kNo;
+    const bool has_left = is_client && own_node::LabelOf(node, operand.deploy.key).empty();
+    const bool is_former = operand.owns_gpus && !IsAskedFor(node, operand.deploy.key);
+    if (is_former || has_left) former.emplace(operand.state);
   }
   return workload::AwaitPodsGone(
       client, options.node_name, options.namespace_name,

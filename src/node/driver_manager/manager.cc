@@ -18,6 +18,7 @@
 #include "host/pci.h"
 #include "host/process.h"
 #include "node/driver_manager/eviction.h"
+#include "node/driver_manager/former_users.h"
 #include "node/driver_manager/gpu_owners.h"
 #include "node/driver_manager/operand_labels.h"
 #include "node/own_node/own_node.h"
@@ -72,9 +73,13 @@ class Manager {
     TRY_ASSIGN(const auto node, node_.Read(stop_));
     TRY_ASSIGN(const auto state, ObserveNode(options_, node));
     const base::Status done = Prepare(state, node);
+    if (!done && done.error().code != base::Code::kCancelled) {
+      node_.Record(kube::EventType::kWarning, done.error().reason, done.error().message);
+    }
     // Whatever happened: a node is never left with its operands paused. Told to stop, the clean-up
     // still has to reach the API server, so it does not listen to the stop.
     const base::Status resumed = Resume();
+    node_.FlushEvents();
     if (!done) {
       if (!resumed) base::LogError("The operands could not be resumed", resumed.error());
       return done;
@@ -86,16 +91,41 @@ class Manager {
 
  private:
   base::Status Prepare(const NodeState& state, const codec::Json& node) {
-    if (state.validated_for_another_use || state.gpus_leave_vfio) TRY(EndValidationsOfBefore());
+    const bool is_for_another_use = state.validated_for_another_use || state.gpus_leave_vfio;
+    // Their pods would go on serving what is about to be taken away, and would never look again.
+    if (is_for_another_use) {
+      base::LogInfo(
+          "The node's GPUs were used in another way before; who relies on that has to go");
+      TRY(PauseAndAwait(MachineOperandsToPause()));
+    }
     TRY(AwaitFormerOwners(options_, client_, node, stop_));
+    TRY(LetFormerUsersLeave(options_, client_, FormerUseOf(state),
+                            {.before_evictions = [this] { return Cordon(); },
+                             .tell = [this](const auto& why) { TellWaiting(why); }},
+                            stop_));
+    // Last: they tell another run that pods of before may be there.
+    if (is_for_another_use) TRY(RemoveValidations());
     return state.driver_loaded ? RemoveLoaded(state) : PrepareUnloaded(state);
   }
 
-  // Their pods would go on serving what is about to be taken away, and would never look again.
-  base::Status EndValidationsOfBefore() {
-    base::LogInfo("The node's GPUs were used in another way before; who relies on that has to go");
-    TRY(PauseAndAwait(MachineOperandsToPause()));
-    // A pod that was stopped before it was ready has not taken them along.
+  // Who has GPUs that are about to change hands. While some still go to VFIO, virtual machines may
+  // run on those that it has.
+  static FormerUse FormerUseOf(const NodeState& state) {
+    if (state.passthrough) {
+      return {.containers = state.gpus_go_to_vfio, .vgpus = state.gpus_go_to_vfio};
+    }
+    if (state.vgpus) return {.containers = true, .passthrough = state.gpus_leave_vfio};
+    const bool machines = state.gpus_leave_vfio || state.validated_for_another_use;
+    return {.passthrough = machines, .vgpus = machines};
+  }
+
+  void TellWaiting(const base::Error& why) {
+    base::LogWarning("Pods hold the change of this node up, and are waited for", why);
+    node_.Record(kube::EventType::kWarning, why.reason, why.message);
+  }
+
+  // A pod that was stopped before it was ready has not taken them along.
+  base::Status RemoveValidations() {
     const validations::StatusFolder status(options_.run_folder / "validations");
     for (const char* file : {validations::kVfioPciReady, validations::kVgpuManagerReady,
                              validations::kHostVgpuManagerReady, validations::kVgpuDevicesReady,
@@ -157,10 +187,6 @@ class Manager {
   // Nothing is loaded: what an earlier driver container has left is taken away.
   base::Status PrepareUnloaded(const NodeState& state) {
     if (state.dra_driver) TRY(PauseAndAwait(DraPluginToPause()));
-    if (state.gpus_leave_vfio && options_.evict_gpu_pods && !state.upgrade_managed) {
-      TRY_ASSIGN(const auto pods, GpuPods(options_, *client_, stop_));
-      if (!pods.empty()) TRY(FreeGpus(options_.auto_drain));
-    }
     TRY(RemoveRemains());
     TRY(UnloadNouveau());
     TRY(TakeGpusFromVfio(state));
@@ -310,14 +336,14 @@ class Manager {
   const io::StopToken& stop_;
 };
 
-// Some GPU is with VFIO.
-base::Result<bool> HasGpuWithVfio(const Options& options) {
+// Some GPU is with VFIO, or some is not.
+base::Result<bool> HasGpu(const Options& options, bool with_vfio) {
   const auto scan = host::ReadPciDevices(options.sys / "bus/pci/devices");
   if (!scan && scan.error().code == base::Code::kNotFound) return false;
   TRY(scan);
-  return std::ranges::any_of(host::NvidiaGpus(*scan), [](const auto& gpu) {
+  return std::ranges::any_of(host::NvidiaGpus(*scan), [&](const auto& gpu) {
     const auto* driver = gpu.driver.value();
-    return driver != nullptr && host::IsPassthroughDriver(*driver);
+    return with_vfio == (driver != nullptr && host::IsPassthroughDriver(*driver));
   });
 }
 
@@ -337,6 +363,7 @@ base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& n
   state.upgrade_managed = own_node::AnnotationOf(node, api::kUpgradeEnabledAnnotation) == "true";
   const auto workload = PreparedFor(node);
   state.passthrough = workload == desired::Workload::kPassthrough;
+  state.vgpus = workload == desired::Workload::kVgpu;
   if (const auto validated = base::ReadFile(options.run_folder / "validations" /
                                             std::string(validations::kWorkloadType))) {
     const auto before = base::Trim(*validated);
@@ -345,9 +372,8 @@ base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& n
     return base::Fail(validated.error());
   }
   state.dra_driver = !own_node::LabelOf(node, api::kDeployDraDriver).empty();
-  if (!state.passthrough) {
-    TRY_ASSIGN(state.gpus_leave_vfio, HasGpuWithVfio(options));
-  }
+  TRY_ASSIGN((state.passthrough ? state.gpus_go_to_vfio : state.gpus_leave_vfio),
+             HasGpu(options, !state.passthrough));
   const auto module = host::ReadModuleReferences("nvidia", options.sys);
   if (module.is_unknown()) return base::Fail(*module.error());
   state.driver_loaded = module.is_present();

@@ -17,10 +17,12 @@ struct NodeState {
   bool upgrade_managed = false;  // the operator's upgrade controller evicts, not we
   bool dra_driver = false;       // GPUs are given out by dynamic resource allocation
   bool passthrough = false;      // the node's GPUs are for virtual machines: VFIO is to have them
+  bool vgpus = false;            // the node's GPUs are to be cut into vGPUs
   // Pods are there that validated the node for another use of its GPUs than the one that it has
   // now.
   bool validated_for_another_use = false;
   bool gpus_leave_vfio = false;  // some have a driver of VFIO and are to have another one
+  bool gpus_go_to_vfio = false;  // some are to have a driver of VFIO and have none of these yet
 };
 // kUnknown module states are errors: nothing is unloaded on a guess.
 base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& node);

@@ -14,7 +14,7 @@ base::Error Refuse(std::string message) {
 struct Flags {
   std::vector<std::string> commands;
   std::optional<std::string> node_name, namespace_name, kubeconfig, drain_timeout, custom_label,
-      drain_selector, digest;
+      drain_selector, digest, pci_ids;
   std::optional<bool> drain_force, drain_delete_empty_dir, auto_drain, evict, rdma, host_mofed,
       force_reinstall, nvswitches;
 
@@ -50,6 +50,8 @@ struct Flags {
              &force_reinstall);
     line.Add({"unbind-nvswitches", "BIND_NVSWITCHES", "take NVSwitches from VFIO too"},
              &nvswitches);
+    line.Add({"pci-ids", "PCI_IDS", "the PCI ID database, which names GPUs for virtual machines"},
+             &pci_ids);
     line.Add({"driver-config-digest", "DRIVER_CONFIG_DIGEST", "what the driver is made from"},
              &digest);
   }
@@ -89,6 +91,7 @@ base::Result<std::optional<Options>> ReadOptions(
   options.drain_pod_selector = flags.drain_selector.value_or("");
   options.custom_pause_label = flags.custom_label.value_or("");
   options.config_digest = flags.digest.value_or("");
+  if (flags.pci_ids && !flags.pci_ids->empty()) options.pci_ids = *flags.pci_ids;
   options.drain_force = flags.drain_force.value_or(options.drain_force);
   options.drain_delete_empty_dir =
       flags.drain_delete_empty_dir.value_or(options.drain_delete_empty_dir);

@@ -9,6 +9,7 @@
 
 #include "base/command_line.h"
 #include "base/result.h"
+#include "gpu/device_names.h"
 #include "kernel_modules/kernel_modules.h"
 
 namespace pitcrew::node::driver_manager {
@@ -38,6 +39,11 @@ struct Options {
   // How long the operands may take to end that owned the GPUs before; an ending driver container
   // alone has two minutes to unload its modules.
   std::chrono::seconds owners_timeout{300};
+
+  // How long pods are waited for that have GPUs for the use of before and may not be evicted.
+  std::chrono::seconds users_timeout{300};
+
+  std::filesystem::path pci_ids = gpu::kDatabaseFile;  // names of GPUs
 
   // Where this process sees things, and how it unloads modules; other values are for tests.
   std::function<base::Status(const std::string& module)> unload_module =

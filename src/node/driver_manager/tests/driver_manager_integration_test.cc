@@ -4,17 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <thread>
-
-#include "api/labels.h"
-#include "apiserver/api_server.h"
 #include "base/file.h"
 #include "base/strings.h"
-#include "kube/await.h"
-#include "kube/projection.h"
-#include "node/driver_manager/manager.h"
-#include "node/own_node/own_node.h"
-#include "tests/support/temporary_folder.h"
+#include "node/driver_manager/tests/support_manager.h"
 
 namespace pitcrew::node::driver_manager {
 namespace {
@@ -22,122 +14,7 @@ namespace {
 using codec::Json;
 using own_node::AnnotationOf;
 using own_node::LabelOf;
-using ::pitcrew::testing::ApiServer;
 using ::testing::ElementsAre;
-
-constexpr const char* kPlugin = "nvidia.com/gpu.deploy.device-plugin";
-
-class ManagerTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    client_ = ApiServer::Shared().MakeClient();
-    node_ = "node-" + std::to_string(++counter_);
-    options_.node_name = node_;
-    options_.namespace_name = "space-" + std::to_string(counter_);
-    options_.host_root = root_.path() / "host";
-    options_.sys = root_.path() / "sys";
-    options_.run_folder = root_.path() / "run";
-    options_.config_digest = "123";
-    options_.preinstalled_pause = std::chrono::seconds(0);
-    // Never the machine's own modules.
-    options_.unload_module = [this](const std::string& module) -> base::Status {
-      if (module == busy_module_) return base::Fail(base::Unavailable("ModuleInUse", module));
-      unloaded_.push_back(module);
-      std::filesystem::remove_all(options_.sys / "module" / module);
-      return {};
-    };
-    Make(kube::kNamespaces, {{"metadata", {{"name", options_.namespace_name}}}});
-    Make(kube::kServiceAccounts,
-         {{"metadata", {{"name", "default"}, {"namespace", options_.namespace_name}}}});
-    Make(kube::kNodes, {{"metadata", {{"name", node_}, {"labels", {{kPlugin, "true"}}}}}});
-  }
-  void Make(const kube::ResourceKind& kind, const Json& object) {
-    const auto made = client_->Create(kind, object);
-    ASSERT_TRUE(made) << made.error().message;
-  }
-  void MakePod(const std::string& name, const std::string& app, const Json& resources) {
-    Make(kube::kPods,
-         {{"metadata",
-           {{"name", name}, {"namespace", options_.namespace_name}, {"labels", {{"app", app}}}}},
-          {"spec",
-           {{"nodeName", node_},
-            {"terminationGracePeriodSeconds", 0},  // no kubelet tells of their end
-            {"containers",
-             Json::array({{{"name", "c"}, {"image", "i"}, {"resources", resources}}})}}}});
-  }
-  void MakeOwnedPod(const std::string& name, const std::string& daemonset) {
-    Json pod = {{"metadata", {{"name", name}, {"namespace", options_.namespace_name}}},
-                {"spec",
-                 {{"nodeName", node_},
-                  {"terminationGracePeriodSeconds", 0},
-                  {"containers", Json::array({{{"name", "c"}, {"image", "i"}}})}}}};
-    pod["metadata"]["ownerReferences"] = Json::array({{{"apiVersion", "apps/v1"},
-                                                       {"kind", "DaemonSet"},
-                                                       {"name", daemonset},
-                                                       {"uid", "u-" + name},
-                                                       {"controller", true}}});
-    Make(kube::kPods, pod);
-  }
-  void SetLabel(std::string_view label, const std::string& value) {
-    ASSERT_TRUE(client_->Patch(kube::kNodes, {"", node_}, kube::PatchType::kMerge,
-                               {{"metadata", {{"labels", {{std::string(label), value}}}}}}));
-  }
-  // A claim to which a GPU has been given.
-  void MakeClaim(const std::string& name) {
-    const kube::ResourceKind claims{"resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"};
-    const Json request = {{"name", "gpu"}, {"exactly", {{"deviceClassName", "gpu.nvidia.com"}}}};
-    Make(claims, {{"metadata", {{"name", name}, {"namespace", options_.namespace_name}}},
-                  {"spec", {{"devices", {{"requests", Json::array({request})}}}}}});
-    const Json given = {
-        {"request", "gpu"}, {"driver", "gpu.nvidia.com"}, {"pool", "p"}, {"device", "gpu-0"}};
-    const auto allocated = client_->Patch(
-        claims, {options_.namespace_name, name}, kube::PatchType::kMerge,
-        {{"status", {{"allocation", {{"devices", {{"results", Json::array({given})}}}}}}}},
-        {.subresource = "status"});
-    ASSERT_TRUE(allocated) << allocated.error().message;
-  }
-  Json Node() { return *client_->Get(kube::kNodes, {"", node_}); }
-  // What the DaemonSet controller does: a paused operand's pod goes.
-  void PlayDaemonSetController(const io::StopToken& stop) {
-    kube::InformerOptions selection;
-    selection.field_selector = "metadata.name=" + node_;
-    [[maybe_unused]] const auto played = kube::Await<Json>(
-        client_, kube::kNodes,
-        kube::ProjectJson<Json>([](const Json& node) -> base::Result<Json> { return node; }),
-        selection,
-        [&](const kube::Store<Json>& store) -> base::Result<bool> {
-          const auto node = store.Find({"", node_});
-          if (!node.is_present() || LabelOf(**node.value(), plugin_label_) == "true") return false;
-          was_paused_ = true;
-          kube::DeleteOptions at_once;
-          at_once.grace_period_seconds = 0;
-          [[maybe_unused]] const auto deleted =
-              client_->Delete(kube::kPods, {options_.namespace_name, plugin_pod_}, at_once);
-          return true;
-        },
-        stop);
-  }
-  base::Status Run() {
-    io::StopSource stop;
-    std::thread controller([&] { PlayDaemonSetController(stop.token()); });
-    const auto done = UninstallDriver(options_, client_, {});
-    stop.Stop();
-    controller.join();
-    return done;
-  }
-
-  static int counter_;
-  test_support::TemporaryFolder root_;
-  std::shared_ptr<kube::Client> client_;
-  std::string node_;
-  Options options_;
-  bool was_paused_ = false;
-  std::string plugin_label_ = kPlugin;  // of the operand whose pod plays along
-  std::string plugin_pod_ = "plugin";
-  std::string busy_module_;
-  std::vector<std::string> unloaded_;
-};
-int ManagerTest::counter_ = 0;
 
 TEST_F(ManagerTest, NothingLoadedIsDoneAtOnce) {
   RecordProperty("holds", "driver-lifecycle.md #96");
@@ -209,6 +86,7 @@ TEST_F(GpuWithVfioTest, WhoOffersItIsAwayMeanwhile) {
 // What such a pod asks for is called by the GPU's model; its process tells.
 TEST_F(GpuWithVfioTest, AVirtualMachineLeavesFirstWherePodsMayBeEvicted) {
   SetLabel(api::kDeployDriver, "true");
+  options_.users_timeout = std::chrono::seconds(0);
   std::filesystem::create_directory_symlink(
       "../../../../kernel/iommu_groups/12",
       options_.sys / "bus/pci/devices/0000:65:00.0/iommu_group");
@@ -225,10 +103,11 @@ TEST_F(GpuWithVfioTest, AVirtualMachineLeavesFirstWherePodsMayBeEvicted) {
   std::filesystem::create_directories(options_.host_root / "proc/4242/fd");
   std::filesystem::create_symlink("/dev/vfio/12", options_.host_root / "proc/4242/fd/9");
   // No controller makes it again.
-  EXPECT_EQ(Run().error().reason, "PodsNotEvictable");
+  EXPECT_EQ(Run().error().reason, "GpuPodsRemain");
   EXPECT_EQ(Unbound(), "") << "nothing has been touched";
   options_.evict_gpu_pods = false;
-  EXPECT_EQ(Run().error().reason, "GpusHeldByVfio");
+  EXPECT_EQ(Run().error().reason, "GpuPodsRemain");
+  EXPECT_EQ(Unbound(), "") << "nothing has been touched";
   EXPECT_TRUE(client_->Get(kube::kPods, {options_.namespace_name, "machine"}));
   options_.evict_gpu_pods = true;
   options_.drain_force = true;
