@@ -55,11 +55,8 @@ fleet::Question QuestionOf(const Options& options, const fleet::Cluster& cluster
   return question;
 }
 
+// What is no node that there is has been taken for a pod.
 base::Status CheckAsked(const fleet::Question& question, const fleet::Cluster& cluster) {
-  for (const std::string& node : question.nodes) {
-    if (!cluster.has_read(fleet::Kind::kNodes) || cluster.nodes.contains(node)) continue;
-    return base::Fail(base::NotFound("NodeNotFound", fmt::format("there is no node {}", node)));
-  }
   for (const fleet::Key& pod : question.pods) {
     if (cluster.pods.contains(pod)) continue;
     return base::Fail(base::NotFound(

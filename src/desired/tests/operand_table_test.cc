@@ -47,6 +47,19 @@ TEST(OperandTable, DescriptorsAgreeWithTheirManifests) {
   }
 }
 
+// A block is its whole name, and what is in it.
+TEST(OperandTable, OperandsReadTheirBlocksAndTheCommonOnes) {
+  const auto driver = std::ranges::find(Operands(), "state-driver", &Operand::state);
+  ASSERT_NE(driver, Operands().end());
+  for (const char* path : {"spec", "spec.driver", "spec.driver.version", "spec.driver[0]",
+                           "spec.daemonsets.tolerations[1].key"}) {
+    EXPECT_TRUE(driver->Reads(path)) << path;
+  }
+  for (const char* path : {"spec.driverless", "spec.toolkit", "spec.toolkit.version", ""}) {
+    EXPECT_FALSE(driver->Reads(path)) << path;
+  }
+}
+
 TEST(OperandTable, NamesAreUnique) {
   std::set<std::string_view> names;
   std::set<std::string_view> states;

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/strings.h"
 #include "codec/yaml.h"
+#include "doctor/command.h"
 #include "doctor/report_json.h"
 #include "doctor/source.h"
 #include "doctor/text.h"
@@ -176,6 +177,28 @@ TEST(DoctorDocumentationTest, TellsEveryFinding) {
     EXPECT_TRUE(fleet::Contains(*text, "`" + std::string(id) + "`")) << id << " is not documented";
     EXPECT_TRUE(ids.insert(id).second) << id << " stands for two findings";
   }
+}
+
+// Wrong words end it before anything is printed.
+TEST(DoctorCommandTest, WhatIsNeitherNodeNorPodIsNamed) {
+  const test_support::TemporaryFolder folder;
+  const Json list = {{"apiVersion", "v1"}, {"kind", "List"}, {"items", Objects("base")}};
+  const auto file = folder.Write("cluster.json", codec::ToJsonText(list)).string();
+  const auto run = [&](std::string word) {
+    std::vector<std::string> words = {"doctor", "--cluster", file, std::move(word)};
+    std::vector<char*> arguments;
+    for (auto& one : words) arguments.push_back(one.data());
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    const int code = DoctorCommand(static_cast<int>(arguments.size()), arguments.data());
+    const auto out = ::testing::internal::GetCapturedStdout();
+    return std::tuple(code, !out.empty(), ::testing::internal::GetCapturedStderr());
+  };
+  EXPECT_EQ(run("gpu-a"), std::tuple(0, true, ""));
+  EXPECT_EQ(
+      run("gpu-z"),
+      std::tuple(1, false, "pitcrew doctor: there is no node gpu-z and no pod default/gpu-z\n"));
+  EXPECT_EQ(std::get<0>(run("elsewhere/pod")), 1);
 }
 
 }  // namespace
