@@ -19,7 +19,7 @@ import apiserver  # noqa: E402  pylint: disable=wrong-import-position
 RULES = ROOT / "deploy/chart/gpu-operator/files/monitoring/alerts.yaml"
 CASES = pathlib.Path(__file__).with_name("alerts.yaml")
 # Readings of which no object of the cluster tells, so that the doctor cannot see it.
-NOT_SEEN_BY_DOCTOR = {"GPUSlowedByHeat", "GPUIdleWhileAllocated", "GPUReadingsOld"}
+NOT_SEEN_BY_DOCTOR = {"GPUSlowedByHeat", "GPUSlowedByPowerSupply", "GPUIdleWhileAllocated", "GPUReadingsOld"}
 # Of kube-state-metrics.
 FOREIGN = {"kube_node_labels"}
 METRIC = re.compile(r"\b((?:gpu_operator|pitcrew|kube)_[a-z_]+|DCGM_(?:FI|EXP)_[A-Z0-9_]+)\b")
