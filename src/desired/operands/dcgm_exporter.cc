@@ -17,6 +17,7 @@ constexpr std::string_view kContainer = "nvidia-dcgm-exporter";
 constexpr std::string_view kHostEngine = "DCGM_REMOTE_HOSTENGINE_INFO";
 constexpr std::string_view kPodLabels = "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS";
 constexpr std::string_view kPodUid = "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID";
+constexpr std::string_view kClaims = "KUBERNETES_ENABLE_DRA";
 constexpr std::string_view kPodLabelAllowlist =
     "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX";
 constexpr std::string_view kConfigMapData = "DCGM_EXPORTER_CONFIGMAP_DATA";
@@ -31,13 +32,33 @@ Mode ModeOf(const api::ClusterPolicy& policy) {
   return policy.dcgm_exporter_enabled() ? Mode::kEnabled : Mode::kDisabled;
 }
 
+bool SetsTrue(const api::DcgmExporter& exporter, std::string_view name) {
+  return std::ranges::any_of(exporter.env, [&](const api::EnvVar& variable) {
+    return variable.name == name && base::ToLower(variable.value) == "true";
+  });
+}
+
 // The exporter asks the API server for the pods that use GPUs.
 bool ReadsPods(const api::DcgmExporter& exporter) {
-  return exporter.enable_pod_labels || exporter.enable_pod_uid ||
-         std::ranges::any_of(exporter.env, [](const api::EnvVar& variable) {
-           return (variable.name == kPodLabels || variable.name == kPodUid) &&
-                  base::ToLower(variable.value) == "true";
-         });
+  return exporter.enable_pod_labels || exporter.enable_pod_uid || SetsTrue(exporter, kPodLabels) ||
+         SetsTrue(exporter, kPodUid);
+}
+
+// It asks which devices claims mean. Upstream has rights for it in another operand of its own only.
+bool ReadsClaims(const api::DcgmExporter& exporter) { return SetsTrue(exporter, kClaims); }
+
+// The ClusterRole has the rights for both.
+void FitRights(std::vector<Object>& objects, const api::DcgmExporter& exporter) {
+  if (!ReadsPods(exporter) && !ReadsClaims(exporter)) {
+    std::erase_if(objects, [](const Object& object) { return NameOf(object) == kReadPods; });
+    return;
+  }
+  if (ReadsClaims(exporter)) return;
+  if (Object* role = FindObject(objects, "ClusterRole")) {
+    std::erase_if((*role)["rules"].get_ref<codec::Json::array_t&>(), [](const Object& rule) {
+      return rule.at("apiGroups").front() == "resource.k8s.io";
+    });
+  }
 }
 
 // It asks for a ConfigMap with the list of metrics; "none" is the exporter's word for no.
@@ -70,7 +91,7 @@ void DescribePods(Object& daemonset, Object& main, const api::DcgmExporter& expo
   if (!exporter.pod_label_allowlist_regex.empty()) {
     SetEnv(main, kPodLabelAllowlist, base::Join(exporter.pod_label_allowlist_regex, ","));
   }
-  if (ReadsPods(exporter) || ReadsConfigMap(exporter)) {
+  if (ReadsPods(exporter) || ReadsClaims(exporter) || ReadsConfigMap(exporter)) {
     PodSpec(daemonset)["automountServiceAccountToken"] = true;
   }
 }
@@ -119,9 +140,7 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
   TRY_ASSIGN(Object * daemonset, RequireDaemonSet(objects));
   TRY(CustomizeDaemonSet(*daemonset, context));
   if (Object* service = FindObject(objects, "Service")) CustomizeService(*service, exporter);
-  if (!ReadsPods(exporter)) {
-    std::erase_if(objects, [](const Object& object) { return NameOf(object) == kReadPods; });
-  }
+  FitRights(objects, exporter);
   const codec::Json* monitor =
       exporter.service_monitor ? codec::Find(*exporter.service_monitor, {"enabled"}) : nullptr;
   if (monitor == nullptr || *monitor != true) {

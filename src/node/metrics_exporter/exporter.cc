@@ -99,15 +99,19 @@ base::Status Exporter::Begin() {
   TRY_ASSIGN(collector_, Collector::Open(options_));
   const bool wants_pods =
       options_.pod_labels || options_.pods.pod_uids || options_.pods.virtual_gpus;
-  if (options_.kubernetes && wants_pods) {
-    auto client = Connect(options_);
-    if (client) {
-      page_.SetPods(
-          PodWatch::Start(*std::move(client), {.node_name = options_.node_name,
-                                               .labels = options_.pod_labels,
-                                               .label_patterns = options_.pod_label_patterns}));
+  if (options_.kubernetes && (wants_pods || options_.claims)) {
+    const auto client = Connect(options_);
+    if (!client) {
+      base::LogWarning("labels, UIDs and claims of pods are not known", client.error());
     } else {
-      base::LogWarning("labels and UIDs of pods are not known", client.error());
+      if (wants_pods) {
+        page_.SetPods(PodWatch::Start(*client, {.node_name = options_.node_name,
+                                                .labels = options_.pod_labels,
+                                                .label_patterns = options_.pod_label_patterns}));
+      }
+      if (options_.claims) {
+        page_.SetSlices(SliceWatch::Start(*client, options_.node_name, stop_));
+      }
     }
   }
   TRY_ASSIGN(auto round, collector_->Collect(counters_));

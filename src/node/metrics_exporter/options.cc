@@ -80,7 +80,9 @@ struct Flags {
     line.Add({"kubernetes-virtual-gpus", "KUBERNETES_VIRTUAL_GPUS",
               "one series for each replica of a shared GPU"},
              &virtual_gpus);
-    line.Add({"kubernetes-enable-dra", "KUBERNETES_ENABLE_DRA", "not there: refused"}, &dra);
+    line.Add({"kubernetes-enable-dra", "KUBERNETES_ENABLE_DRA",
+              "also name pods that hold devices by claims"},
+             &dra);
     line.Add({"hpc-job-mapping-dir", "DCGM_HPC_JOB_MAPPING_DIR", "folder with jobs of GPUs"},
              &job_folder);
     line.Add({"kubeconfig", "KUBECONFIG", "kubeconfig file; in-cluster without it"}, &kubeconfig);
@@ -164,6 +166,7 @@ base::Status TakeReadings(const Flags& flags, Options& options) {
 
 base::Status TakeKubernetes(const Flags& flags, Options& options) {
   options.kubernetes = flags.kubernetes.value_or(false);
+  options.claims = flags.dra.value_or(false);
   options.pod_labels = flags.pod_labels.value_or(false);
   options.pods.pod_uids = flags.pod_uids.value_or(false);
   options.pods.old_namespace = options.old_namespace;
@@ -193,9 +196,6 @@ base::Status RefuseWhatIsMissing(const Flags& flags) {
         "the driver's NVML itself. Unset it (dcgm.enabled: false), or use NVIDIA's image of the "
         "exporter",
         *flags.remote));
-  }
-  if (flags.dra.value_or(false)) {
-    return Wrong("--kubernetes-enable-dra: devices of claims are not looked up yet");
   }
   if (flags.systemd_socket.value_or(false)) {
     return Wrong("--web-systemd-socket: sockets of systemd are not taken; use --address");

@@ -33,6 +33,7 @@ struct Options {
 
   bool kubernetes = false;
   PodMapOptions pods;
+  bool claims = false;  // devices that pods hold by claims, too
   bool pod_labels = false;
   std::vector<std::string> pod_label_patterns;
   std::filesystem::path pod_resources = "/var/lib/kubelet/pod-resources/kubelet.sock";

@@ -94,7 +94,8 @@ base::Result<std::string> Page::Text() {
       const auto facts = pod_watch_ ? pod_watch_->Facts() : PodFactsByName();
       const auto processes =
           options_.pods.virtual_gpus ? PodsOfProcesses(*round) : std::map<unsigned, std::string>();
-      owners = MapOwners(*round, *pods->pods, facts, processes, options_.pods);
+      const auto published = slice_watch_ ? slice_watch_->Devices() : PublishedDevices();
+      owners = MapOwners(*round, *pods->pods, facts, processes, options_.pods, published);
     }
   }
   if (!options_.job_folder.empty()) {

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "io/stop.h"
+#include "node/metrics_exporter/claimed_devices.h"
 #include "node/metrics_exporter/options.h"
 #include "node/metrics_exporter/pod_facts.h"
 #include "node/metrics_exporter/series.h"
@@ -51,6 +52,8 @@ class Page {
 
   // Watches pods; null where neither their labels nor their UIDs are wanted.
   void SetPods(std::unique_ptr<PodWatch> pods) { pod_watch_ = std::move(pods); }
+  // Watches what claims can mean; null where claims are not looked at.
+  void SetSlices(std::unique_ptr<SliceWatch> slices) { slice_watch_ = std::move(slices); }
 
   // An error when what was asked for besides cannot be read (jobs). Never waits for NVML.
   base::Result<std::string> Text();
@@ -66,6 +69,7 @@ class Page {
   TextOptions text_options_;
   std::optional<PodListing> listing_;
   std::unique_ptr<PodWatch> pod_watch_;
+  std::unique_ptr<SliceWatch> slice_watch_;
   mutable std::mutex mutex_;
   std::shared_ptr<const Round> round_;  // guarded by mutex_
 };

@@ -58,14 +58,56 @@ struct Hold {
   const rpc::PodDevices* pod = nullptr;
   std::string container;
   std::string replica;
+  // Of a device that is claimed.
+  const rpc::ClaimedDevice* claim = nullptr;
+  const PublishedDevice* published = nullptr;
 };
 using Holds = std::map<std::string, std::vector<Hold>, std::less<>>;
 
+std::string KeyOfEntity(const Entity& entity, const PodMapOptions& options) {
+  if (!entity.profile.empty()) return entity.InstanceKey();
+  return options.id_type == GpuIdType::kUuid ? entity.uuid : entity.device;
+}
+
+// Empty where the round has no series for it.
+std::string KeyOfPublished(const PublishedDevice& device, const Round& round,
+                           const PodMapOptions& options) {
+  if (const auto mig = round.mig_devices.find(device.uuid); mig != round.mig_devices.end()) {
+    const bool has_series = std::ranges::any_of(round.entities, [&](const Entity& entity) {
+      return !entity.profile.empty() && entity.InstanceKey() == mig->second;
+    });
+    if (has_series) return mig->second;
+  }
+  const auto& uuid = device.parent_uuid.empty() ? device.uuid : device.parent_uuid;
+  const auto gpu = std::ranges::find_if(round.entities, [&](const Entity& entity) {
+    return entity.group == Group::kGpu && entity.profile.empty() && entity.uuid == uuid;
+  });
+  return gpu == round.entities.end() ? "" : KeyOfEntity(*gpu, options);
+}
+
+// Pods hold a device once, however many ways they have to it. With replicas told apart, two of them
+// in one container are two.
+using SeenHolds =
+    std::set<std::tuple<std::string, std::string, std::string, std::string, std::string>>;
+
+void CollectClaims(const Round& round, const rpc::PodDevices& pod,
+                   const PublishedDevices& published, const PodMapOptions& options, SeenHolds& seen,
+                   Holds& holds) {
+  for (const auto& claim : pod.claims) {
+    if (claim.driver != kClaimDriver) continue;
+    const auto device = published.find({claim.pool, claim.device});
+    if (device == published.end()) continue;
+    const auto key = KeyOfPublished(device->second, round, options);
+    if (key.empty()) continue;
+    if (!seen.insert({key, pod.namespace_name, pod.pod_name, claim.container, ""}).second) continue;
+    holds[key].push_back({&pod, claim.container, "", &claim, &device->second});
+  }
+}
+
 Holds CollectHolds(const Round& round, const std::vector<rpc::PodDevices>& pods,
-                   const PodMapOptions& options) {
+                   const PodMapOptions& options, const PublishedDevices& published) {
   Holds holds;
-  // With replicas told apart, two of them in one container are two series.
-  std::set<std::tuple<std::string, std::string, std::string, std::string, std::string>> seen;
+  SeenHolds seen;
   for (const auto& pod : pods) {
     for (const auto& held : pod.devices) {
       if (!CountsAsGpu(held.resource, options)) continue;
@@ -80,6 +122,7 @@ Holds CollectHolds(const Round& round, const std::vector<rpc::PodDevices>& pods,
         }
       }
     }
+    CollectClaims(round, pod, published, options, seen, holds);
   }
   return holds;
 }
@@ -119,6 +162,7 @@ class OwnerMaker {
       if (options_.pod_uids) owner.attributes.emplace_back("pod_uid", facts->uid);
     }
     if (!hold.replica.empty()) owner.attributes.emplace_back("vgpu", hold.replica);
+    if (hold.claim != nullptr) AddClaim(*hold.claim, *hold.published, owner.attributes);
     return owner;
   }
 
@@ -138,6 +182,18 @@ class OwnerMaker {
   }
 
  private:
+  static void AddClaim(const rpc::ClaimedDevice& claim, const PublishedDevice& device,
+                       Attributes& attributes) {
+    attributes.emplace_back("dra_claim_name", claim.claim_name);
+    attributes.emplace_back("dra_claim_namespace", claim.claim_namespace);
+    attributes.emplace_back("dra_driver_name", claim.driver);
+    attributes.emplace_back("dra_pool_name", claim.pool);
+    attributes.emplace_back("dra_device_name", claim.device);
+    if (device.parent_uuid.empty()) return;
+    attributes.emplace_back("dra_mig_profile", device.profile);
+    attributes.emplace_back("dra_mig_device_uuid", device.uuid);
+  }
+
   [[nodiscard]] const PodFacts* FactsOf(const Hold& hold) const {
     const auto found =
         facts_.find(fmt::format("{}/{}", hold.pod->namespace_name, hold.pod->pod_name));
@@ -147,11 +203,6 @@ class OwnerMaker {
   const PodFactsByName& facts_;
   const PodMapOptions& options_;
 };
-
-std::string KeyOfEntity(const Entity& entity, const PodMapOptions& options) {
-  if (!entity.profile.empty()) return entity.InstanceKey();
-  return options.id_type == GpuIdType::kUuid ? entity.uuid : entity.device;
-}
 
 }  // namespace
 
@@ -197,8 +248,8 @@ std::vector<std::string> KeysOf(std::string_view id, const Round& round) {
 OwnersOf MapOwners(const Round& round, const std::vector<rpc::PodDevices>& pods,
                    const PodFactsByName& facts,
                    const std::map<unsigned, std::string>& uid_of_process,
-                   const PodMapOptions& options) {
-  const auto holds = CollectHolds(round, pods, options);
+                   const PodMapOptions& options, const PublishedDevices& published) {
+  const auto holds = CollectHolds(round, pods, options, published);
   const OwnerMaker maker(facts, options);
   OwnersOf owners(round.entities.size());
   for (std::size_t i = 0; i < round.entities.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "node/metrics_exporter/claimed_devices.h"
 #include "node/metrics_exporter/series.h"
 #include "node/metrics_exporter/text.h"
 #include "rpc/pod_resources.h"
@@ -39,12 +40,15 @@ std::string ReplicaOf(std::string_view device_id);
 std::string_view WithoutReplica(std::string_view device_id);
 bool CountsAsGpu(std::string_view resource, const PodMapOptions& options);
 
-// Pods that share a device are all its owners. `facts` has the pods' UIDs and labels, as far as
-// they are known; `uid_of_process` the UID of the pod that a process of this node belongs to.
+// Pods that share a device are all its owners, whether they asked for it or claim it: `published`
+// tells which devices claims mean. A MIG device's owner is that of its instance; only where the
+// round has no series of the instance, that of its GPU, as upstream's. `facts` has the pods' UIDs
+// and labels, as far as they are known; `uid_of_process` the UID of the pod that a process of this
+// node belongs to.
 OwnersOf MapOwners(const Round& round, const std::vector<rpc::PodDevices>& pods,
                    const PodFactsByName& facts,
                    const std::map<unsigned, std::string>& uid_of_process,
-                   const PodMapOptions& options);
+                   const PodMapOptions& options, const PublishedDevices& published = {});
 
 // The pod's UID in the paths of /proc/<pid>/cgroup; empty when the process is in no pod (6.5).
 std::string PodUidOfCgroups(std::string_view cgroups);

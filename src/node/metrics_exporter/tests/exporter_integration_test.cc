@@ -173,6 +173,42 @@ TEST_F(ExporterTest, InstancesHaveTheirMemoryAndTheirPods) {
   EXPECT_THAT(Metrics(), Not(HasSubstr("pod=\"train\"")));
 }
 
+codec::Json SliceOf(std::string_view node, std::string_view uuid) {
+  const codec::Json device = {
+      {"name", "gpu-0"},
+      {"attributes", {{"type", {{"string", "gpu"}}}, {"uuid", {{"string", uuid}}}}}};
+  const codec::Json pool = {{"name", node}, {"generation", 1}, {"resourceSliceCount", 1}};
+  codec::Json slice = {{"metadata", {{"name", node}}}};
+  slice["spec"] = {{"driver", "gpu.nvidia.com"}, {"nodeName", node}, {"pool", pool}};
+  slice["spec"]["devices"].push_back(device);
+  return slice;
+}
+
+TEST_F(ExporterTest, ClaimsMeanWhatTheSlicesOfTheNodeSay) {
+  RecordProperty("holds", "metrics-exporter.md #42");
+  const kube::ResourceKind slices{"resource.k8s.io", "v1", "resourceslices", "ResourceSlice",
+                                  false};
+  const auto client = ::pitcrew::testing::ApiServer::Shared().MakeClient();
+  constexpr const char* kUuid = "GPU-00000000-0000-4000-8000-000000000042";
+  const auto elsewhere = client->Create(slices, SliceOf("elsewhere", kUuid));
+  ASSERT_TRUE(elsewhere) << elsewhere.error().message;
+  options_.kubernetes = options_.claims = true;
+  options_.node_name = "node-a";
+  options_.kubeconfig = ::pitcrew::testing::ApiServer::Shared().kubeconfig().string();
+  Start(fmt::format("gpus: [{{profile: T4, uuid: {}}}]", kUuid));
+  const auto kubelet = FakePodResources::Start(node_->kubelet_socket());
+  const auto claim = [](const char* name, const char* pool) {
+    return rpc::ClaimedDevice{"main", "ml", name, "gpu.nvidia.com", pool, "gpu-0"};
+  };
+  kubelet->Set({{"ml", "away", {}, {claim("other", "elsewhere")}},
+                {"ml", "train", {}, {claim("whole", "node-a")}}});
+  EXPECT_THAT(Metrics(), Not(HasSubstr("pod=\"train\""))) << "there is no slice of this node yet";
+  ASSERT_TRUE(client->Create(slices, SliceOf("node-a", kUuid)));
+  const auto page = AwaitPage(HasSubstr("dra_claim_name=\"whole\",dra_claim_namespace=\"ml\""));
+  EXPECT_THAT(page, HasSubstr("namespace=\"ml\",pod=\"train\"} "));
+  EXPECT_THAT(page, Not(HasSubstr("pod=\"away\""))) << "slices of other nodes are not read";
+}
+
 TEST_F(ExporterTest, AKubeletThatGoesAwayTakesNoPodsWithIt) {
   options_.kubernetes = true;
   Start("gpus: [{profile: T4, uuid: GPU-00000000-0000-4000-8000-000000000001}]");

@@ -70,7 +70,6 @@ TEST(Options, DevicesAreSelectedByUpstreamsGrammar) {
 TEST(Options, ARemoteHostEngineIsRefusedByThatName) {
   EXPECT_THAT(ErrorOf({}, {{"DCGM_REMOTE_HOSTENGINE_INFO", "nvidia-dcgm:5555"}}),
               HasSubstr("a remote host engine (DCGM_REMOTE_HOSTENGINE_INFO=nvidia-dcgm:5555)"));
-  EXPECT_THAT(ErrorOf({"--kubernetes-enable-dra"}), HasSubstr("--kubernetes-enable-dra"));
 }
 
 TEST(Options, WordsAreChecked) {

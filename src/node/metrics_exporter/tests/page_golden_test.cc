@@ -68,10 +68,18 @@ std::vector<base::Result<nvml::GpuAnswers>> Answers(const Json& input, const Pla
 std::vector<rpc::PodDevices> PodsFrom(const Json& list) {
   std::vector<rpc::PodDevices> pods;
   for (const auto& entry : list) {
-    pods.push_back({entry.value("namespace", "default"),
-                    entry.at("name"),
-                    {{entry.value("resource", "nvidia.com/gpu"), entry.at("devices"),
-                      entry.value("container", "main")}}});
+    rpc::PodDevices pod{entry.value("namespace", "default"), entry.at("name"), {}};
+    const auto container = entry.value("container", "main");
+    if (entry.contains("devices")) {
+      pod.devices.push_back(
+          {entry.value("resource", "nvidia.com/gpu"), entry.at("devices"), container});
+    }
+    for (const auto& claim : entry.value("claims", Json::array())) {
+      pod.claims.push_back({container, pod.namespace_name, claim.at("name"),
+                            claim.value("driver", "gpu.nvidia.com"), claim.value("pool", "node-a"),
+                            claim.at("device")});
+    }
+    pods.push_back(std::move(pod));
   }
   return pods;
 }
@@ -91,9 +99,9 @@ PodFactsByName FactsFrom(const Json& list, const std::vector<std::string>& patte
   return facts;
 }
 
-// input.yaml: inventory, counters (CSV), answers, lost (UUIDs), xids ({gpu, instance, xid}), pods,
-// jobs, allow (patterns), options (old_namespace, virtual_gpus, pod_uids, hostname, resource_names,
-// replace_blanks, devices).
+// input.yaml: inventory, counters (CSV), answers, lost (UUIDs), xids ({gpu, instance, xid}), pods
+// (devices, claims), slices (ResourceSlices), jobs, allow (patterns), options (old_namespace,
+// virtual_gpus, pod_uids, hostname, resource_names, replace_blanks, devices).
 base::Result<std::string> Page(const Json& input) {
   TRY_ASSIGN(const auto inventory, test_support::InventoryFrom(input.at("inventory")));
   TRY_ASSIGN(const auto file, ParseCounters(input.at("counters").get<std::string>(), "counters"));
@@ -123,9 +131,11 @@ base::Result<std::string> Page(const Json& input) {
   pod_options.pod_uids = options.value("pod_uids", false);
   pod_options.resource_names = options.value("resource_names", std::vector<std::string>());
   const auto pods = input.value("pods", Json::array());
-  auto owners =
-      MapOwners(round, PodsFrom(pods),
-                FactsFrom(pods, input.value("allow", std::vector<std::string>())), {}, pod_options);
+  std::vector<PublishedSlice> slices;
+  for (const auto& slice : input.value("slices", Json::array())) slices.push_back(ReadSlice(slice));
+  auto owners = MapOwners(round, PodsFrom(pods),
+                          FactsFrom(pods, input.value("allow", std::vector<std::string>())), {},
+                          pod_options, DevicesOf(slices));
   Jobs jobs;
   const auto given_jobs = input.value("jobs", Json::object());
   for (const auto& [device, of_device] : given_jobs.items()) {
