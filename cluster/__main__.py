@@ -54,7 +54,7 @@ def _up(arguments: argparse.Namespace) -> int:
 
 def _programs(arguments: argparse.Namespace) -> int:
     with progress.step("programs") as step:
-        Programs().locate(step, for_tests=True, names=arguments.names)
+        Programs().locate(step, arguments.names)
         if not arguments.names:
             kubevirt_definitions.ensure(step)
     return 0

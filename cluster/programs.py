@@ -33,13 +33,11 @@ class Component:
     link_flags: str = ""
     tags: str = ""
     module: str = ""  # the folder of its go.mod below modules/; by default its own name
-    only_for_tests: bool = False  # a cluster runs without it
 
 
 _KUBERNETES_VERSION = "v1.35.4"
 _CONTAINERD_VERSION = "v2.2.9"
 _HELM_VERSION = "v3.20.2"  # of the Kubernetes libraries that Kubernetes itself has: compiled once for both
-_PROMETHEUS_VERSION = "v3.14.0"  # its module calls it v0.314.0
 # Clients parse the version that the server tells; unstamped builds tell none that can be parsed.
 _KUBERNETES_STAMP = " ".join([
     f"-X k8s.io/component-base/version.gitVersion={_KUBERNETES_VERSION}",
@@ -60,9 +58,6 @@ COMPONENTS = [
     Component("helm", _HELM_VERSION, {"helm": "helm.sh/helm/v3/cmd/helm"}, fits=r"v3\.\d+\.\d+",
               version_arguments=("version", "--short"), module="kubernetes",
               link_flags=f"-X helm.sh/helm/v3/internal/version.version={_HELM_VERSION}"),
-    Component("prometheus", _PROMETHEUS_VERSION, {"promtool": "github.com/prometheus/prometheus/cmd/promtool"},
-              fits=r"[23]\.\d+\.\d+", tags="remove_all_sd", only_for_tests=True,
-              link_flags=f"-X github.com/prometheus/common/version.Version={_PROMETHEUS_VERSION.removeprefix('v')}"),
 ]
 _RUNC = ("runc", r"version 1\.[1-9]", "Debian package runc")
 _CNI_FOLDERS = ("/usr/lib/cni", "/opt/cni/bin")
@@ -139,10 +134,9 @@ class Programs:
         if not self._find(component):
             raise ClusterError(f"there is no {program}; `make programs` builds it")
 
-    def locate(self, step: Step, for_tests: bool = False, names: list[str] | None = None):
+    def locate(self, step: Step, names: list[str] | None = None):
         """All components that a cluster needs, or the tests; or the named ones alone."""
-        wanted = [component for component in COMPONENTS
-                  if (component.name in names if names else for_tests or not component.only_for_tests)]
+        wanted = [component for component in COMPONENTS if not names or component.name in names]
         for component in wanted:
             if not self._find(component):
                 build(component, step)

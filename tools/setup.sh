@@ -57,7 +57,7 @@ have_go() {
 # The programs that Go would build, when they are in the cache already or given in a folder.
 have_programs() {
   [ -n "${PITCREW_PROGRAMS:-}" ] && return 0
-  for component in kubernetes etcd containerd helm prometheus; do
+  for component in kubernetes etcd containerd helm; do
     ls -d "$cache/programs/$component-"* > /dev/null 2>&1 || return 1
   done
 }
@@ -76,16 +76,18 @@ install_packages() {
   fi
 }
 
-# unpack_program PACKAGE INTO: unpacked, not installed: the package would start a server on this machine and open it to
-# the network. The program has the package's name.
-unpack_program() {
-  echo "setup: unpacking Debian's $1 into $2"
+# unpack_programs PACKAGE INTO PROGRAM...: unpacked, not installed: the package would start a server on this machine and
+# open it to the network.
+unpack_programs() {
+  package=$1 into=$2
+  shift 2
+  echo "setup: unpacking $* of Debian's $package into $into"
   folder=$(mktemp -d)
-  ( cd "$folder" && { apt-get --quiet=2 download "$1" 2> /dev/null ||
-      { apt-get --quiet=2 update && apt-get --quiet=2 download "$1"; }; } &&
-    dpkg-deb --extract "$1"_*.deb . ) || { echo "setup: $1 cannot be had" >&2; exit 1; }
-  mkdir -p "$2"
-  mv "$folder/usr/bin/$1" "$2/"
+  ( cd "$folder" && { apt-get --quiet=2 download "$package" 2> /dev/null ||
+      { apt-get --quiet=2 update && apt-get --quiet=2 download "$package"; }; } &&
+    dpkg-deb --extract "$package"_*.deb . ) || { echo "setup: $package cannot be had" >&2; exit 1; }
+  mkdir -p "$into"
+  for program in "$@"; do mv "$folder/usr/bin/$program" "$into/"; done
   rm -rf "$folder"
 }
 
@@ -136,7 +138,7 @@ go_missing=
 have_go || have_programs || go_missing=yes
 
 [ -z "$registry" ] || [ ! -x "$registry/docker-registry" ] || registry=
-[ -z "$prometheus" ] || [ ! -x "$prometheus/prometheus" ] || prometheus=
+[ -z "$prometheus" ] || [ ! -x "$prometheus/prometheus" ] || [ ! -x "$prometheus/promtool" ] || prometheus=
 
 [ -z "$kernel" ] || ! ls "$kernel"/lib/modules/*/modules.dep > /dev/null 2>&1 || kernel=
 
@@ -151,8 +153,8 @@ if [ -n "$packages$go_missing" ] && [ "$(id -u)" != 0 ]; then
 fi
 if [ -n "$packages" ]; then install_packages "$packages"; fi
 if [ -n "$go_missing" ]; then install_go; fi
-if [ -n "$registry" ]; then unpack_program docker-registry "$registry"; fi
-if [ -n "$prometheus" ]; then unpack_program prometheus "$prometheus"; fi
+if [ -n "$registry" ]; then unpack_programs docker-registry "$registry" docker-registry; fi
+if [ -n "$prometheus" ]; then unpack_programs prometheus "$prometheus" prometheus promtool; fi
 if [ -n "$kernel" ]; then unpack_kernel; fi
 if [ -n "$sysroot" ]; then
   echo "setup: unpacking Debian's arm64 packages into $sysroot"

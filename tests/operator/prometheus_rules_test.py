@@ -4,6 +4,7 @@
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import yaml
@@ -26,9 +27,11 @@ class PrometheusRules(unittest.TestCase):
         checked = 0
         for path, spec in rules():
             with self.subTest(path.relative_to(ROOT)):
-                told = subprocess.run([apiserver.find_program("promtool"), "check", "rules", "--lint=all",
-                                       "--lint-fatal"], input=yaml.safe_dump(spec), text=True, capture_output=True,
-                                      check=False)
+                with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
+                    yaml.safe_dump(spec, file)
+                    file.flush()
+                    told = subprocess.run([apiserver.find_program("promtool"), "check", "rules", "--lint=all",
+                                           "--lint-fatal", file.name], text=True, capture_output=True, check=False)
                 self.assertEqual(told.returncode, 0, told.stdout + told.stderr)
                 checked += 1
         self.assertGreater(checked, 0)
