@@ -40,11 +40,6 @@ constexpr std::array<std::uint32_t, 8> kBuses = {0x1b, 0x43, 0x52, 0x61, 0x9d, 0
 
 constexpr std::uint32_t kVgaController = 0x030000;
 
-template <std::size_t N>
-void Copy(char (&field)[N], const std::string& text) {
-  std::snprintf(field, N, "%s", text.c_str());
-}
-
 struct Entry {
   Mapping mapping;
   std::uint32_t first;
@@ -55,8 +50,8 @@ struct Entry {
 void Place(NodeState& node, std::uint32_t index, std::uint32_t total) {
   GpuState& gpu = node.gpus[index];
   const std::string own = std::string(node.node_name) + "/gpu/" + std::to_string(index);
-  Copy(gpu.uuid, "GPU-" + NamedUuid(own));
-  Copy(gpu.serial, NamedSerial(own));
+  CopyText(gpu.uuid, "GPU-" + NamedUuid(own));
+  CopyText(gpu.serial, NamedSerial(own));
   gpu.minor_number = index;
   gpu.pci_bus = kBuses[index % kBuses.size()] + index / static_cast<std::uint32_t>(kBuses.size());
   gpu.numa_node = total > 1 && index >= (total + 1) / 2 ? 1 : 0;
@@ -137,8 +132,8 @@ void ReadSingle(Mapping& entry, std::uint32_t count, GpuState& gpu) {
   if (!uuid.starts_with("GPU-") || uuid.size() >= sizeof(gpu.uuid)) {
     entry.Fail("uuid", "\"uuid\" must look like GPU-5c3a9e32-7f0e-5d6d-8b57-5a4f0e3c2f11");
   }
-  Copy(gpu.uuid, uuid);
-  Copy(gpu.serial, entry.Text("serial", gpu.serial));
+  CopyText(gpu.uuid, uuid);
+  CopyText(gpu.serial, entry.Text("serial", gpu.serial));
   gpu.minor_number = static_cast<std::uint32_t>(entry.Unsigned("minor", 0, 254, gpu.minor_number));
   if (const std::string pci = entry.Text("pci", ""); !pci.empty()) {
     const auto address = gpu::PciAddress::Parse(pci);
@@ -155,7 +150,7 @@ void ReadSingle(Mapping& entry, std::uint32_t count, GpuState& gpu) {
 
 void ReadGpu(Mapping& entry, std::uint32_t count, GpuState& gpu, std::int64_t created) {
   ReadSingle(entry, count, gpu);
-  Copy(gpu.name, entry.Text("name", gpu.name));
+  CopyText(gpu.name, entry.Text("name", gpu.name));
   gpu.memory_total =
       entry.Unsigned("memory_mib", gpu.memory_reserved >> 20, 1 << 24, gpu.memory_total >> 20)
       << 20;
@@ -294,7 +289,7 @@ void ReadDriver(Mapping& root, const DescriptionOptions& options, NodeState& nod
   if (!options.driver_version.empty()) version = options.driver_version;
   const auto cuda = CudaVersionOf(version);
   if (!cuda) driver.Fail("version", cuda.error().message);
-  Copy(node.driver_version, version);
+  CopyText(node.driver_version, version);
   node.cuda_version = cuda.value_or(0);
   if (const std::string text = driver.Text("cuda", ""); !text.empty()) {
     unsigned major = 0;
@@ -376,7 +371,7 @@ base::Result<Description> ParseWholeDescription(const std::string& text,
   NodeState& node = description.node;
   node.created = RealtimeNow();
   node.description_hash = base::HashFnv1a32(text);
-  Copy(node.node_name, root.Text("node", options.node_name));
+  CopyText(node.node_name, root.Text("node", options.node_name));
   ReadDriver(root, options, node);
   const long cpus = ::sysconf(_SC_NPROCESSORS_CONF);
   node.cpus = static_cast<std::uint32_t>(

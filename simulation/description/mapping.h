@@ -3,7 +3,9 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +16,12 @@
 #include "base/result.h"
 
 namespace pitcrew::simulation {
+
+// Into a field of the state file, cut where the field ends.
+template <std::size_t N>
+void CopyText(char (&field)[N], const std::string& text) {
+  std::snprintf(field, N, "%s", text.c_str());
+}
 
 // Where a text comes from and the first error found in it; shared by all its mappings.
 struct Source {

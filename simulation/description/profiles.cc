@@ -15,11 +15,6 @@ namespace {
 constexpr std::uint64_t kMib = 1ull << 20;
 constexpr std::uint32_t kNvidiaVendor = 0x10de;
 
-template <std::size_t N>
-void Copy(char (&field)[N], const std::string& text) {
-  std::snprintf(field, N, "%s", text.c_str());
-}
-
 struct Named {
   std::string_view word;
   std::uint32_t number;
@@ -44,7 +39,7 @@ std::uint32_t U32(Mapping& mapping, std::string_view key, std::uint64_t low, std
 }
 
 void ReadIdentity(Mapping& root, GpuState& gpu) {
-  Copy(gpu.name, root.Text("name"));
+  CopyText(gpu.name, root.Text("name"));
   gpu.brand = NumberOf(root, "brand", kBrands);
   gpu.architecture = NumberOf(root, "architecture", kArchitectures);
   const std::string capability = root.Text("compute_capability");
@@ -52,11 +47,11 @@ void ReadIdentity(Mapping& root, GpuState& gpu) {
     root.Fail("compute_capability", "\"compute_capability\" must look like \"9.0\"");
   }
   Mapping board = root.Inner("board", "the board");
-  Copy(gpu.board_part_number, board.Text("part_number", ""));
-  Copy(gpu.vbios_version, board.Text("vbios", ""));
-  Copy(gpu.inforom_version, board.Text("inforom", ""));
-  Copy(gpu.inforom_oem, board.Text("oem_object", ""));
-  Copy(gpu.inforom_ecc, board.Text("ecc_object", ""));
+  CopyText(gpu.board_part_number, board.Text("part_number", ""));
+  CopyText(gpu.vbios_version, board.Text("vbios", ""));
+  CopyText(gpu.inforom_version, board.Text("inforom", ""));
+  CopyText(gpu.inforom_oem, board.Text("oem_object", ""));
+  CopyText(gpu.inforom_ecc, board.Text("ecc_object", ""));
   board.RefuseOthers();
   Mapping pci = root.Inner("pci", "pci");
   gpu.pci_device_id = U32(pci, "device", 1, 0xffff) << 16 | kNvidiaVendor;
@@ -244,7 +239,7 @@ base::Result<ProfileText> ReadProfileText(std::string_view name,
 base::Result<GpuState> LoadProfile(std::string_view name, const std::filesystem::path& folder) {
   TRY_ASSIGN(const auto text, ReadProfileText(name, folder));
   auto gpu = ParseProfile(text.text, text.source);
-  if (gpu) Copy(gpu->profile, std::string(name));
+  if (gpu) CopyText(gpu->profile, std::string(name));
   return gpu;
 }
 

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "simulation/description/description.h"
 #include "simulation/driver/files.h"
+#include "simulation/driver/hardware.h"
 #include "simulation/driver/mounts.h"
 #include "simulation/driver/pci_tree.h"
 #include "simulation/state/discovery.h"
@@ -29,7 +30,6 @@ constexpr const char* kDriverRoot = "driver";
 constexpr const char* kValidations = "validations";
 constexpr const char* kDaemonStatus = ".driver-daemons-status";
 constexpr const char* kContainerReady = ".driver-ctr-ready";
-constexpr const char* kDescription = "etc/pitcrew/simulated-gpus.yaml";
 constexpr const char* kSriovManage = "usr/lib/nvidia/sriov-manage";
 
 // The node's name: from the pod's environment, else the host's. UUIDs follow from it, so it must be
@@ -91,7 +91,7 @@ base::Status DriverContainer::WriteDaemonStatus(const char* status) {
 
 // GPUs outlive their driver: a state made from the same description goes on, with this driver.
 base::Status DriverContainer::LoadState() {
-  const fs::path description = paths_.host_root / kDescription;
+  const fs::path description = paths_.host_root / kDescriptionFile;
   TRY_ASSIGN(node_, LoadDescription(description, {NodeName(paths_.host_root), version_, {}}));
   node_.driver_loaded = 1;
   const auto existing = StateFile::Open(StatePath());

@@ -8,7 +8,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kDescription = "etc/pitcrew/simulated-gpus.yaml";
 constexpr const char* kFeaturesFile = "simulated-gpus";
 
 fs::path FeaturesFile(const HardwareOptions& options) {
@@ -23,7 +22,7 @@ base::Status Remove(const fs::path& path) {
 }
 
 base::Status Write(const HardwareOptions& options, const std::string& description) {
-  TRY(base::WriteFileAtomically(options.host_root / kDescription, description));
+  TRY(base::WriteFileAtomically(options.host_root / kDescriptionFile, description));
   if (options.features_folder.empty()) return {};
   std::string lines;
   for (const auto& feature : options.features) lines += feature + "=true\n";
@@ -45,13 +44,13 @@ base::Status RemoveHardware(const HardwareOptions& options) {
   base::Status features;
   // First what makes others take the node for a GPU node.
   if (!options.features_folder.empty()) features = Remove(FeaturesFile(options));
-  const auto description = Remove(options.host_root / kDescription);
+  const auto description = Remove(options.host_root / kDescriptionFile);
   return features ? description : features;
 }
 
 bool HasHardware(const fs::path& host_root) {
   std::error_code error;
-  return fs::is_regular_file(host_root / kDescription, error);
+  return fs::is_regular_file(host_root / kDescriptionFile, error);
 }
 
 }  // namespace pitcrew::simulation

@@ -11,6 +11,9 @@
 
 namespace pitcrew::simulation {
 
+// On the host, below its root.
+constexpr const char* kDescriptionFile = "etc/pitcrew/simulated-gpus.yaml";
+
 struct HardwareOptions {
   std::filesystem::path description;      // YAML; refused when malformed
   std::filesystem::path host_root = "/";  // the node's root as seen from here

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 #include "base/error.h"
 
@@ -19,6 +20,9 @@ int DriverContainerCommand(int argc, char** argv);
 // `sriov-manage -e|-d ADDRESS|ALL`: makes and removes virtual functions, on the /sys of its root.
 // Exit code.
 int SriovManageCommand(int argc, char** argv);
+
+// This machine's name, "node" where it has none.
+std::string OwnHostName();
 
 // Prints the error; 2 for malformed input, 1 for everything else.
 int ExitCodeFor(const base::Error& error);

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kDefaultDescription = "/etc/pitcrew/simulated-gpus.yaml";
 
-struct Options {
+struct NodeOptions {
   std::string description = kDefaultDescription;
   std::string profiles;
   std::string node_name;
@@ -34,18 +34,13 @@ struct Options {
   std::string files;
 };
 
-std::string OwnHostName() {
-  char buffer[65] = {};
-  return ::gethostname(buffer, sizeof(buffer) - 1) == 0 ? buffer : "node";
-}
-
-base::Result<NodeState> Load(const Options& options) {
+base::Result<NodeState> Load(const NodeOptions& options) {
   return LoadDescription(options.description,
                          {options.node_name.empty() ? OwnHostName() : options.node_name,
                           options.version, options.profiles});
 }
 
-void AddDescriptionOptions(CLI::App& command, const std::shared_ptr<Options>& options) {
+void AddDescriptionOptions(CLI::App& command, const std::shared_ptr<NodeOptions>& options) {
   command.add_option("--description", options->description, "YAML description of the node's GPUs")
       ->capture_default_str();
   command.add_option("--profiles", options->profiles, "folder with further GPU profiles");
@@ -55,13 +50,13 @@ void AddDescriptionOptions(CLI::App& command, const std::shared_ptr<Options>& op
       ->envname("NODE_NAME");
 }
 
-base::Status PciTree(const Options& options) {
+base::Status PciTree(const NodeOptions& options) {
   TRY_ASSIGN(const auto node, Load(options));
   return WritePciTree(options.into, node);
 }
 
 // A node whose driver is part of the host: files, nodes, state, bound devices.
-base::Status InstallDriver(const Options& options) {
+base::Status InstallDriver(const NodeOptions& options) {
   TRY_ASSIGN(auto node, Load(options));
   DriverFiles files{options.files, fs::path(options.files) / "nvidia-smi"};
   if (options.files.empty()) {
@@ -130,6 +125,11 @@ int RunDriverContainer(const ContainerPaths& paths) {
 
 }  // namespace
 
+std::string OwnHostName() {
+  char buffer[65] = {};
+  return ::gethostname(buffer, sizeof(buffer) - 1) == 0 ? buffer : "node";
+}
+
 namespace {
 
 void AddHardware(CLI::App& app, int& exit_code) {
@@ -162,8 +162,8 @@ void AddHardware(CLI::App& app, int& exit_code) {
 
 void AddNodeCommands(CLI::App& app, int& exit_code) {
   AddHardware(app, exit_code);
-  const auto options = std::make_shared<Options>();
-  const auto run = [&exit_code, options](base::Status (*action)(const Options&)) {
+  const auto options = std::make_shared<NodeOptions>();
+  const auto run = [&exit_code, options](base::Status (*action)(const NodeOptions&)) {
     return [&exit_code, options, action] {
       if (const auto status = action(*options); !status) exit_code = ExitCodeFor(status.error());
     };

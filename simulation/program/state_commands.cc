@@ -17,7 +17,7 @@
 namespace pitcrew::simulation {
 namespace {
 
-struct Options {
+struct StateOptions {
   std::string description;
   std::string profiles;
   std::string node_name;
@@ -82,7 +82,7 @@ codec::Json GpuToJson(const GpuState& gpu, std::int64_t now) {
   return json;
 }
 
-base::Status Create(const Options& options) {
+base::Status Create(const StateOptions& options) {
   char host[65] = {};
   const bool named = ::gethostname(host, sizeof(host) - 1) == 0;
   TRY_ASSIGN(auto node, LoadDescription(options.description,
@@ -94,7 +94,7 @@ base::Status Create(const Options& options) {
   return {};
 }
 
-base::Status Show(const Options& options) {
+base::Status Show(const StateOptions& options) {
   TRY_ASSIGN(const auto file, StateFile::Open(options.state));
   const auto node = file->Snapshot();
   const auto now = RealtimeNow();
@@ -113,8 +113,8 @@ base::Status Show(const Options& options) {
 }  // namespace
 
 void AddStateCommands(CLI::App& app, int& exit_code) {
-  const auto options = std::make_shared<Options>();
-  const auto run = [&exit_code, options](base::Status (*action)(const Options&)) {
+  const auto options = std::make_shared<StateOptions>();
+  const auto run = [&exit_code, options](base::Status (*action)(const StateOptions&)) {
     return [&exit_code, options, action] {
       if (const auto status = action(*options); !status) exit_code = ExitCodeFor(status.error());
     };

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct SysfsOptions {
   std::string description = "/etc/pitcrew/simulated-gpus.yaml";
   std::string profiles;
   std::string node_name;
@@ -36,12 +36,7 @@ struct Options {
   bool background = false;
 };
 
-std::string OwnHostName() {
-  char buffer[65] = {};
-  return ::gethostname(buffer, sizeof(buffer) - 1) == 0 ? buffer : "node";
-}
-
-base::Status ServeNow(const Options& options, const std::function<base::Status()>& tell) {
+base::Status ServeNow(const SysfsOptions& options, const std::function<base::Status()>& tell) {
   TRY_ASSIGN(const std::string text, base::ReadFile(options.description));
   TRY_ASSIGN(const auto description,
              ParseWholeDescription(
@@ -77,7 +72,7 @@ base::Status ServeNow(const Options& options, const std::function<base::Status()
   });
 }
 
-int ServeSysfs(const Options& options) {
+int ServeSysfs(const SysfsOptions& options) {
   const auto report = [](const base::Status& status) {
     return status ? 0 : ExitCodeFor(status.error());
   };
@@ -113,7 +108,7 @@ int ServeSysfs(const Options& options) {
 }
 
 void AddSysfs(CLI::App& app, int& exit_code) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SysfsOptions>();
   auto* sysfs = app.add_subcommand(
       "sysfs", "Be the /sys of a node with simulated GPUs until it is unmounted or a signal comes");
   sysfs->add_option("--description", options->description, "YAML description of the node's GPUs")

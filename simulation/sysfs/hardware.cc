@@ -8,8 +8,6 @@
 namespace pitcrew::simulation::sysfs {
 namespace {
 
-constexpr std::uint32_t kFirstGroup = 40;
-constexpr std::uint16_t kNvidia = 0x10de;
 constexpr std::uint32_t kAmpere = 7;  // NVML's number of the architecture
 
 // The functions of a card beside its GPU, with ids of a Turing card (its audio, USB and USB-C
@@ -76,7 +74,7 @@ void AddCard(const CardDescription& card, Device& gpu, std::vector<Device>& devi
   const auto add = [&](bool present, const CardFunction& function) {
     if (!present) return;
     devices.push_back(Beside(gpu, gpu.address.device, function.function,
-                             {kNvidia, function.device, gpu.ids.subsystem_vendor,
+                             {kNvidiaVendor, function.device, gpu.ids.subsystem_vendor,
                               gpu.ids.subsystem_device, function.class_code}));
     gpu.consumers.push_back(devices.back().address);
   };
@@ -94,13 +92,13 @@ Device Switch(const NodeState& node, std::uint32_t index) {
   const bool ampere = node.gpu_count > 0 && node.gpus[0].architecture == kAmpere;
   Device device;
   device.address = {0, static_cast<std::uint8_t>(0x05 + index), 0, 0};
-  device.ids = {kNvidia, static_cast<std::uint16_t>(ampere ? 0x1af1 : 0x22a3), kNvidia, 0x1796,
-                0x068000};
+  device.ids = {kNvidiaVendor, static_cast<std::uint16_t>(ampere ? 0x1af1 : 0x22a3), kNvidiaVendor,
+                0x1796, 0x068000};
   device.numa_node = 0;
   device.cpus = CpusOf(node, 0);
   device.group = kFirstGroup + node.gpu_count + index;
-  device.config = PciConfig(static_cast<std::uint32_t>(device.ids.device) << 16 | kNvidia,
-                            0x1796u << 16 | kNvidia, device.ids.class_code);
+  device.config = PciConfig(static_cast<std::uint32_t>(device.ids.device) << 16 | kNvidiaVendor,
+                            0x1796u << 16 | kNvidiaVendor, device.ids.class_code);
   return device;
 }
 

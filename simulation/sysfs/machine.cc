@@ -9,18 +9,10 @@
 namespace pitcrew::simulation::sysfs {
 namespace {
 
-constexpr std::uint16_t kNvidia = 0x10de;
 constexpr std::uint32_t kSwitchClass = 0x068000;
-// Groups of chipset and bridges come first on real machines; those of the devices here follow.
-constexpr std::uint32_t kFirstGroup = 40;
 
 bool IsDisplay(std::uint32_t class_code) { return class_code >> 16 == 0x03; }
 bool IsBridge(std::uint32_t class_code) { return class_code >> 8 == 0x0604; }
-
-std::string_view WithoutNewline(std::string_view text) {
-  if (text.ends_with('\n')) text.remove_suffix(1);
-  return text;
-}
 
 std::optional<FaultPoint> Point(std::size_t index) { return static_cast<FaultPoint>(index); }
 constexpr std::array<std::string_view, 3> kFaultPoints = {"bind", "sriov", "vgpu"};
@@ -238,7 +230,8 @@ Errno Machine::Load(std::string_view driver) {
                                     Driver::Kind::kNvidia,
                                     false,
                                     [](const PciIds& ids) {
-                                      return ids.vendor == kNvidia && IsDisplay(ids.class_code);
+                                      return ids.vendor == kNvidiaVendor &&
+                                             IsDisplay(ids.class_code);
                                     },
                                     {}});
   drivers_.emplace("nvidia-nvswitch", Driver{"nvidia-nvswitch",
@@ -246,7 +239,7 @@ Errno Machine::Load(std::string_view driver) {
                                              Driver::Kind::kSwitch,
                                              false,
                                              [](const PciIds& ids) {
-                                               return ids.vendor == kNvidia &&
+                                               return ids.vendor == kNvidiaVendor &&
                                                       ids.class_code == kSwitchClass;
                                              },
                                              {}});

@@ -22,6 +22,16 @@
 
 namespace pitcrew::simulation::sysfs {
 
+constexpr std::uint16_t kNvidiaVendor = 0x10de;
+// Groups of chipset and bridges come first on real machines; those of the devices here follow.
+constexpr std::uint32_t kFirstGroup = 40;
+
+// What was written without the newline of `echo`.
+constexpr std::string_view WithoutNewline(std::string_view text) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  return text;
+}
+
 using gpu::PciAddress;
 
 // 0, or what errno is after the write.

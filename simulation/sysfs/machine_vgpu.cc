@@ -11,11 +11,6 @@ namespace {
 
 constexpr std::size_t kUuidLength = 36;
 
-std::string_view WithoutNewline(std::string_view text) {
-  if (text.ends_with('\n')) text.remove_suffix(1);
-  return text;
-}
-
 bool IsUuid(std::string_view text) {
   if (text.size() != kUuidLength) return false;
   for (std::size_t i = 0; i < text.size(); ++i) {

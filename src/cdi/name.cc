@@ -4,11 +4,14 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
+
 namespace pitcrew::cdi {
 namespace {
 
-bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+using base::IsDigit;
+using base::IsLetter;
+
 bool IsAlphanumeric(char c) { return IsLetter(c) || IsDigit(c); }
 
 base::Status ValidateKindPart(std::string_view what, std::string_view text) {

@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/ascii.h"
+
 namespace pitcrew::cdi {
 namespace {
 
+using base::IsDigit;
 using Ordered = nlohmann::ordered_json;
-
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 bool AllDigits(std::string_view text, int base) {
   return !text.empty() && std::ranges::all_of(text, [base](char c) {

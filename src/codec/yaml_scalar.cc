@@ -12,14 +12,15 @@
 #include <optional>
 #include <utility>
 
+#include "base/ascii.h"
 #include "codec/base64.h"
 
 namespace pitcrew::codec {
 namespace {
 
-constexpr std::string_view kTagPrefix = "tag:yaml.org,2002:";
+using base::IsDigit;
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+constexpr std::string_view kTagPrefix = "tag:yaml.org,2002:";
 
 std::unexpected<base::Error> Wrong(std::string message) {
   return base::Fail(base::Invalid("InvalidYaml", std::move(message)));

@@ -23,7 +23,7 @@ using fleet::Cluster;
 using fleet::Kind;
 
 // Memory for a page is no matter here, and fewer of them are faster.
-constexpr int kPageSize = 500;
+constexpr int kFollowPageSize = 500;
 // Changes often come in dozens; one picture of them is enough.
 constexpr std::chrono::milliseconds kTogether{200};
 // A look at a large fleet takes long. So many times as long is waited before the next one, so that
@@ -104,7 +104,7 @@ std::vector<std::unique_ptr<Watch>> MakeWatches(const std::shared_ptr<kube::Clie
     kube::InformerOptions options;
     options.namespace_name = std::move(name_space);
     options.field_selector = std::move(fields);
-    options.page_size = kPageSize;
+    options.page_size = kFollowPageSize;
     watches.push_back(std::make_unique<WatchOf<View>>(client, bell, kind, resource, read, put,
                                                       std::move(options)));
   };

@@ -1,11 +1,15 @@
 // Looks of the table of cluster_rules.cc that stand in files of their own.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "fleet/rules.h"
 
 namespace pitcrew::fleet::look {
+
+// So many nodes or pods are named as evidence; of the others only how many they are.
+constexpr std::size_t kMostNamed = 5;
 
 // One for each image that pods of the operator's namespace wait for; first the one that most do.
 std::vector<Seen> ImagesMissing(const Cluster& cluster);

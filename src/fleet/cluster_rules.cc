@@ -269,7 +269,7 @@ std::vector<Seen> PolicyWaits(const Cluster& cluster) {
   return {seen};
 }
 
-constexpr ClusterRule kRules[] = {
+constexpr ClusterRule kClusterRules[] = {
     {"image-missing", look::ImagesMissing, "{advice}"},
     {"crd-missing", DefinitionMissing, "Install the chart; its folder crds has the definition."},
     {"crd-outdated", DefinitionOutdated,
@@ -321,6 +321,6 @@ constexpr ClusterRule kRules[] = {
 
 }  // namespace
 
-std::span<const ClusterRule> ClusterRules() { return kRules; }
+std::span<const ClusterRule> ClusterRules() { return kClusterRules; }
 
 }  // namespace pitcrew::fleet

@@ -13,8 +13,6 @@
 namespace pitcrew::fleet {
 namespace {
 
-constexpr std::size_t kTold = 5;
-
 api::UpgradeState StateOf(const Node& node) {
   return api::UpgradeStateNamed(node.Label(api::kUpgradeState));
 }
@@ -31,7 +29,7 @@ std::vector<Seen> Skipped(const Cluster& cluster) {
       seen.words["advice"] = fmt::format(
           "If that is no longer wanted:\n$ kubectl label node {} {}-", name, api::kUpgradeSkip);
     }
-    if (count <= kTold) seen.evidence.push_back(SawLabel(node, api::kUpgradeSkip));
+    if (count <= look::kMostNamed) seen.evidence.push_back(SawLabel(node, api::kUpgradeSkip));
   }
   if (count == 0) return {};
   seen.summary = fmt::format("{} {} the driver of before, because somebody keeps the upgrade off",
@@ -99,7 +97,7 @@ std::vector<Seen> look::UpgradeHeld(const Cluster& cluster) {
                            policy->name}},
             .since = told ? stopped->since : Time()};
   for (const auto& [name, node] : cluster.nodes) {
-    if (seen.evidence.size() > kTold) break;
+    if (seen.evidence.size() > look::kMostNamed) break;
     if (StateOf(node) == api::UpgradeState::kNone) continue;
     if (StateOf(node) == api::UpgradeState::kFailed) {
       seen.evidence.push_back(SawLabel(node, api::kUpgradeState));

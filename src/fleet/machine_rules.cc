@@ -110,7 +110,7 @@ Look OfferedTwice(const Cluster& cluster, const Machine& machine) {
   return std::nullopt;
 }
 
-constexpr MachineRule kRules[] = {
+constexpr MachineRule kMachineRules[] = {
     {"machine-gate-missing", GateMissing,
      "Name the GPUs in the machine's gpus, which need no gate, or {where}"},
     {"machine-gpu-not-permitted", NotPermitted,
@@ -125,6 +125,6 @@ constexpr MachineRule kRules[] = {
 
 }  // namespace
 
-std::span<const MachineRule> MachineRules() { return kRules; }
+std::span<const MachineRule> MachineRules() { return kMachineRules; }
 
 }  // namespace pitcrew::fleet

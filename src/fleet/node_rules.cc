@@ -354,7 +354,7 @@ Look DriverNotValid(const NodeContext& context) {
               .since = container->since};
 }
 
-constexpr NodeRule kRules[] = {
+constexpr NodeRule kNodeRules[] = {
     {"node-not-ready", Stage::kNode, NodeNotReady,
      "This is no matter of GPUs. On {node}: systemctl status kubelet; journalctl -u kubelet -e"},
     {"nfd-not-running", Stage::kPciDevice, NoDiscovery,
@@ -418,7 +418,7 @@ constexpr NodeRule kRules[] = {
 
 std::span<const NodeRule> NodeRules() {
   static const std::vector<NodeRule> kAll = [] {
-    std::vector<NodeRule> all(std::begin(kRules), std::end(kRules));
+    std::vector<NodeRule> all(std::begin(kNodeRules), std::end(kNodeRules));
     std::ranges::copy(OfferRules(), std::back_inserter(all));
     return all;
   }();

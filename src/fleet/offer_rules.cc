@@ -200,7 +200,7 @@ Look Cordoned(const NodeContext& context) {
   return seen;
 }
 
-constexpr NodeRule kRules[] = {
+constexpr NodeRule kOfferRules[] = {
     {"mig-failed", Stage::kAllocatable, MigFailed,
      "Read why. Choose a configuration that the GPUs have, or try the same again by starting the "
      "MIG "
@@ -236,6 +236,6 @@ constexpr NodeRule kRules[] = {
 
 }  // namespace
 
-std::span<const NodeRule> OfferRules() { return kRules; }
+std::span<const NodeRule> OfferRules() { return kOfferRules; }
 
 }  // namespace pitcrew::fleet

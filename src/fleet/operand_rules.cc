@@ -49,7 +49,7 @@ constexpr std::string_view kUnsupported[] = {"requires use of the nvidia open ke
                                              "could not insert 'nvidia': no such device",
                                              "no devices were found"};
 
-constexpr OperandRule kRules[] = {
+constexpr OperandRule kOperandRules[] = {
     // --- There is no pod ---------------------------------------------------------------------
     {"operand-missing", "", look::NoDaemonSet,
      "See why the operator does not make it:\n"
@@ -297,6 +297,6 @@ constexpr OperandRule kRules[] = {
 
 }  // namespace
 
-std::span<const OperandRule> OperandRules() { return kRules; }
+std::span<const OperandRule> OperandRules() { return kOperandRules; }
 
 }  // namespace pitcrew::fleet

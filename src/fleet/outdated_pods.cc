@@ -11,7 +11,6 @@
 namespace pitcrew::fleet {
 namespace {
 
-constexpr std::size_t kTold = 5;
 constexpr std::string_view kDriverVersion = "nvidia.com/cuda.driver-version.full";
 
 // What the node runs, and what the DaemonSet's containers are to run.
@@ -75,7 +74,7 @@ std::vector<Seen> look::PodsOutdated(const Cluster& cluster) {
                   {"app", pods.front()->app}},
         .since = std::nullopt};
     for (const Pod* pod : pods) {
-      if (seen.evidence.size() == kTold) break;
+      if (seen.evidence.size() == look::kMostNamed) break;
       seen.evidence.push_back({"Pod " + pod->key.ToString(), "on " + pod->node,
                                fmt::format("made from version {} of the DaemonSet, which is at {}",
                                            pod->template_generation, daemonset.template_generation),

@@ -374,7 +374,7 @@ Look OtherTrouble(const PodContext& context) {
   return std::nullopt;
 }
 
-constexpr PodRule kRules[] = {
+constexpr PodRule kPodRules[] = {
     {"gpu-not-requested", NoGpuRequested,
      "Give one of its containers a limit: resources: {limits: {nvidia.com/gpu: 1}}"},
     {"request-without-limit", LimitMissing,
@@ -439,6 +439,6 @@ constexpr PodRule kRules[] = {
 
 }  // namespace
 
-std::span<const PodRule> PodRules() { return kRules; }
+std::span<const PodRule> PodRules() { return kPodRules; }
 
 }  // namespace pitcrew::fleet

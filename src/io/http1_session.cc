@@ -9,10 +9,6 @@
 namespace pitcrew::io {
 namespace {
 
-constexpr std::size_t kReadSize = 16U << 10U;
-// After so many bytes others get their turn.
-constexpr std::size_t kReadAtOnce = 1U << 20U;
-
 // Those that only read: sent twice, they have the same effect as once (Go's rule).
 bool IsRepeatable(const HttpRequest& request) {
   return request.body.empty() && (request.method == "GET" || request.method == "HEAD");

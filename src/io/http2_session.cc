@@ -14,10 +14,7 @@ namespace {
 // All streams of a connection together are never held back: each has its own window, and a slow
 // reader must not stop the others.
 constexpr std::int32_t kConnectionWindow = 1 << 30;
-constexpr std::size_t kReadSize = 16U << 10U;
 constexpr std::size_t kWriteSize = 16U << 10U;
-// After so many bytes others get their turn.
-constexpr std::size_t kReadAtOnce = 1U << 20U;
 
 nghttp2_nv NameValue(std::string_view name, std::string_view value) {
   // nghttp2 copies both; it never writes to them.

@@ -15,12 +15,12 @@
 namespace pitcrew::io {
 namespace {
 
-struct Address {
+struct ListenAddress {
   std::string host;
   int port = 0;
 };
 
-base::Result<Address> ParseAddress(const std::string& text) {
+base::Result<ListenAddress> ParseListenAddress(const std::string& text) {
   const auto colon = text.rfind(':');
   const auto bad = [&] {
     return base::Fail(base::Invalid(
@@ -32,7 +32,7 @@ base::Result<Address> ParseAddress(const std::string& text) {
   if (!port || *port > 65535) return bad();
   std::string host = text.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  return Address{host.empty() ? "::" : host, static_cast<int>(*port)};
+  return ListenAddress{host.empty() ? "::" : host, static_cast<int>(*port)};
 }
 
 // What "Basic dXNlcjpwYXNz" says; nothing for another scheme and for what is no base64.
@@ -70,7 +70,7 @@ class Server final : public HttpServer {
   }
 
   base::Status Listen(const std::string& text, std::map<std::string, Handler> handlers) {
-    TRY_ASSIGN(const auto address, ParseAddress(text));
+    TRY_ASSIGN(const auto address, ParseListenAddress(text));
     if (options_.tls) {
       TRY_ASSIGN(const auto identity, options_.tls());
       TRY(CheckTls(identity));
@@ -146,7 +146,7 @@ class Server final : public HttpServer {
     server_->Options(path, answer);
   }
 
-  bool Bind(const Address& address) {
+  bool Bind(const ListenAddress& address) {
     const auto bind_to = [&](const std::string& host) {
       if (address.port == 0) {
         port_ = server_->bind_to_any_port(host);

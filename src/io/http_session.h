@@ -2,6 +2,7 @@
 // thread alone uses it.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 
@@ -10,6 +11,10 @@
 #include "io/http_exchange.h"
 
 namespace pitcrew::io {
+
+// Bytes that are read at once, and after how many others get their turn.
+constexpr std::size_t kReadSize = 16U << 10U;
+constexpr std::size_t kReadAtOnce = 1U << 20U;
 
 class HttpSession {
  public:

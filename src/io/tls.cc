@@ -8,30 +8,15 @@
 #include <string_view>
 
 #include "base/file.h"
+#include "io/openssl_pointers.h"
 #include "io/url.h"
 
 namespace pitcrew::io {
 namespace {
 
-template <auto Function>
-struct Free {
-  template <class T>
-  void operator()(T* pointer) const {
-    Function(pointer);
-  }
-};
-using Context = std::unique_ptr<SSL_CTX, Free<SSL_CTX_free>>;
-using Memory = std::unique_ptr<BIO, Free<BIO_free>>;
-using Certificate = std::unique_ptr<X509, Free<X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
-
 // The protocols that we offer, in the form of ALPN: each with its length in front.
 constexpr std::string_view kBoth = "\x02h2\x08http/1.1";
 constexpr std::string_view kOnlyHttp1 = "\x08http/1.1";
-
-Memory Open(const std::string& pem) {
-  return Memory(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-}
 
 // The certificates of the settings, as they are now; empty: none are named.
 base::Result<std::string> ReadAuthorities(const TlsSettings& settings) {
@@ -50,10 +35,10 @@ base::Status TrustAuthorities(SSL_CTX* context, const TlsSettings& settings, boo
   if (!named) return {};
   // As Go: what is given is trusted, also when it is not a root.
   X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context), X509_V_FLAG_PARTIAL_CHAIN);
-  const Memory memory = Open(pem);
+  const BioPointer memory = OpenPem(pem);
   int found = 0;
   for (;; ++found) {
-    const Certificate authority(PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr));
+    const CertificatePointer authority(PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr));
     if (authority == nullptr) break;
     X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority.get());
   }
@@ -67,12 +52,12 @@ base::Status TrustAuthorities(SSL_CTX* context, const TlsSettings& settings, boo
 
 // The first certificate is ours, those behind it lead to an authority that the server knows.
 base::Status PresentCertificate(SSL_CTX* context, const TlsSettings& tls) {
-  const Memory certificates = Open(tls.client_certificate_pem);
-  const Certificate own(PEM_read_bio_X509(certificates.get(), nullptr, nullptr, nullptr));
-  const Memory key_memory = Open(tls.client_key_pem);
+  const BioPointer certificates = OpenPem(tls.client_certificate_pem);
+  const CertificatePointer own(PEM_read_bio_X509(certificates.get(), nullptr, nullptr, nullptr));
+  const BioPointer key_memory = OpenPem(tls.client_key_pem);
   // An empty password, so that an encrypted key is an error and not a question on the terminal.
   char password[] = "";
-  const Key key(PEM_read_bio_PrivateKey(key_memory.get(), nullptr, nullptr, password));
+  const KeyPointer key(PEM_read_bio_PrivateKey(key_memory.get(), nullptr, nullptr, password));
   if (own == nullptr || SSL_CTX_use_certificate(context, own.get()) != 1) {
     return base::Fail(
         TlsFailed(fmt::format("the client certificate cannot be used: {}", LastTlsError())));
@@ -83,7 +68,7 @@ base::Status PresentCertificate(SSL_CTX* context, const TlsSettings& tls) {
         fmt::format("the client key cannot be used with the certificate: {}", LastTlsError())));
   }
   for (;;) {
-    const Certificate link(PEM_read_bio_X509(certificates.get(), nullptr, nullptr, nullptr));
+    const CertificatePointer link(PEM_read_bio_X509(certificates.get(), nullptr, nullptr, nullptr));
     if (link == nullptr) break;
     SSL_CTX_add1_chain_cert(context, link.get());
   }
@@ -106,8 +91,8 @@ base::Status ExpectServer(SSL* ssl, const std::string& name) {
   return base::Fail(base::Invalid("InvalidUrl", fmt::format("\"{}\" is no server name", name)));
 }
 
-base::Result<Context> MakeContext(const TlsSettings& settings, bool to_proxy) {
-  Context context(SSL_CTX_new(TLS_client_method()));
+base::Result<ContextPointer> MakeContext(const TlsSettings& settings, bool to_proxy) {
+  ContextPointer context(SSL_CTX_new(TLS_client_method()));
   if (context == nullptr) return base::Fail(base::Internal("HttpFailed", LastTlsError()));
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   SSL_CTX_set_mode(context.get(),
@@ -154,7 +139,7 @@ bool RefusesOurCertificate(int reason) {
 }
 
 base::Result<SslPointer> MakeTls(const TlsSettings& settings, const TlsGreeting& greeting) {
-  TRY_ASSIGN(const Context context, MakeContext(settings, greeting.to_proxy));
+  TRY_ASSIGN(const ContextPointer context, MakeContext(settings, greeting.to_proxy));
   SslPointer ssl(SSL_new(context.get()));
   if (ssl == nullptr) return base::Fail(base::Internal("HttpFailed", LastTlsError()));
   const std::string_view offer = greeting.offer_http2 ? kBoth : kOnlyHttp1;

@@ -10,47 +10,32 @@
 #include <string>
 
 #include "base/log.h"
+#include "io/openssl_pointers.h"
 #include "io/tls.h"
 
 namespace pitcrew::io {
 namespace {
 
-template <auto Function>
-struct Free {
-  template <class T>
-  void operator()(T* pointer) const {
-    Function(pointer);
-  }
-};
-using Context = std::unique_ptr<SSL_CTX, Free<SSL_CTX_free>>;
-using Memory = std::unique_ptr<BIO, Free<BIO_free>>;
-using Certificate = std::unique_ptr<X509, Free<X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
-using Store = std::unique_ptr<X509_STORE, Free<X509_STORE_free>>;
 using Clients = TlsIdentity::Clients;
-
-Memory Open(const std::string& pem) {
-  return Memory(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-}
 
 base::Status Wrong(std::string_view what) {
   return base::Fail(base::Invalid("BadTlsIdentity", fmt::format("{}: {}", what, LastTlsError())));
 }
 
 base::Status UseCertificate(SSL& connection, const TlsIdentity& identity) {
-  const Memory memory = Open(identity.certificate);
-  const Certificate own(PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr));
+  const BioPointer memory = OpenPem(identity.certificate);
+  const CertificatePointer own(PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr));
   if (own == nullptr) return Wrong("there is no certificate in the certificate's file");
   if (SSL_use_certificate(&connection, own.get()) != 1) return Wrong("the certificate is refused");
   SSL_clear_chain_certs(&connection);
   while (true) {
-    const Certificate next(PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr));
+    const CertificatePointer next(PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr));
     if (next == nullptr) break;
     SSL_add1_chain_cert(&connection, next.get());
   }
   ERR_clear_error();
-  const Memory key_memory = Open(identity.key);
-  const Key key(PEM_read_bio_PrivateKey(key_memory.get(), nullptr, nullptr, nullptr));
+  const BioPointer key_memory = OpenPem(identity.key);
+  const KeyPointer key(PEM_read_bio_PrivateKey(key_memory.get(), nullptr, nullptr, nullptr));
   if (key == nullptr) return Wrong("there is no private key in the key's file");
   if (SSL_use_PrivateKey(&connection, key.get()) != 1) {
     return Wrong("the private key does not fit to the certificate");
@@ -74,11 +59,11 @@ base::Status UseClientRules(SSL& connection, const TlsIdentity& identity) {
       identity.clients == Clients::kVerified || identity.clients == Clients::kVerifiedIfGiven;
   SSL_set_verify(&connection, mode, verified ? nullptr : TakeAny);
   if (!verified) return {};
-  const Store store(X509_STORE_new());
-  const Memory memory = Open(identity.client_authorities);
+  const StorePointer store(X509_STORE_new());
+  const BioPointer memory = OpenPem(identity.client_authorities);
   int found = 0;
   for (;; ++found) {
-    const Certificate authority(PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr));
+    const CertificatePointer authority(PEM_read_bio_X509(memory.get(), nullptr, nullptr, nullptr));
     if (authority == nullptr) break;
     X509_STORE_add_cert(store.get(), authority.get());
   }
@@ -139,7 +124,7 @@ void ServeTls(SSL_CTX& context, const std::function<base::Result<TlsIdentity>()>
 }
 
 base::Status CheckTls(const TlsIdentity& identity) {
-  const Context context(SSL_CTX_new(TLS_server_method()));
+  const ContextPointer context(SSL_CTX_new(TLS_server_method()));
   const SslPointer connection(SSL_new(context.get()));
   return Use(*connection, identity);
 }

@@ -10,6 +10,7 @@
 
 #include "base/bell.h"
 #include "base/log.h"
+#include "base/overload.h"
 #include "kube/projection.h"
 #include "kube/watcher.h"
 
@@ -18,11 +19,6 @@ namespace {
 
 // How much later than the server a watch is given up.
 constexpr std::chrono::seconds kWatchMargin{10};
-
-template <class... Functions>
-struct Overload : Functions... {
-  using Functions::operator()...;
-};
 
 }  // namespace
 
@@ -160,10 +156,10 @@ Reflector::Implementation::Observation Reflector::Implementation::NextEvent() {
 
 Reflector::Implementation::Observation Reflector::Implementation::Observe(const WatchState& state) {
   return std::visit(
-      Overload{[&](const Empty&) { return ListPage(""); },
-               [&](const Listing& listing) { return ListPage(listing.continue_token); },
-               [&](const Listed& listed) { return OpenWatch(listed.resource_version); },
-               [&](const Watching&) { return NextEvent(); }},
+      base::Overload{[&](const Empty&) { return ListPage(""); },
+                     [&](const Listing& listing) { return ListPage(listing.continue_token); },
+                     [&](const Listed& listed) { return OpenWatch(listed.resource_version); },
+                     [&](const Watching&) { return NextEvent(); }},
       state);
 }
 

@@ -2,16 +2,12 @@
 
 #include <simdjson.h>
 
+#include "base/overload.h"
 #include "kube/projection.h"
 #include "kube/request.h"
 
 namespace pitcrew::kube {
 namespace {
-
-template <class... Functions>
-struct Overload : Functions... {
-  using Functions::operator()...;
-};
 
 WatchStep Stay(const WatchState& state) { return {.next = state}; }
 
@@ -77,27 +73,28 @@ bool IsDesynchronized(const base::Error& error) {
 }
 
 WatchStep Advance(const WatchState& state, const WatchInput& input) {
-  return std::visit(Overload{[&](const PageArrived& page) { return OnPage(state, page); },
-                             [&](const ListFailed& failure) {
-                               if (std::holds_alternative<Empty>(state)) {
-                                 return WatchStep{.next = state, .back_off = true};
-                               }
-                               if (!std::holds_alternative<Listing>(state)) return Stay(state);
-                               // The same page again, unless its token has expired.
-                               return Recover(failure.error, state);
-                             },
-                             [&](const WatchOpened&) {
-                               const auto* listed = std::get_if<Listed>(&state);
-                               if (listed == nullptr) return Stay(state);
-                               return WatchStep{.next = Watching{listed->resource_version}};
-                             },
-                             [&](const WatchRefused& refusal) {
-                               if (!std::holds_alternative<Listed>(state)) return Stay(state);
-                               return Recover(refusal.error, state);
-                             },
-                             [&](const WatchEventArrived& event) { return OnEvent(state, event); },
-                             [&](const WatchEnded& end) { return OnEnd(state, end); }},
-                    input);
+  return std::visit(
+      base::Overload{[&](const PageArrived& page) { return OnPage(state, page); },
+                     [&](const ListFailed& failure) {
+                       if (std::holds_alternative<Empty>(state)) {
+                         return WatchStep{.next = state, .back_off = true};
+                       }
+                       if (!std::holds_alternative<Listing>(state)) return Stay(state);
+                       // The same page again, unless its token has expired.
+                       return Recover(failure.error, state);
+                     },
+                     [&](const WatchOpened&) {
+                       const auto* listed = std::get_if<Listed>(&state);
+                       if (listed == nullptr) return Stay(state);
+                       return WatchStep{.next = Watching{listed->resource_version}};
+                     },
+                     [&](const WatchRefused& refusal) {
+                       if (!std::holds_alternative<Listed>(state)) return Stay(state);
+                       return Recover(refusal.error, state);
+                     },
+                     [&](const WatchEventArrived& event) { return OnEvent(state, event); },
+                     [&](const WatchEnded& end) { return OnEnd(state, end); }},
+      input);
 }
 
 base::Result<DecodedEvent> DecodeEvent(std::string_view line) {

@@ -22,9 +22,6 @@
 namespace pitcrew::gpu_operator {
 namespace {
 
-constexpr int kFailure = 1;
-constexpr int kUsage = 2;
-
 io::HttpAnswer Fine() { return {.status = 200, .content_type = "text/plain", .body = "ok"}; }
 
 io::HttpAnswer NotReady() {
@@ -70,7 +67,7 @@ base::Result<kube::LeaderOptions> MakeLeaderOptions(const Settings& settings) {
   return options;
 }
 
-base::Status Work(const Settings& settings, const io::StopToken& stop) {
+base::Status RunOperator(const Settings& settings, const io::StopToken& stop) {
   if (settings.operator_namespace.empty()) {
     return base::Fail(base::Invalid(
         "OperatorNamespaceMissing",
@@ -128,7 +125,7 @@ int Command(int argc, char** argv) {
   base::LogInfo("version: " PITCREW_VERSION);
   io::StopSource source;
   base::Status worked = source.StopOnSignals({SIGTERM, SIGINT});
-  if (worked) worked = Work(**settings, source.token());
+  if (worked) worked = RunOperator(**settings, source.token());
   if (worked || (source.token().stopped() && worked.error().code == base::Code::kCancelled)) {
     return 0;
   }

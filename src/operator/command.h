@@ -3,6 +3,10 @@
 
 namespace pitcrew::gpu_operator {
 
+// Exit statuses.
+constexpr int kFailure = 1;
+constexpr int kUsage = 2;
+
 // Works until SIGTERM or SIGINT. 0 when told to stop, 1 on failure (also when leadership is lost),
 // 2 on wrong usage.
 int Command(int argc, char** argv);

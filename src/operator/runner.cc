@@ -56,16 +56,16 @@ class DefinitionWatch {
   kube::Informer<bool> informer_;
 };
 
-using Work = std::function<base::Status(const io::StopToken&)>;
+using Task = std::function<base::Status(const io::StopToken&)>;
 
-// Runs all of `works`; whichever ends first ends the others by `source`. The first failure.
-base::Status RunTogether(const std::vector<Work>& works, const io::StopSource& source) {
-  std::vector<base::Status> statuses(works.size());
+// Runs all of `tasks`; whichever ends first ends the others by `source`. The first failure.
+base::Status RunTogether(const std::vector<Task>& tasks, const io::StopSource& source) {
+  std::vector<base::Status> statuses(tasks.size());
   {
     std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < works.size(); ++i) {
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
       threads.emplace_back([&, i] {
-        statuses[i] = works[i](source.token());
+        statuses[i] = tasks[i](source.token());
         source.Stop();
       });
     }
@@ -136,12 +136,12 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
                               identity.kinds.prometheus_rules, restart);
   const DefinitionWatch clusters(client, desired::kGpuClusterDefinition, identity.gpu_clusters,
                                  restart);
-  std::vector<Work> works = {[&](const io::StopToken& token) { return nodes.Run(token); },
+  std::vector<Task> tasks = {[&](const io::StopToken& token) { return nodes.Run(token); },
                              [&](const io::StopToken& token) { return policies.Run(token); },
                              [&](const io::StopToken& token) { return definitions.Run(token); },
                              [&](const io::StopToken& token) { return upgrades.Run(token); }};
-  if (devices) works.emplace_back([&](const io::StopToken& token) { return devices->Run(token); });
-  const auto ended = RunTogether(works, source);
+  if (devices) tasks.emplace_back([&](const io::StopToken& token) { return devices->Run(token); });
+  const auto ended = RunTogether(tasks, source);
   world.Stop();
   node_labels.merge(std::move(wanted));
   TRY(ended);

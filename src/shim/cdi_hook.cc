@@ -15,7 +15,7 @@
 namespace pitcrew::shim {
 namespace {
 
-using Arguments = std::vector<std::string>;
+using Words = std::vector<std::string>;
 
 base::Status RunCreateSymlinks(const ContainerRoot& root, const HookFlags& flags) {
   return CreateSymlinks(root, flags.All("link"));
@@ -96,7 +96,7 @@ class TimeLimit {
   TimeLimit& operator=(const TimeLimit&) = delete;
 };
 
-base::Status RunHook(const HookEntry& hook, const Arguments& arguments) {
+base::Status RunHook(const HookEntry& hook, const Words& arguments) {
   const TimeLimit limit;
   TRY_ASSIGN(const auto flags, HookFlags::Parse(arguments, hook.flags));
   TRY_ASSIGN(const std::string state, ReadState(flags.Last("container-spec")));
@@ -111,7 +111,7 @@ void Print(std::string_view text) {
 
 }  // namespace
 
-base::Result<HookFlags> HookFlags::Parse(const Arguments& arguments,
+base::Result<HookFlags> HookFlags::Parse(const Words& arguments,
                                          const std::vector<std::string_view>& known,
                                          const std::vector<std::string_view>& switches) {
   HookFlags flags;
@@ -168,7 +168,7 @@ base::Result<std::filesystem::path> ContainerRootPath(std::string_view state) {
 }
 
 int RunCdiHook(int argc, char** argv) {
-  Arguments words(argv + std::min(argc, 1), argv + argc);
+  Words words(argv + std::min(argc, 1), argv + argc);
   // Global flags before the hook's name.
   while (!words.empty() && words.front().starts_with('-')) {
     const std::string& flag = words.front();
@@ -188,7 +188,7 @@ int RunCdiHook(int argc, char** argv) {
                       words.empty() ? "(none)" : words.front()));
     return 0;
   }
-  const auto status = RunHook(*hook, Arguments(words.begin() + 1, words.end()));
+  const auto status = RunHook(*hook, Words(words.begin() + 1, words.end()));
   if (status) return 0;
   Print(fmt::format("nvidia-cdi-hook {}: {}\n", hook->name, status.error().ToString()));
   return 1;

@@ -82,9 +82,9 @@ base::Result<std::string> LinkTarget(int folder, const char* name) {
   return std::string(buffer.data(), static_cast<std::size_t>(length));
 }
 
-std::string FdPath(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
-
 }  // namespace
+
+std::string FdPath(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
 base::Result<std::string> ReadContainerState() {
   std::string content;

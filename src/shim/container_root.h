@@ -15,6 +15,9 @@
 
 namespace pitcrew::shim {
 
+// The link of /proc that leads to what `fd` is open on.
+std::string FdPath(int fd);
+
 class ContainerRoot {
  public:
   // kInvalid for "" and "/": a hook must never work on the host.

@@ -20,8 +20,6 @@ namespace {
 constexpr const char* kParams = "/proc/driver/nvidia/params";
 constexpr unsigned kNvidiaMajorMinors = 64;  // a profile's mask has 64 bits
 
-std::string FdPath(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
-
 base::Error MountProblem(std::string_view action) {
   return base::FromErrno(errno, fmt::format("{} for {}", action, kParams));
 }

@@ -39,6 +39,9 @@ struct Http2Answer {
   bool silence = false;         // from now on nothing is read or written on this connection
 };
 
+// Its body is the path of the request.
+inline Http2Answer EchoPath(const Http2Request& request) { return {.body = request.path}; }
+
 struct Http2ServerOptions {
   std::uint32_t most_streams = 100;  // at once, on one connection
   bool http2 = true;                 // else only HTTP/1.1: every answer is 200 with "one"

@@ -10,6 +10,9 @@
 
 namespace pitcrew::cdi_generate {
 
+// "/usr/lib" of "/usr/lib/libcuda.so".
+inline std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
 // Paths are as a process sees them whose root is the driver root: "/usr/lib/x86_64-linux-gnu/...".
 struct File {
   std::string path;    // where it belongs in a container

@@ -27,7 +27,6 @@ void AddMount(const std::string& path, const std::string& source, const Options&
 }
 
 std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 void AddOnce(std::vector<std::string>& list, std::string item) {
   if (std::ranges::find(list, item) == list.end()) list.push_back(std::move(item));

@@ -63,8 +63,6 @@ void AddLibraries(const host::Root& root, const std::string& pattern, DriverFile
   }
 }
 
-std::string FolderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
-
 // Links that the driver's installer makes and containers need (container-toolkit.md 6.7).
 void AddLinks(const host::Root& root, DriverFiles& files) {
   const auto allocator = host::FindLibraries(root, "libnvidia-allocator.so." + files.version);

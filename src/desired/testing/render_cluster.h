@@ -40,6 +40,9 @@ bool HasContainer(const codec::Json& daemonset, std::string_view name);
 std::vector<std::string> EnvOf(const codec::Json& container);
 // "volume:/path[:ro][:sub=key]" in order.
 std::vector<std::string> MountsOf(const codec::Json& container);
+inline const codec::Json& PodOf(const codec::Json& daemonset) {
+  return daemonset["spec"]["template"]["spec"];
+}
 // The volume as JSON, or null.
 codec::Json VolumeOf(const codec::Json& daemonset, std::string_view name);
 

@@ -30,8 +30,6 @@ constexpr const char* kPlugin = "state-device-plugin";
 constexpr const char* kToolkitContainer = "nvidia-container-toolkit-ctr";
 constexpr const char* kPluginContainer = "nvidia-device-plugin";
 
-const Json& PodOf(const Json& daemonset) { return daemonset["spec"]["template"]["spec"]; }
-
 std::string HostPathOf(const Json& daemonset, std::string_view volume) {
   return codec::FindString(VolumeOf(daemonset, volume), {"hostPath", "path"});
 }

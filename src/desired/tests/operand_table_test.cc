@@ -153,7 +153,7 @@ struct Outside {
   DefaultImages images;
 };
 
-Node GpuNode() { return *ReadNode(testing::PlainCluster()["nodes"][0]); }
+Node FirstNode() { return *ReadNode(testing::PlainCluster()["nodes"][0]); }
 
 TEST(OutsideOperand, ItsLabelIsSetAndSwept) {
   const auto& table = testing::TableWithOutsideOperand();
@@ -161,15 +161,15 @@ TEST(OutsideOperand, ItsLabelIsSetAndSwept) {
   const auto labels = [&](const Node& node, const NodePolicy& policy) {
     return DecideNode(node, policy, table).labels;
   };
-  EXPECT_EQ(labels(GpuNode(), {}).at(key), "true");
-  Node labelled = GpuNode();
+  EXPECT_EQ(labels(FirstNode(), {}).at(key), "true");
+  Node labelled = FirstNode();
   labelled.labels.Add(key, "true");
   EXPECT_THAT(labels(labelled, {}), Not(Contains(::testing::Key(key))));
   labelled.labels.Add(api::kWorkloadConfig, "vm-vgpu");
   NodePolicy machines;
   machines.sandbox_enabled = true;
   EXPECT_EQ(labels(labelled, machines).at(key), std::nullopt);
-  EXPECT_THAT(DecideNode(GpuNode(), {}).labels, Not(Contains(::testing::Key(key))));
+  EXPECT_THAT(DecideNode(FirstNode(), {}).labels, Not(Contains(::testing::Key(key))));
 }
 
 TEST(OutsideOperand, ItsImageIsReadAndRendered) {

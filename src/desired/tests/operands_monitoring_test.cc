@@ -40,8 +40,6 @@ Json ObjectOf(const Json& objects, std::string_view kind) {
   return nullptr;
 }
 
-Json PodOf(const Json& daemonset) { return daemonset["spec"]["template"]["spec"]; }
-
 TEST(MpsControlDaemonTest, OwnRootAndResources) {
   RecordProperty("holds", "operand-manifests.md #19 [TestTransformMPSControlDaemon]");
   const Json daemonset = RenderDaemonSet("state-mps-control-daemon", R"(

@@ -41,7 +41,7 @@ std::vector<Member> MembersOf(const std::string& text) {
   return members;
 }
 
-Json Decide(const Json& given) {
+Json DecideWave(const Json& given) {
   const Wave wave =
       PlanWave(MembersOf(given["nodes"]), testing::PolicyOf(given.value("policy", Json::object())));
   Json told = {{"granted", base::Join(wave.granted, " ")}};
@@ -57,7 +57,7 @@ Json Decide(const Json& given) {
   return told;
 }
 
-TEST(WaveGolden, LimitsHold) { testing::RunCases("waves", Decide); }
+TEST(WaveGolden, LimitsHold) { testing::RunCases("waves", DecideWave); }
 
 }  // namespace
 }  // namespace pitcrew::driver_upgrade

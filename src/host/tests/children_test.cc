@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "host/process.h"
 #include "host/selinux.h"
+#include "tests/support/temporary_folder.h"
 
 namespace pitcrew::host {
 namespace {
@@ -20,24 +21,8 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Not;
 
-class Folder {
- public:
-  Folder() {
-    char path[] = "/tmp/pitcrew-children-XXXXXX";
-    EXPECT_NE(::mkdtemp(path), nullptr);
-    path_ = path;
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 TEST(Children, AreTheRunningOnesOfAParent) {
-  const Folder proc;
+  const test_support::TemporaryFolder proc;
   const auto add = [&](const char* pid, const char* stat) {
     ASSERT_TRUE(base::WriteFileAtomically(proc.path() / pid / "stat", stat));
   };
@@ -54,7 +39,7 @@ TEST(Children, AreTheRunningOnesOfAParent) {
 }
 
 TEST(Children, AProcessIsKnownByItsVariables) {
-  const Folder proc;
+  const test_support::TemporaryFolder proc;
   ASSERT_TRUE(base::WriteFileAtomically(proc.path() / "10/environ",
                                         std::string("A=1\0PIPE=/mps/a/pipe\0", 21)));
   EXPECT_TRUE(*WasStartedWith(10, "PIPE=/mps/a/pipe", proc.path()));
@@ -80,7 +65,7 @@ TEST(Children, OrphansAreAdopted) {
 }
 
 TEST(Selinux, IsThereWithItsFileSystem) {
-  const Folder sys;
+  const test_support::TemporaryFolder sys;
   EXPECT_FALSE(*HasSelinux(sys.path()));
   std::filesystem::create_directories(sys.path() / "fs/selinux");
   EXPECT_TRUE(*HasSelinux(sys.path()));

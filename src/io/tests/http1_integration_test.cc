@@ -16,8 +16,8 @@ using testing::ScriptedRequest;
 using testing::ScriptedServer;
 using namespace std::chrono_literals;
 
-struct Bench {
-  explicit Bench(ScriptedServer::Handler handler, HttpClientOptions options = {})
+struct Http1Bench {
+  explicit Http1Bench(ScriptedServer::Handler handler, HttpClientOptions options = {})
       : server(*ScriptedServer::Start(std::move(handler))), client(*HttpClient::Create(options)) {}
 
   [[nodiscard]] HttpRequest To(const std::string& path) const {
@@ -47,7 +47,7 @@ void SendPath(const ScriptedRequest& request, ScriptedReply& reply, const StopTo
 }
 
 TEST(Http1, OneConnectionServesOneCallAfterTheOther) {
-  const Bench bench(&SendPath);
+  const Http1Bench bench(&SendPath);
   for (const char* path : {"/a", "/b", "/c"}) EXPECT_EQ(bench.Send("GET", path)->body, path);
   EXPECT_EQ(bench.connections(), (std::vector{1, 1, 1}));
 }
@@ -55,10 +55,11 @@ TEST(Http1, OneConnectionServesOneCallAfterTheOther) {
 TEST(Http1, CallsAtTheSameTimeHaveAConnectionEach) {
   constexpr int kCalls = 8;
   std::latch all(kCalls);
-  const Bench bench([&](const ScriptedRequest& request, ScriptedReply& reply, const StopToken&) {
-    all.arrive_and_wait();
-    reply.Send(200, request.path);
-  });
+  const Http1Bench bench(
+      [&](const ScriptedRequest& request, ScriptedReply& reply, const StopToken&) {
+        all.arrive_and_wait();
+        reply.Send(200, request.path);
+      });
   std::atomic<int> right{0};
   std::vector<std::jthread> callers;
   for (int i = 0; i < kCalls; ++i) {
@@ -72,31 +73,34 @@ TEST(Http1, CallsAtTheSameTimeHaveAConnectionEach) {
 }
 
 TEST(Http1, AConnectionThatTheServerGivesUpIsNotUsedAgain) {
-  const Bench told([](const ScriptedRequest& request, ScriptedReply& reply, const StopToken&) {
+  const Http1Bench told([](const ScriptedRequest& request, ScriptedReply& reply, const StopToken&) {
     reply.Send(200, request.path, {{"Connection", "close"}});
   });
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(told.Send("POST", "/x"));
   EXPECT_EQ(told.connections(), (std::vector{1, 2, 3}));
-  const Bench untold([](const ScriptedRequest& request, ScriptedReply& reply, const StopToken&) {
-    reply.Send(200, request.path);
-    reply.Abort();
-  });
+  const Http1Bench untold(
+      [](const ScriptedRequest& request, ScriptedReply& reply, const StopToken&) {
+        reply.Send(200, request.path);
+        reply.Abort();
+      });
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(untold.Send("GET", "/x"));
 }
 
 // The server ends an unused connection at the moment at which it is used again.
 TEST(Http1, OnlyWhatReadsIsSentAgain) {
-  const Bench bench([](const ScriptedRequest& request, ScriptedReply& reply, const StopToken&) {
-    if (request.path == "/end" && request.connection == 1) return reply.Abort();
-    reply.Send(200, request.path);
-  });
+  const Http1Bench bench(
+      [](const ScriptedRequest& request, ScriptedReply& reply, const StopToken&) {
+        if (request.path == "/end" && request.connection == 1) return reply.Abort();
+        reply.Send(200, request.path);
+      });
   EXPECT_TRUE(bench.Send("GET", "/x"));
   EXPECT_TRUE(bench.Send("GET", "/end"));
   EXPECT_EQ(bench.connections(), (std::vector{1, 1, 2}));
-  const Bench writing([](const ScriptedRequest& request, ScriptedReply& reply, const StopToken&) {
-    if (request.path == "/end") return reply.Abort();
-    reply.Send(200, request.path);
-  });
+  const Http1Bench writing(
+      [](const ScriptedRequest& request, ScriptedReply& reply, const StopToken&) {
+        if (request.path == "/end") return reply.Abort();
+        reply.Send(200, request.path);
+      });
   EXPECT_TRUE(writing.Send("GET", "/x"));
   EXPECT_EQ(writing.Send("POST", "/end").error().reason, "ConnectionLost");
   // Nor what was the first on its connection: the server has nothing against connections as such.
@@ -105,9 +109,8 @@ TEST(Http1, OnlyWhatReadsIsSentAgain) {
 }
 
 TEST(Http1, BodiesOfAnySizeGoBothWays) {
-  const Bench bench([](const ScriptedRequest& request, ScriptedReply& reply, const StopToken&) {
-    reply.Send(201, request.method + request.body);
-  });
+  const Http1Bench bench([](const ScriptedRequest& request, ScriptedReply& reply,
+                            const StopToken&) { reply.Send(201, request.method + request.body); });
   HttpRequest request = bench.To("/x");
   request.method = "PUT";
   request.body = std::string(9U << 20U, 'b');
@@ -121,7 +124,7 @@ TEST(Http1, BodiesOfAnySizeGoBothWays) {
 }
 
 TEST(Http1, AWatchEndsAtItsIdleTimeOut) {
-  const Bench bench([](const ScriptedRequest&, ScriptedReply& reply, const StopToken& stop) {
+  const Http1Bench bench([](const ScriptedRequest&, ScriptedReply& reply, const StopToken& stop) {
     reply.Begin(200);
     reply.Chunk("line\n");
     stop.Wait();
@@ -137,7 +140,7 @@ TEST(Http1, AWatchEndsAtItsIdleTimeOut) {
 
 TEST(Http1, AStreamThatNobodyReadsAnyMoreEndsItsConnection) {
   std::latch ended(1);
-  const Bench bench(
+  const Http1Bench bench(
       [&](const ScriptedRequest& request, ScriptedReply& reply, const StopToken& stop) {
         if (request.path != "/watch") return reply.Send(200, request.path);
         reply.Begin(200);
@@ -154,7 +157,7 @@ TEST(Http1, AStreamThatNobodyReadsAnyMoreEndsItsConnection) {
 }
 
 TEST(Http1, NothingFromOutsideAddsLinesToARequest) {
-  const Bench bench(&SendPath);
+  const Http1Bench bench(&SendPath);
   HttpRequest request = bench.To("/x");
   request.headers = {{"Authorization", "Bearer secret\r\nX: y"}};
   const auto refused = bench.client->Send(request, {});

@@ -28,9 +28,9 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t kRefused = NGHTTP2_REFUSED_STREAM;
 constexpr std::uint32_t kInternalError = NGHTTP2_INTERNAL_ERROR;
 
-struct Bench {
-  explicit Bench(Http2Server::Handler handler, testing::Http2ServerOptions server_options = {},
-                 HttpClientOptions options = {})
+struct Http2Bench {
+  explicit Http2Bench(Http2Server::Handler handler, testing::Http2ServerOptions server_options = {},
+                      HttpClientOptions options = {})
       : server(*Http2Server::Start(std::move(handler), server_options)),
         client(*HttpClient::Create(options)),
         tls(std::make_shared<const TlsSettings>(TlsSettings{.ca_pem = server->authority_pem()})) {}
@@ -50,10 +50,8 @@ struct Bench {
   std::shared_ptr<const TlsSettings> tls;
 };
 
-Http2Answer EchoPath(const Http2Request& request) { return {.body = request.path}; }
-
 TEST(Http2, AllCallsShareOneConnection) {
-  const Bench bench(&EchoPath);
+  const Http2Bench bench(&testing::EchoPath);
   std::atomic<int> right{0};
   std::vector<std::jthread> callers;
   for (int i = 0; i < 8; ++i) {
@@ -71,7 +69,7 @@ TEST(Http2, AllCallsShareOneConnection) {
 }
 
 TEST(Http2, MoreCallsThanTheServerTakesAtOnceWaitForTheirTurn) {
-  const Bench bench(&EchoPath, {.most_streams = 1});
+  const Http2Bench bench(&testing::EchoPath, {.most_streams = 1});
   std::atomic<int> right{0};
   std::vector<std::jthread> callers;
   for (int i = 0; i < 16; ++i) {
@@ -82,7 +80,7 @@ TEST(Http2, MoreCallsThanTheServerTakesAtOnceWaitForTheirTurn) {
 }
 
 TEST(Http2, BodiesOfAnySizeGoBothWays) {
-  const Bench bench([](const Http2Request& request) {
+  const Http2Bench bench([](const Http2Request& request) {
     return Http2Answer{.status = 201, .body = request.method + request.body};
   });
   HttpRequest request = bench.To("/x");
@@ -97,7 +95,7 @@ TEST(Http2, BodiesOfAnySizeGoBothWays) {
 }
 
 TEST(Http2, InformationalHeadsAndTrailersAreNotTheAnswer) {
-  const Bench bench([](const Http2Request&) {
+  const Http2Bench bench([](const Http2Request&) {
     return Http2Answer{.status = 404, .body = "none", .early_hints = true, .trailers = true};
   });
   const auto answer = bench.Get("/x");
@@ -108,7 +106,7 @@ TEST(Http2, InformationalHeadsAndTrailersAreNotTheAnswer) {
 }
 
 TEST(Http2, AfterAGoodbyeANewConnectionIsMade) {
-  const Bench bench([](const Http2Request& request) {
+  const Http2Bench bench([](const Http2Request& request) {
     return Http2Answer{.body = std::to_string(request.connection), .goodbye = true};
   });
   EXPECT_EQ(bench.Get("/x")->body, "1");
@@ -116,7 +114,7 @@ TEST(Http2, AfterAGoodbyeANewConnectionIsMade) {
 }
 
 TEST(Http2, WhatTheServerHasNotLookedAtIsSentAgain) {
-  const Bench goodbye([](const Http2Request& request) {
+  const Http2Bench goodbye([](const Http2Request& request) {
     return Http2Answer{.body = request.body, .goodbye_before = request.connection == 1};
   });
   HttpRequest post = goodbye.To("/x");
@@ -128,21 +126,21 @@ TEST(Http2, WhatTheServerHasNotLookedAtIsSentAgain) {
   EXPECT_EQ(goodbye.server->counts().connections, 2);
 
   std::atomic<int> seen{0};
-  const Bench refusal(
+  const Http2Bench refusal(
       [&](const Http2Request&) { return Http2Answer{.reset = ++seen == 1 ? kRefused : 0U}; });
   EXPECT_TRUE(refusal.Get("/x"));
   EXPECT_EQ(seen, 2);
 }
 
 TEST(Http2, AServerThatTurnsEverythingAwayIsAnError) {
-  const Bench bench([](const Http2Request&) { return Http2Answer{.reset = kRefused}; });
+  const Http2Bench bench([](const Http2Request&) { return Http2Answer{.reset = kRefused}; });
   const auto answer = bench.Get("/x");
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().reason, "ConnectionRefused");
 }
 
 TEST(Http2, AResetStreamIsALostAnswerAndTheConnectionStays) {
-  const Bench bench([](const Http2Request& request) {
+  const Http2Bench bench([](const Http2Request& request) {
     return Http2Answer{.reset = request.path == "/bad" ? kInternalError : 0U};
   });
   const auto answer = bench.Get("/bad");
@@ -156,7 +154,7 @@ TEST(Http2, AResetStreamIsALostAnswerAndTheConnectionStays) {
 TEST(Http2, ASlowReaderHoldsBackItsOwnStreamOnly) {
   constexpr std::size_t kSize = 32U << 20U;
   constexpr std::size_t kWindow = 4U << 20U;
-  const Bench bench([](const Http2Request& request) {
+  const Http2Bench bench([](const Http2Request& request) {
     return Http2Answer{.body = request.path == "/big" ? std::string(kSize, 'x') : "small"};
   });
   auto stream = bench.client->Open(bench.To("/big"), {});
@@ -176,7 +174,7 @@ TEST(Http2, ASlowReaderHoldsBackItsOwnStreamOnly) {
 }
 
 TEST(Http2, AStreamThatNobodyReadsAnyMoreIsCancelled) {
-  const Bench bench(
+  const Http2Bench bench(
       [](const Http2Request&) { return Http2Answer{.body = "line\n", .stays_open = true}; });
   auto stream = bench.client->Open(bench.To("/watch"), {});
   ASSERT_TRUE(stream);
@@ -187,7 +185,7 @@ TEST(Http2, AStreamThatNobodyReadsAnyMoreIsCancelled) {
 }
 
 TEST(Http2, ASilentServerIsGivenUpAlsoByThoseWhoOnlyWait) {
-  const Bench bench(
+  const Http2Bench bench(
       [](const Http2Request& request) {
         return Http2Answer{.body = "line\n",
                            .stays_open = request.connection == 1,
@@ -207,7 +205,7 @@ TEST(Http2, ASilentServerIsGivenUpAlsoByThoseWhoOnlyWait) {
 }
 
 TEST(Http2, AConnectionOnWhichADeadlinePassedInSilenceIsLeft) {
-  const Bench bench(
+  const Http2Bench bench(
       [](const Http2Request& request) {
         return Http2Answer{.body = "line\n",
                            .stays_open = request.path == "/watch",
@@ -225,7 +223,7 @@ TEST(Http2, AConnectionOnWhichADeadlinePassedInSilenceIsLeft) {
 }
 
 TEST(Http2, ARequestMaySuspectItsConnectionLongBeforeItsDeadline) {
-  const Bench bench(
+  const Http2Bench bench(
       [](const Http2Request& request) {
         return Http2Answer{.body = "line\n",
                            .silence = request.path == "/silence" && request.connection == 1};
@@ -241,7 +239,7 @@ TEST(Http2, ARequestMaySuspectItsConnectionLongBeforeItsDeadline) {
 }
 
 TEST(Http2, ASlowAnswerOnALivingConnectionCostsOnlyItself) {
-  const Bench bench(
+  const Http2Bench bench(
       [](const Http2Request& request) {
         return Http2Answer{.body = request.path == "/slow" ? "" : "line\n",
                            .stays_open = request.path != "/quick"};
@@ -259,7 +257,7 @@ TEST(Http2, ASlowAnswerOnALivingConnectionCostsOnlyItself) {
 }
 
 TEST(Http2, AQuietServerThatAnswersPingsKeepsItsConnection) {
-  const Bench bench(
+  const Http2Bench bench(
       [](const Http2Request& request) {
         return Http2Answer{.body = "line\n", .stays_open = request.path == "/watch"};
       },
@@ -272,14 +270,14 @@ TEST(Http2, AQuietServerThatAnswersPingsKeepsItsConnection) {
 }
 
 TEST(Http2, AConnectionThatNobodyUsesIsClosed) {
-  const Bench bench(&EchoPath, {}, {.close_unused_after = 20ms});
+  const Http2Bench bench(&testing::EchoPath, {}, {.close_unused_after = 20ms});
   EXPECT_TRUE(bench.Get("/x"));
   EXPECT_TRUE(bench.server->WaitFor([](const auto& counts) { return counts.closed == 1; }));
   EXPECT_TRUE(bench.Get("/x"));
 }
 
 TEST(Http2, AServerWithoutItIsSpokenToInHttp1) {
-  const Bench bench(&EchoPath, {.http2 = false});
+  const Http2Bench bench(&testing::EchoPath, {.http2 = false});
   for (int i = 0; i < 3; ++i) {
     const auto answer = bench.Get("/x");
     ASSERT_TRUE(answer) << answer.error().message;
@@ -288,7 +286,7 @@ TEST(Http2, AServerWithoutItIsSpokenToInHttp1) {
 }
 
 TEST(Http2, OnlyTheServerThatWasMeantIsTrusted) {
-  const Bench bench(&EchoPath);
+  const Http2Bench bench(&testing::EchoPath);
   HttpRequest request = bench.To("/x");
   request.tls_server_name = "another-server";
   EXPECT_EQ(bench.client->Send(request, {}).error().reason, "TlsFailed");
@@ -310,7 +308,7 @@ TEST(Http2, OnlyTheServerThatWasMeantIsTrusted) {
 // it need not be known. On both protocols.
 TEST(Tls, AnIntermediateAuthorityIsAnAnchor) {
   for (const bool http2 : {true, false}) {
-    const Bench bench(&EchoPath, {.http2 = http2, .intermediate = true});
+    const Http2Bench bench(&testing::EchoPath, {.http2 = http2, .intermediate = true});
     const auto answer = bench.Get("/x");
     ASSERT_TRUE(answer) << http2 << answer.error().message;
     EXPECT_EQ(answer->body, http2 ? "/x" : "one");
@@ -325,7 +323,7 @@ TEST(Tls, AnIntermediateAuthorityIsAnAnchor) {
 TEST(Tls, AReplacedFileOfAuthoritiesCountsForTheNextConnection) {
   const auto file = std::filesystem::path(::testing::TempDir()) / "pitcrew-io-ca.crt";
   for (const bool http2 : {true, false}) {
-    const Bench bench(
+    const Http2Bench bench(
         [](const Http2Request&) { return Http2Answer{.body = "one", .goodbye = true}; },
         {.http2 = http2});
     const auto stranger = testing::MakeCertificate({.common_name = "stranger", .authority = true});
@@ -352,7 +350,7 @@ TEST(Http2, WhatCannotBeReachedIsNamed) {
   const auto client = *HttpClient::Create();
   HttpRequest request;
   {
-    const Bench gone(&EchoPath);
+    const Http2Bench gone(&testing::EchoPath);
     request = gone.To("/x");
   }
   EXPECT_EQ(client->Send(request, {}).error().reason, "ConnectionRefused");

@@ -28,14 +28,12 @@ using testing::ScriptedServer;
 using ::testing::SizeIs;
 using namespace std::chrono_literals;
 
-Http2Answer EchoPath(const Http2Request& request) { return {.body = request.path}; }
-
 Http2Answer OneLineAndNoEnd(const Http2Request&) { return {.body = "line\n", .stays_open = true}; }
 
 // A server, a proxy before it, and a client that trusts both.
-struct Bench {
-  explicit Bench(Http2Server::Handler handler, ConnectProxyOptions proxy_options = {},
-                 Http2ServerOptions server_options = {}, HttpClientOptions options = {})
+struct ProxiedBench {
+  explicit ProxiedBench(Http2Server::Handler handler, ConnectProxyOptions proxy_options = {},
+                        Http2ServerOptions server_options = {}, HttpClientOptions options = {})
       : server(*Http2Server::Start(std::move(handler), server_options)),
         proxy(*ConnectProxy::Start(std::move(proxy_options))),
         client(*HttpClient::Create(options)),
@@ -58,7 +56,7 @@ struct Bench {
 
 TEST(Proxied, CallsShareOneConnectionOverHttp2) {
   for (const bool tls : {false, true}) {
-    const Bench bench(&EchoPath, {.tls = tls});
+    const ProxiedBench bench(&testing::EchoPath, {.tls = tls});
     for (int i = 0; i < 3; ++i) {
       const auto answer = bench.client->Send(bench.To("/x"), {});
       ASSERT_TRUE(answer) << tls << answer.error().message;
@@ -76,7 +74,7 @@ TEST(Proxied, CallsShareOneConnectionOverHttp2) {
 
 TEST(Proxied, AServerWithoutHttp2IsReachedToo) {
   for (const bool tls : {false, true}) {
-    const Bench bench(&EchoPath, {.tls = tls}, {.http2 = false});
+    const ProxiedBench bench(&testing::EchoPath, {.tls = tls}, {.http2 = false});
     for (int i = 0; i < 3; ++i) {
       const auto answer = bench.client->Send(bench.To("/x"), {});
       ASSERT_TRUE(answer) << tls << answer.error().message;
@@ -86,7 +84,7 @@ TEST(Proxied, AServerWithoutHttp2IsReachedToo) {
 }
 
 TEST(Proxied, AnIdleWatchEndsAtItsTimeOut) {
-  const Bench bench(&OneLineAndNoEnd);
+  const ProxiedBench bench(&OneLineAndNoEnd);
   HttpRequest request = bench.To("/watch");
   request.deadline = {};
   request.idle_timeout = 1s;
@@ -101,7 +99,7 @@ TEST(Proxied, AnIdleWatchEndsAtItsTimeOut) {
 
 // The proxy goes on to acknowledge what we send: TCP sees nothing wrong, only a PING does.
 TEST(Proxied, AWatchOverATunnelThatForgetsUsIsLost) {
-  const Bench bench(&OneLineAndNoEnd, {}, {}, {.ping_after = 50ms, .ping_timeout = 100ms});
+  const ProxiedBench bench(&OneLineAndNoEnd, {}, {}, {.ping_after = 50ms, .ping_timeout = 100ms});
   HttpRequest request = bench.To("/watch");
   request.deadline = {};
   auto watch = bench.client->Open(request, {});
@@ -114,7 +112,7 @@ TEST(Proxied, AWatchOverATunnelThatForgetsUsIsLost) {
 }
 
 TEST(Proxied, AnIpv6UrlIsNamedInBrackets) {
-  const Bench bench(&EchoPath);
+  const ProxiedBench bench(&testing::EchoPath);
   const std::string port = std::to_string(bench.server->port());
   HttpRequest request = bench.To("");
   request.url = "https://[fd00::7]:" + port + "/x";
@@ -126,7 +124,7 @@ TEST(Proxied, AnIpv6UrlIsNamedInBrackets) {
 }
 
 TEST(Proxied, CredentialsOfTheProxysUrlAreSentToIt) {
-  const Bench bench(&EchoPath, {.credentials = "Basic dXNlcjpwQHNz"});
+  const ProxiedBench bench(&testing::EchoPath, {.credentials = "Basic dXNlcjpwQHNz"});
   HttpRequest request = bench.To("/x");
   const auto refused = bench.client->Send(request, {});
   ASSERT_FALSE(refused);
@@ -143,7 +141,7 @@ TEST(Proxied, CredentialsOfTheProxysUrlAreSentToIt) {
 }
 
 TEST(Proxied, WhoRefusesIsNamed) {
-  const Bench bench(&EchoPath, {.status = 503});
+  const ProxiedBench bench(&testing::EchoPath, {.status = 503});
   const auto refused = bench.client->Send(bench.To("/x"), {});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kUnavailable);
@@ -159,7 +157,7 @@ TEST(Proxied, WhoRefusesIsNamed) {
   request.proxy_url = "https://127.0.0.1:" + std::to_string(bench.proxy->port());
   request.deadline = base::Deadline::After(300ms);
   EXPECT_FALSE(bench.client->Send(request, {}));
-  const Bench stranger(&EchoPath, {.tls = true});
+  const ProxiedBench stranger(&testing::EchoPath, {.tls = true});
   request = stranger.To("/x");
   request.tls =
       std::make_shared<const TlsSettings>(TlsSettings{.ca_pem = stranger.server->authority_pem()});
@@ -195,7 +193,7 @@ TEST(Proxied, PlainHttpIsAskedOfTheProxyItself) {
 }
 
 TEST(Proxied, TheEnvironmentsProxyIsUsedUnlessItsExceptionsSayNo) {
-  const Bench bench(&EchoPath);
+  const ProxiedBench bench(&testing::EchoPath);
   ::setenv("HTTPS_PROXY", bench.proxy->url().c_str(), 1);
   ::setenv("NO_PROXY", "direct.invalid", 1);
   const auto client = *HttpClient::Create();

@@ -23,8 +23,6 @@ using codec::Json;
 using testing::ApiServer;
 using testing::TcpProxy;
 
-constexpr std::chrono::seconds kPatience{30};
-
 class ControlTest : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -26,8 +26,6 @@ using testing::ScriptedRequest;
 using testing::ScriptedServer;
 using testing::TcpProxy;
 
-constexpr std::chrono::seconds kPatience{30};
-
 // A lease that can be taken and then is hardly ever answered for: reading takes just less than a
 // try may, writing never ends.
 class SlowServer {

@@ -26,8 +26,6 @@ using testing::ScriptedReply;
 using testing::ScriptedRequest;
 using testing::ScriptedServer;
 
-constexpr std::chrono::seconds kPatience{30};
-
 std::string StatusBody(int code, const std::string& reason) {
   return codec::ToJsonText({{"kind", "Status"},
                             {"apiVersion", "v1"},

@@ -37,8 +37,8 @@ int NearnessScore(gpu::TopologyLevel level) {
 using ById = std::unordered_map<std::string, const OfferedDevice*>;
 
 // The devices of `ids`, in their order. kInvalid for an unknown one.
-Result<std::vector<const OfferedDevice*>> Known(const ById& by_id,
-                                                const std::vector<std::string>& ids) {
+Result<std::vector<const OfferedDevice*>> FindOffered(const ById& by_id,
+                                                      const std::vector<std::string>& ids) {
   std::vector<const OfferedDevice*> known;
   for (const auto& id : ids) {
     const auto found = by_id.find(id);
@@ -164,8 +164,8 @@ Result<std::vector<std::string>> Prefer(const std::vector<OfferedDevice>& device
   const bool whole = std::ranges::none_of(
       devices, [](const OfferedDevice& device) { return device.IsMig() || device.IsReplica(); });
   if (whole) {
-    TRY_ASSIGN(const auto available, Known(by_id, request.available));
-    TRY_ASSIGN(const auto required, Known(by_id, request.must_include));
+    TRY_ASSIGN(const auto available, FindOffered(by_id, request.available));
+    TRY_ASSIGN(const auto required, FindOffered(by_id, request.must_include));
     return Align(available, required, request.size, scores);
   }
   auto available = OnlyKnown(by_id, request.available);

@@ -2,21 +2,18 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "base/file.h"
 #include "base/strings.h"
 
 namespace pitcrew::node::metrics_exporter {
 namespace {
 
-bool IsDigits(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-}
-
 // "3" or "3.0"
 bool NamesDevice(std::string_view name) {
   const auto dot = name.find('.');
-  return IsDigits(name.substr(0, dot)) &&
-         (dot == std::string_view::npos || IsDigits(name.substr(dot + 1)));
+  return base::IsDigits(name.substr(0, dot)) &&
+         (dot == std::string_view::npos || base::IsDigits(name.substr(dot + 1)));
 }
 
 }  // namespace

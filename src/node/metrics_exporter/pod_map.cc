@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "base/ascii.h"
 #include "base/strings.h"
 
 namespace pitcrew::node::metrics_exporter {
@@ -16,10 +17,6 @@ constexpr std::string_view kShareMark = "::";
 constexpr std::string_view kVirtualMark = "/vgpu";
 constexpr std::string_view kUtilization = "DCGM_FI_DEV_GPU_UTIL";
 constexpr std::string_view kMemoryUsed = "DCGM_FI_DEV_FB_USED";
-
-bool IsDigits(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-}
 
 // nvidia<N>/gi<M>, perhaps with /vgpu<K> behind it: "N-M".
 std::optional<std::string> KeyOfPath(std::string_view id) {
@@ -32,10 +29,10 @@ std::optional<std::string> KeyOfPath(std::string_view id) {
   const auto gpu = id.substr(0, slash);
   auto instance = id.substr(slash + kInstance.size());
   if (const auto share = instance.find(kVirtualMark); share != std::string_view::npos) {
-    if (!IsDigits(instance.substr(share + kVirtualMark.size()))) return std::nullopt;
+    if (!base::IsDigits(instance.substr(share + kVirtualMark.size()))) return std::nullopt;
     instance = instance.substr(0, share);
   }
-  if (!IsDigits(gpu) || !IsDigits(instance)) return std::nullopt;
+  if (!base::IsDigits(gpu) || !base::IsDigits(instance)) return std::nullopt;
   return fmt::format("{}-{}", gpu, instance);
 }
 
@@ -47,7 +44,7 @@ std::optional<std::string> KeyOfMig(std::string_view id, const Round& round) {
   constexpr std::size_t kPrefix = 4;  // "MIG-"
   const auto parts = base::Split(id.substr(kPrefix), '/');
   constexpr std::size_t kOldParts = 3;
-  if (parts.size() != kOldParts || !IsDigits(parts[1])) return std::nullopt;
+  if (parts.size() != kOldParts || !base::IsDigits(parts[1])) return std::nullopt;
   const auto gpu = std::ranges::find(round.gpus, parts[0], &GpuState::uuid);
   if (gpu == round.gpus.end()) return std::nullopt;
   return fmt::format("{}-{}", gpu->number, parts[1]);

@@ -87,7 +87,7 @@ Value FabricValue(Fact fact, const gpu::Device& device) {
   }
 }
 
-Value Text(const std::string& text) {
+Value TextValue(const std::string& text) {
   if (text.empty()) return None("not supported by these GPUs");
   return Content(text);
 }
@@ -95,9 +95,9 @@ Value Text(const std::string& text) {
 Value MachineValue(Fact fact, const gpu::Inventory& inventory) {
   switch (fact) {
     case Fact::kDriverVersion:
-      return Text(inventory.driver_version);
+      return TextValue(inventory.driver_version);
     case Fact::kNvmlVersion:
-      return Text(inventory.library_version);
+      return TextValue(inventory.library_version);
     case Fact::kCudaVersion:
       return Content(std::int64_t{inventory.cuda_version});
     default:
@@ -112,7 +112,7 @@ Value DeviceValue(Fact fact, const gpu::Device& device) {
     case Fact::kIndex:
       return Content(std::int64_t{device.index});
     case Fact::kSerial:
-      return Text(device.serial);
+      return TextValue(device.serial);
     case Fact::kMinor:
       return Content(std::int64_t{device.minor_number});
     case Fact::kPciBusId:
@@ -160,7 +160,7 @@ std::string_view Reason(nvml::Silence silence) {
 
 Value Convert(Conversion conversion, const nvml::Answer& answer) {
   if (const auto* silence = std::get_if<nvml::Silence>(&answer)) return None(Reason(*silence));
-  if (const auto* text = std::get_if<std::string>(&answer)) return Text(*text);
+  if (const auto* text = std::get_if<std::string>(&answer)) return TextValue(*text);
   const double number = AsDouble(answer);
   constexpr double kMebibyte = 1048576;
   switch (conversion) {
@@ -222,9 +222,9 @@ Value FactValue(Fact fact, const gpu::Inventory& inventory, const gpu::Device& d
     case Fact::kGpuCount:
       return MachineValue(fact, inventory);
     case Fact::kName:
-      return Text(instance != nullptr ? instance->profile.Name() : device.name);
+      return TextValue(instance != nullptr ? instance->profile.Name() : device.name);
     case Fact::kUuid:
-      return Text(instance != nullptr ? instance->uuid : device.uuid);
+      return TextValue(instance != nullptr ? instance->uuid : device.uuid);
     default:
       return DeviceValue(fact, device);
   }

@@ -17,7 +17,7 @@ namespace {
 using codec::Json;
 
 // A value of the file with its path: MigState.Devices[0].UUID.
-struct Value {
+struct CheckpointValue {
   const Json& json;
   std::string path;
 
@@ -25,7 +25,7 @@ struct Value {
     return base::Fail(base::Invalid("InvalidCheckpoint", fmt::format("{} {}", path, what)));
   }
   // A null of the same path when it is missing.
-  [[nodiscard]] Value Member(const char* name) const {
+  [[nodiscard]] CheckpointValue Member(const char* name) const {
     static const Json kNull;
     const auto* found = codec::Find(json, {name});
     return {found == nullptr ? kNull : *found, path.empty() ? name : path + "." + name};
@@ -37,8 +37,8 @@ struct Value {
     return json.get<unsigned>();
   }
   // Null is an empty list.
-  [[nodiscard]] base::Result<std::vector<Value>> Elements() const {
-    std::vector<Value> elements;
+  [[nodiscard]] base::Result<std::vector<CheckpointValue>> Elements() const {
+    std::vector<CheckpointValue> elements;
     if (json.is_null()) return elements;
     if (!json.is_array()) return Wrong("must be a list");
     for (std::size_t i = 0; i < json.size(); ++i) {
@@ -51,10 +51,10 @@ struct Value {
 // More memory slices than any GPU has.
 constexpr unsigned kMostSlices = 1024;
 
-base::Result<GpuInstance> ReadInstance(const Value& value) {
+base::Result<GpuInstance> ReadInstance(const CheckpointValue& value) {
   GpuInstance instance;
   TRY_ASSIGN(instance.profile, value.Member("ProfileID").Number(gpu::kGpuInstanceProfileCount));
-  const Value placement = value.Member("Placement");
+  const CheckpointValue placement = value.Member("Placement");
   gpu::MigPlacement place;
   TRY_ASSIGN(place.start, placement.Member("Start").Number(kMostSlices));
   TRY_ASSIGN(place.size, placement.Member("Size").Number(kMostSlices));
@@ -70,16 +70,16 @@ base::Result<GpuInstance> ReadInstance(const Value& value) {
   return instance;
 }
 
-base::Result<CheckpointDevice> ReadDevice(const Value& value) {
+base::Result<CheckpointDevice> ReadDevice(const CheckpointValue& value) {
   CheckpointDevice device;
-  const Value uuid = value.Member("UUID");
+  const CheckpointValue uuid = value.Member("UUID");
   if (!uuid.json.is_string() || uuid.json.get<std::string>().empty()) {
     return uuid.Wrong("must be the UUID of a GPU");
   }
   device.uuid = uuid.json.get<std::string>();
   TRY_ASSIGN(const unsigned mode, value.Member("MigMode").Number(2));
   device.layout.mig_enabled = mode == 1;
-  const Value list = value.Member("GpuInstances");
+  const CheckpointValue list = value.Member("GpuInstances");
   TRY_ASSIGN(const auto instances, list.Elements());
   if (!device.layout.mig_enabled && !instances.empty()) {
     return list.Wrong("must be empty where MigMode is 0");
@@ -91,12 +91,12 @@ base::Result<CheckpointDevice> ReadDevice(const Value& value) {
   return device;
 }
 
-base::Result<Checkpoint> ReadCheckpoint(const Value& document) {
+base::Result<Checkpoint> ReadCheckpoint(const CheckpointValue& document) {
   if (!document.json.is_object()) return document.Wrong("must be an object");
-  const Value version = document.Member("Version");
+  const CheckpointValue version = document.Member("Version");
   if (version.json != "v1") return version.Wrong("must be \"v1\"; other versions are not known");
   Checkpoint checkpoint;
-  const Value list = document.Member("MigState").Member("Devices");
+  const CheckpointValue list = document.Member("MigState").Member("Devices");
   TRY_ASSIGN(const auto devices, list.Elements());
   std::set<std::string> uuids;
   for (const auto& element : devices) {

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
 
+#include "base/ascii.h"
 #include "codec/json.h"
 #include "codec/yaml_scalar.h"
 #include "node/mig/configuration.h"
@@ -12,8 +12,8 @@
 namespace pitcrew::node::mig {
 namespace {
 
-bool IsDigit(char letter) { return std::isdigit(static_cast<unsigned char>(letter)) != 0; }
-bool IsLetter(char letter) { return std::isalpha(static_cast<unsigned char>(letter)) != 0; }
+using base::IsDigit;
+using base::IsLetter;
 
 // The number that begins at `at`, without its leading zeros.
 std::string_view NumberAt(std::string_view text, std::size_t at) {

@@ -207,8 +207,8 @@ base::Status LeadMaster(const std::shared_ptr<kube::Client>& client, const Maste
       [&](const io::StopToken& lost) { return RunMaster(client, config, lost); }, stop);
 }
 
-base::Status Master(const MasterFlags& flags, const MasterConfig& config,
-                    const io::StopToken& stop) {
+base::Status RunMaster(const MasterFlags& flags, const MasterConfig& config,
+                       const io::StopToken& stop) {
   if (flags.enable_taints.value_or(false)) {
     base::LogInfo("-enable-taints has no effect: no rules are evaluated");
   }
@@ -271,7 +271,7 @@ int MasterCommand(int argc, char** argv) {
       "nfd-master", "Puts the labels of NodeFeature objects on nodes.", argc, argv,
       [](const MasterFlags& flags, const io::StopToken& stop) -> base::Status {
         TRY_ASSIGN(const auto config, MakeConfig(flags));
-        return Master(flags, config, stop);
+        return RunMaster(flags, config, stop);
       });
 }
 

@@ -1,6 +1,7 @@
 #include <array>
 #include <cctype>
 
+#include "base/ascii.h"
 #include "base/file.h"
 #include "base/strings.h"
 #include "host/kernel.h"
@@ -10,7 +11,7 @@
 namespace pitcrew::node::nfd {
 namespace {
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+using base::IsDigit;
 
 // Takes the digits at the front off `text`.
 std::string TakeNumber(std::string_view& text) {

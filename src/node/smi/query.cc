@@ -12,7 +12,7 @@
 namespace pitcrew::node::smi {
 namespace {
 
-constexpr std::string_view kNotAvailable = "[N/A]";
+constexpr std::string_view kNoAnswer = "[N/A]";
 
 struct Cell {
   std::string value;
@@ -37,29 +37,29 @@ struct Field {
 
 template <class T>
 Cell Number(const std::optional<T>& value, std::string_view unit = "") {
-  if (!value) return {std::string(kNotAvailable), ""};
+  if (!value) return {std::string(kNoAnswer), ""};
   return {fmt::format("{}", *value), unit};
 }
 
 Cell Enabled(const std::optional<bool>& value) {
-  if (!value) return {std::string(kNotAvailable), ""};
+  if (!value) return {std::string(kNoAnswer), ""};
   return {*value ? "Enabled" : "Disabled", ""};
 }
 
 Cell Watt(const std::optional<unsigned>& milliwatt) {
-  if (!milliwatt) return {std::string(kNotAvailable), ""};
+  if (!milliwatt) return {std::string(kNoAnswer), ""};
   return {fmt::format("{:.2f}", *milliwatt / 1000.0), "W"};
 }
 
 Cell Mib(const Context& c, std::uint64_t gpu::Memory::* part) {
   const auto* memory = c.view.device.memory.value();
-  if (memory == nullptr) return {std::string(kNotAvailable), ""};
+  if (memory == nullptr) return {std::string(kNoAnswer), ""};
   return {fmt::format("{}", memory->*part >> 20), "MiB"};
 }
 
 Cell Mig(const Context& c, bool gpu::MigMode::* part) {
   const auto* mode = c.view.device.mig_mode.value();
-  if (mode == nullptr) return {std::string(kNotAvailable), ""};
+  if (mode == nullptr) return {std::string(kNoAnswer), ""};
   return {mode->*part ? "Enabled" : "Disabled", ""};
 }
 
@@ -67,7 +67,7 @@ Cell Text(std::string text) { return {std::move(text), ""}; }
 
 Cell ComputeMode(const Context& c) {
   const auto& mode = c.view.readings.compute_mode;
-  if (!mode) return Text(std::string(kNotAvailable));
+  if (!mode) return Text(std::string(kNoAnswer));
   if (*mode == 0) return Text("Default");
   return Text(*mode == 2 ? "Prohibited" : "Exclusive_Process");
 }
@@ -86,8 +86,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"uuid", "gpu_uuid", "", "GPU UUID", [](const Context& c) { return Text(c.view.device.uuid); }},
     {"serial", "gpu_serial", "", "Serial Number",
      [](const Context& c) {
-       return Text(c.view.device.serial.empty() ? std::string(kNotAvailable)
-                                                : c.view.device.serial);
+       return Text(c.view.device.serial.empty() ? std::string(kNoAnswer) : c.view.device.serial);
      }},
     {"minor_number", "", "", "Minor Number",
      [](const Context& c) { return Text(fmt::format("{}", c.view.device.minor_number)); }},
@@ -117,7 +116,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"pstate", "", "", "Performance State",
      [](const Context& c) {
        const auto& state = c.view.readings.performance_state;
-       return Text(state ? fmt::format("P{}", *state) : std::string(kNotAvailable));
+       return Text(state ? fmt::format("P{}", *state) : std::string(kNoAnswer));
      }},
     {"memory.total", "", "MiB", "FB Memory, total",
      [](const Context& c) { return Mib(c, &gpu::Memory::total); }},

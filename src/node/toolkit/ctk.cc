@@ -17,6 +17,7 @@
 #include "node/toolkit/containerd.h"
 #include "node/toolkit/engine_files.h"
 #include "node/toolkit/engine_process.h"
+#include "node/toolkit/options.h"
 #include "nvml/nvml.h"
 
 namespace pitcrew::node::toolkit {
@@ -26,16 +27,11 @@ using Text = std::optional<std::string>;
 using Switch = std::optional<bool>;
 using List = std::optional<std::vector<std::string>>;
 
-constexpr int kFailure = 1;
-constexpr int kUsage = 2;
-
 int Report(const base::Status& status) {
   if (status) return 0;
   base::LogError("nvidia-ctk failed", status.error());
   return status.error().code == base::Code::kInvalid ? kUsage : kFailure;
 }
-
-base::Error BadUsage(std::string message) { return base::Invalid("BadUsage", std::move(message)); }
 
 void Print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 

@@ -18,8 +18,6 @@
 namespace pitcrew::node::toolkit {
 namespace {
 
-constexpr int kFailure = 1;
-constexpr int kUsage = 2;
 // Of the 30 seconds that a pod has for its end; the engine's restart needs some of them.
 constexpr std::chrono::seconds kLeavingTime{8};
 

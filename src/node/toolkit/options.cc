@@ -154,8 +154,6 @@ void AddEngine(base::CommandLine& line, Given& to) {
   line.Add({"config-mode", "CRIO_CONFIG_MODE", "CRI-O: config or hook"}, &to.crio_mode);
 }
 
-base::Error BadUsage(std::string message) { return base::Invalid("BadUsage", std::move(message)); }
-
 struct EngineDefaults {
   const char* config;
   const char* drop_in;

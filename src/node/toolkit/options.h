@@ -6,12 +6,21 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/command_line.h"
 #include "base/result.h"
 
 namespace pitcrew::node::toolkit {
+
+// Exit statuses of both programs.
+constexpr int kFailure = 1;
+constexpr int kUsage = 2;
+
+inline base::Error BadUsage(std::string message) {
+  return base::Invalid("BadUsage", std::move(message));
+}
 
 enum class EngineKind { kContainerd, kCrio, kDocker };
 enum class RestartMode { kSignal, kSystemd, kNone };

@@ -12,8 +12,6 @@
 namespace pitcrew::node::validator {
 namespace {
 
-// nvidia-smi on a machine with many GPUs and no persistence mode needs most of a minute.
-constexpr std::chrono::minutes kSmiTimeout{3};
 constexpr std::string_view kWslSmi = "/usr/lib/wsl/lib/nvidia-smi";
 
 bool IsWsl(const host::Root& root) {

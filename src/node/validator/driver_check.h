@@ -1,6 +1,8 @@
 // Is there a driver that works, and where are its files (validator.md 3.1 to 3.3)?
 #pragma once
 
+#include <chrono>
+#include <filesystem>
 #include <optional>
 
 #include "base/result.h"
@@ -9,6 +11,9 @@
 #include "node/validator/options.h"
 
 namespace pitcrew::node::validator {
+
+// nvidia-smi on a machine with many GPUs and no persistence mode needs most of a minute.
+constexpr std::chrono::minutes kSmiTimeout{3};
 
 struct FoundDriver {
   host::DriverRoot root;

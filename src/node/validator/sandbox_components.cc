@@ -9,13 +9,11 @@
 namespace pitcrew::node::validator {
 namespace {
 
-using desired::Workload;
-
 // As upstream waits for the vGPU manager to make what vGPUs are made on (validator.md 6.3).
 constexpr std::chrono::minutes kParentsTimeout{5};
 
 // Tells others what the node is for, and whether that is `meant`.
-base::Result<bool> IsFor(Workload meant, const Options& options, Cluster& cluster,
+base::Result<bool> IsFor(desired::Workload meant, const Options& options, Cluster& cluster,
                          const io::StopToken& stop) {
   codec::Json node;
   TRY(Repeat(options, {}, stop, [&]() -> base::Status {
@@ -43,7 +41,7 @@ base::Result<const char*> FindVgpuManager(const Options& options, const io::Stop
 }  // namespace
 
 base::Status ValidateVfioPci(const Options& options, Cluster& cluster, const io::StopToken& stop) {
-  TRY_ASSIGN(const bool applies, IsFor(Workload::kPassthrough, options, cluster, stop));
+  TRY_ASSIGN(const bool applies, IsFor(desired::Workload::kPassthrough, options, cluster, stop));
   if (!applies) return {};
   const StatusFolder status(options.output_folder);
   TRY(status.Remove(validations::kVfioPciReady));
@@ -60,7 +58,7 @@ base::Status ValidateVfioPci(const Options& options, Cluster& cluster, const io:
 
 base::Status ValidateVgpuManager(const Options& options, Cluster& cluster,
                                  const io::StopToken& stop) {
-  TRY_ASSIGN(const bool applies, IsFor(Workload::kVgpu, options, cluster, stop));
+  TRY_ASSIGN(const bool applies, IsFor(desired::Workload::kVgpu, options, cluster, stop));
   if (!applies) return {};
   const StatusFolder status(options.output_folder);
   TRY(status.Remove(validations::kVgpuManagerReady));
@@ -83,7 +81,7 @@ base::Status ValidateVgpuManager(const Options& options, Cluster& cluster,
 
 base::Status ValidateVgpuDevices(const Options& options, Cluster& cluster,
                                  const io::StopToken& stop) {
-  TRY_ASSIGN(const bool applies, IsFor(Workload::kVgpu, options, cluster, stop));
+  TRY_ASSIGN(const bool applies, IsFor(desired::Workload::kVgpu, options, cluster, stop));
   if (!applies) return {};
   const StatusFolder status(options.output_folder);
   TRY(status.Remove(validations::kVgpuDevicesReady));

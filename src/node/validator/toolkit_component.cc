@@ -7,12 +7,11 @@
 #include "base/strings.h"
 #include "host/process.h"
 #include "node/validator/components.h"
+#include "node/validator/driver_check.h"
 #include "nvml/nvml.h"
 
 namespace pitcrew::node::validator {
 namespace {
-
-constexpr std::chrono::minutes kSmiTimeout{3};
 
 base::Result<std::filesystem::path> FindInPath(const std::string& program) {
   const char* path = std::getenv("PATH");

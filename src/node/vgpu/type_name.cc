@@ -7,14 +7,16 @@
 #include <limits>
 #include <vector>
 
+#include "base/ascii.h"
 #include "base/strings.h"
 
 namespace pitcrew::node::vgpu {
 namespace {
 
+using base::IsDigit;
+using base::IsLetter;
+
 bool IsUpper(char letter) { return letter >= 'A' && letter <= 'Z'; }
-bool IsLetter(char letter) { return IsUpper(letter) || (letter >= 'a' && letter <= 'z'); }
-bool IsDigit(char letter) { return letter >= '0' && letter <= '9'; }
 
 template <class Matches>
 bool IsWordOf(std::string_view text, Matches matches) {

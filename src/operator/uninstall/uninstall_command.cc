@@ -26,8 +26,6 @@ namespace {
 
 using codec::Json;
 
-constexpr int kFailure = 1;
-constexpr int kUsage = 2;
 constexpr std::chrono::seconds kEstablishTimeout{10};
 constexpr std::chrono::seconds kRemovalPatience{10};
 constexpr std::chrono::minutes kGpuClusterTimeout{5};

@@ -22,17 +22,16 @@ namespace {
 
 using api::UpgradeState;
 using codec::Json;
-using driver_upgrade::Step;
 using driver_upgrade::Sync;
 using driver_upgrade::Work;
 
 // Neither names a node: node names are DNS names.
-const kube::ObjectKey kEveryNode{.namespace_name = "", .name = "*"};
+const kube::ObjectKey kAllNodes{.namespace_name = "", .name = "*"};
 const kube::ObjectKey kWave{.namespace_name = "", .name = "*wave"};
 
-constexpr int kWorkers = 16;
+constexpr int kUpgradeWorkers = 16;
 // Nodes that change together are counted together.
-constexpr std::chrono::milliseconds kBurst{50};
+constexpr std::chrono::milliseconds kWaveBurst{50};
 // More than the longest way of a node has; what comes behind it is another change.
 constexpr int kMostSteps = 32;
 
@@ -83,10 +82,11 @@ UpgradeController::UpgradeController(World& world, Metrics& metrics, kube::Event
       events_(events),
       stopped_changed_(std::move(stopped_changed)),
       templates_(std::make_shared<const driver_upgrade::Templates>()),
-      controller_({.name = "driver-upgrades", .workers = kWorkers, .synced = std::move(synced)},
-                  [this](const kube::ObjectKey& key, const io::StopToken& stop) {
-                    return Reconcile(key, stop);
-                  }),
+      controller_(
+          {.name = "driver-upgrades", .workers = kUpgradeWorkers, .synced = std::move(synced)},
+          [this](const kube::ObjectKey& key, const io::StopToken& stop) {
+            return Reconcile(key, stop);
+          }),
       work_(
           world.client, [this](const std::string& node) { EnqueueNode(node); },
           [this](const std::string& node, const std::string& why) {
@@ -129,11 +129,11 @@ void UpgradeController::WatchSources() {
         };
         if (change.before != nullptr && change.now != nullptr && same(*change.before, *change.now))
           return;
-        enqueue(kEveryNode);
+        enqueue(kAllNodes);
       });
   if (world_.gpu_clusters) {
     controller_.Watch<bool>(*world_.gpu_clusters, [](const kube::Change<bool>&,
-                                                     const auto& enqueue) { enqueue(kEveryNode); });
+                                                     const auto& enqueue) { enqueue(kAllNodes); });
   }
   controller_.Watch<driver_upgrade::DriverDaemonSet>(
       daemonset_watch_, [this](const auto&, const auto&) { ReadTemplates(); });
@@ -181,7 +181,7 @@ void UpgradeController::EnqueueNode(const std::string& name) {
   controller_.Enqueue(KeyOfNode(name));
 }
 
-void UpgradeController::EnqueueWave() { controller_.EnqueueAfter(kWave, kBurst); }
+void UpgradeController::EnqueueWave() { controller_.EnqueueAfter(kWave, kWaveBurst); }
 
 void UpgradeController::ReadTemplates() {
   auto templates = std::make_shared<driver_upgrade::Templates>();
@@ -238,7 +238,7 @@ std::optional<UpgradeController::Settings> UpgradeController::CurrentSettings() 
 base::Result<kube::Action> UpgradeController::Reconcile(const kube::ObjectKey& key,
                                                         const io::StopToken& stop) {
   if (key == kWave) return ReconcileWave(stop);
-  if (key != kEveryNode) return ReconcileNode(key.name, stop);
+  if (key != kAllNodes) return ReconcileNode(key.name, stop);
   for (const auto& [node, view] : world_.nodes.store().Snapshot()) controller_.Enqueue(node);
   EnqueueWave();
   return kube::Action::Done();
@@ -319,7 +319,8 @@ base::Result<kube::Action> UpgradeController::ReconcileWave(const io::StopToken&
 
 // --- one node ---
 
-base::Result<Step> UpgradeController::Decide(const desired::Node& node, const Settings& settings) {
+base::Result<driver_upgrade::Step> UpgradeController::Decide(const desired::Node& node,
+                                                             const Settings& settings) {
   if (!settings.enabled) return driver_upgrade::DecideRelease(node);
   const auto pods = driver_pods_.Of(node.name);
   const driver_upgrade::DriverPod* pod = driver_upgrade::ChoosePod(pods);
@@ -373,7 +374,7 @@ base::Result<kube::Action> UpgradeController::ReconcileNode(const std::string& n
     return kube::Action::Done();
   }
   const desired::Node& node = **found.value();
-  TRY_ASSIGN(const Step step, Decide(node, *settings));
+  TRY_ASSIGN(const driver_upgrade::Step step, Decide(node, *settings));
   if (!step.writes() && step.work == Work::kNone) {
     work_.Keep(name, settings->enabled ? StateOf(node) : UpgradeState::kNone);
     if (grants_.Return(name)) EnqueueWave();
@@ -392,7 +393,7 @@ base::Result<kube::Action> UpgradeController::Advance(const std::string& name, J
     TRY_ASSIGN(const desired::Node node, desired::ReadNode(live));
     const UpgradeState state = StateOf(node);
     work_.Keep(name, settings.enabled ? state : UpgradeState::kNone);
-    TRY_ASSIGN(const Step step, Decide(node, settings));
+    TRY_ASSIGN(const driver_upgrade::Step step, Decide(node, settings));
     if (!step.writes()) {
       if (grants_.Return(name)) EnqueueWave();
       if (!step.waits_for.empty()) {
@@ -421,7 +422,8 @@ base::Result<kube::Action> UpgradeController::Advance(const std::string& name, J
   return kube::Action::Done();
 }
 
-base::Result<std::optional<Json>> UpgradeController::Write(const Json& live, const Step& step,
+base::Result<std::optional<Json>> UpgradeController::Write(const Json& live,
+                                                           const driver_upgrade::Step& step,
                                                            const io::StopToken& stop) {
   const kube::ObjectKey key = kube::KeyOf(live);
   const Json patch =

@@ -3,19 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "codec/yaml.h"
-#include "tests/support/inventory_yaml.h"
+#include "support_inventory.h"
 
 namespace pitcrew::node::device_plugin {
 namespace {
 
 using ::testing::ElementsAre;
-
-gpu::Inventory Inventory(std::string_view yaml) {
-  auto inventory = test_support::InventoryFrom(codec::ParseYaml(yaml).value());
-  EXPECT_TRUE(inventory.has_value()) << inventory.error().ToString();
-  return *std::move(inventory);
-}
 
 constexpr std::string_view kThree = R"(
 devices:
@@ -24,7 +17,7 @@ devices:
 - {uuid: GPU-c, name: C, pci: "0000:1c:00.0"}
 )";
 
-const std::optional<std::set<gpu::PciAddress>> kUnknown;
+const std::optional<std::set<gpu::PciAddress>> kNotLooked;
 
 std::vector<std::string> Uuids(const gpu::Inventory& inventory) {
   std::vector<std::string> uuids;
@@ -40,11 +33,11 @@ std::set<gpu::PciAddress> Addresses(std::initializer_list<const char*> texts) {
 
 TEST(KnownGpus, OneThatCannotBeReadStaysWhatItWas) {
   KnownGpus known;
-  known.Update(Inventory(kThree), kUnknown);
+  known.Update(Inventory(kThree), kNotLooked);
   for (int times = 0; times < 2; ++times) {
     const auto view = known.Update(Inventory(R"(
 devices: [{uuid: GPU-a, name: A}, {fault: GpuIsLost}, {uuid: GPU-c, name: C}])"),
-                                   kUnknown);
+                                   kNotLooked);
     ASSERT_THAT(Uuids(view.now), ElementsAre("GPU-a", "GPU-b", "GPU-c"));
     const auto& lost = view.now.devices[1];
     EXPECT_EQ(lost.fault->reason, "GpuIsLost");
@@ -52,16 +45,16 @@ devices: [{uuid: GPU-a, name: A}, {fault: GpuIsLost}, {uuid: GPU-c, name: C}])")
     EXPECT_EQ(lost.mig_devices.at(0).uuid, "MIG-1");
     EXPECT_FALSE(view.last_read.devices[1].fault);
   }
-  const auto back = known.Update(Inventory(kThree), kUnknown);
+  const auto back = known.Update(Inventory(kThree), kNotLooked);
   EXPECT_FALSE(back.now.devices[1].fault);
 }
 
 TEST(KnownGpus, APartlyReadOneIsWhatItWas) {
   KnownGpus known;
-  known.Update(Inventory(kThree), kUnknown);
+  known.Update(Inventory(kThree), kNotLooked);
   const auto view = known.Update(Inventory(R"(
 devices: [{uuid: GPU-a}, {uuid: GPU-b, fault: NvmlUnknownError}, {uuid: GPU-c}])"),
-                                 kUnknown);
+                                 kNotLooked);
   EXPECT_TRUE(view.now.devices[1].IsMigEnabled());
   EXPECT_TRUE(view.now.devices[1].fault);
 }
@@ -69,8 +62,8 @@ devices: [{uuid: GPU-a}, {uuid: GPU-b, fault: NvmlUnknownError}, {uuid: GPU-c}])
 TEST(KnownGpus, OneThatIsNoLongerListedIsThereWhileItsAddressIs) {
   const auto two = "devices: [{uuid: GPU-a, name: A}, {uuid: GPU-c, name: C}]";
   KnownGpus known;
-  known.Update(Inventory(kThree), kUnknown);
-  const auto kept = known.Update(Inventory(two), kUnknown);
+  known.Update(Inventory(kThree), kNotLooked);
+  const auto kept = known.Update(Inventory(two), kNotLooked);
   EXPECT_THAT(Uuids(kept.now), ElementsAre("GPU-a", "GPU-c", "GPU-b"));
   EXPECT_EQ(kept.now.devices[2].fault->reason, "GpuNotListed");
   const auto on_the_bus = Addresses({"0000:1a:00.0", "0000:1b:00.0", "0000:1c:00.0"});
@@ -79,18 +72,18 @@ TEST(KnownGpus, OneThatIsNoLongerListedIsThereWhileItsAddressIs) {
   const auto taken_out = Addresses({"0000:1a:00.0", "0000:1c:00.0"});
   EXPECT_THAT(Uuids(known.Update(Inventory(two), taken_out).now), ElementsAre("GPU-a", "GPU-c"));
   // And stays forgotten.
-  EXPECT_THAT(Uuids(known.Update(Inventory(two), kUnknown).now), ElementsAre("GPU-a", "GPU-c"));
+  EXPECT_THAT(Uuids(known.Update(Inventory(two), kNotLooked).now), ElementsAre("GPU-a", "GPU-c"));
 }
 
 TEST(KnownGpus, OneThatWasNeverReadHasNoName) {
   KnownGpus known;
   const auto view =
-      known.Update(Inventory("devices: [{uuid: GPU-a, name: A}, {fault: GpuIsLost}]"), kUnknown);
+      known.Update(Inventory("devices: [{uuid: GPU-a, name: A}, {fault: GpuIsLost}]"), kNotLooked);
   EXPECT_THAT(Uuids(view.now), ElementsAre("GPU-a", ""));
   EXPECT_TRUE(view.last_read.devices[1].fault);
   // When it can be read, nothing of the nameless one is left.
   const auto back = known.Update(
-      Inventory("devices: [{uuid: GPU-a, name: A}, {uuid: GPU-b, name: A}]"), kUnknown);
+      Inventory("devices: [{uuid: GPU-a, name: A}, {uuid: GPU-b, name: A}]"), kNotLooked);
   EXPECT_THAT(Uuids(back.now), ElementsAre("GPU-a", "GPU-b"));
 }
 

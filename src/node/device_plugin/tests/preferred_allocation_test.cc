@@ -8,6 +8,7 @@
 #include <set>
 
 #include "node/device_plugin/partition.h"
+#include "support_inventory.h"
 
 namespace pitcrew::node::device_plugin {
 namespace {
@@ -37,12 +38,6 @@ std::vector<OfferedDevice> Replicas(int gpus, int replicas) {
     }
   }
   return devices;
-}
-
-std::vector<std::string> Ids(const std::vector<OfferedDevice>& devices) {
-  std::vector<std::string> ids;
-  for (const auto& device : devices) ids.push_back(device.id);
-  return ids;
 }
 
 // Every ordered pair of `count` GPUs.

@@ -3,9 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "codec/yaml.h"
 #include "node/device_plugin/plugin.h"
-#include "tests/support/inventory_yaml.h"
+#include "support_inventory.h"
 
 namespace pitcrew::node::device_plugin {
 namespace {
@@ -13,12 +12,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-gpu::Inventory Inventory(std::string_view yaml) {
-  auto inventory = test_support::InventoryFrom(codec::ParseYaml(yaml).value());
-  EXPECT_TRUE(inventory.has_value()) << inventory.error().ToString();
-  return *std::move(inventory);
-}
 
 constexpr std::string_view kTwoGpus = R"(
 devices:
@@ -47,12 +40,6 @@ NodeFacts Facts() {
     }
   }
   return facts;
-}
-
-std::vector<std::string> Ids(const std::vector<OfferedDevice>& devices) {
-  std::vector<std::string> ids;
-  for (const auto& device : devices) ids.push_back(device.id);
-  return ids;
 }
 
 TEST(Resources, WholeGpus) {  // device-plugin.md section 8.3

@@ -24,7 +24,7 @@ base::Result<std::optional<Options>> Read(std::vector<const char*> words,
                      });
 }
 
-std::string ErrorOf(std::vector<const char*> words, const Variables& variables = {}) {
+std::string WrongOptions(std::vector<const char*> words, const Variables& variables = {}) {
   const auto options = Read(std::move(words), variables);
   return options ? "" : options.error().message;
 }
@@ -49,9 +49,9 @@ TEST(Options, AFlagWinsOverItsVariable) {
 
 TEST(Options, LevelsOfDcgmsLogAreChecked) {
   RecordProperty("holds", "metrics-exporter.md #12");
-  EXPECT_THAT(ErrorOf({"--dcgm-log-level=FOO"}),
+  EXPECT_THAT(WrongOptions({"--dcgm-log-level=FOO"}),
               HasSubstr("invalid dcgm-log-level parameter value: FOO"));
-  EXPECT_EQ(ErrorOf({"--dcgm-log-level=VERB"}), "");
+  EXPECT_EQ(WrongOptions({"--dcgm-log-level=VERB"}), "");
 }
 
 TEST(Options, DevicesAreSelectedByUpstreamsGrammar) {
@@ -61,30 +61,30 @@ TEST(Options, DevicesAreSelectedByUpstreamsGrammar) {
   EXPECT_THAT(selected.ids, ElementsAre(0, 1, 3));
   EXPECT_THAT((**Read({"-d", "i"})).gpus.ids, IsEmpty());
   for (const char* wrong : {"f:1", "g:1:2", "x", "g:1-2-3", "g+i", "g:", "g:a", "g:3-1", ""}) {
-    EXPECT_THAT(ErrorOf({"-d", wrong}), HasSubstr("--devices=")) << wrong;
+    EXPECT_THAT(WrongOptions({"-d", wrong}), HasSubstr("--devices=")) << wrong;
   }
-  EXPECT_THAT(ErrorOf({"-s", "x"}), HasSubstr("--switch-devices=x"));
-  EXPECT_THAT(ErrorOf({"-p", "x"}), HasSubstr("--cpu-devices=x"));
+  EXPECT_THAT(WrongOptions({"-s", "x"}), HasSubstr("--switch-devices=x"));
+  EXPECT_THAT(WrongOptions({"-p", "x"}), HasSubstr("--cpu-devices=x"));
 }
 
 TEST(Options, ARemoteHostEngineIsRefusedByThatName) {
-  EXPECT_THAT(ErrorOf({}, {{"DCGM_REMOTE_HOSTENGINE_INFO", "nvidia-dcgm:5555"}}),
+  EXPECT_THAT(WrongOptions({}, {{"DCGM_REMOTE_HOSTENGINE_INFO", "nvidia-dcgm:5555"}}),
               HasSubstr("a remote host engine (DCGM_REMOTE_HOSTENGINE_INFO=nvidia-dcgm:5555)"));
 }
 
 TEST(Options, WordsAreChecked) {
-  EXPECT_THAT(ErrorOf({"--kubernetes-gpu-id-type=index"}), HasSubstr("uid or device-name"));
-  EXPECT_THAT(ErrorOf({"--log-format=xml"}), HasSubstr("text or json"));
-  EXPECT_THAT(ErrorOf({"--hostname-label=node"}), HasSubstr("hostname or Hostname"));
-  EXPECT_THAT(ErrorOf({"-c", "0"}), HasSubstr("--collect-interval=0"));
+  EXPECT_THAT(WrongOptions({"--kubernetes-gpu-id-type=index"}), HasSubstr("uid or device-name"));
+  EXPECT_THAT(WrongOptions({"--log-format=xml"}), HasSubstr("text or json"));
+  EXPECT_THAT(WrongOptions({"--hostname-label=node"}), HasSubstr("hostname or Hostname"));
+  EXPECT_THAT(WrongOptions({"-c", "0"}), HasSubstr("--collect-interval=0"));
 }
 
 TEST(Options, AConfigMapHasANamespaceAndAName) {
   RecordProperty("holds", "metrics-exporter.md #10");
   EXPECT_EQ((**Read({"-m", "none"})).config_map, "");
   EXPECT_EQ((**Read({"-m", "gpu:counters"})).config_map, "gpu:counters");
-  EXPECT_THAT(ErrorOf({"-m", "counters"}), HasSubstr("namespace:name"));
-  EXPECT_THAT(ErrorOf({"-m", "a:b:c"}), HasSubstr("namespace:name"));
+  EXPECT_THAT(WrongOptions({"-m", "counters"}), HasSubstr("namespace:name"));
+  EXPECT_THAT(WrongOptions({"-m", "a:b:c"}), HasSubstr("namespace:name"));
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ const BoardProfiles kA100With80{{0x20B210DE, {}},
                                  {"3g.40gb", 2},
                                  {"4g.40gb", 1},
                                  {"7g.80gb", 1}}};
-const BoardProfiles kH100{{0x233010DE, {}}, kA100With80.counts};
+const BoardProfiles kH100With80{{0x233010DE, {}}, kA100With80.counts};
 const BoardProfiles kA100With40{{0x20B010DE, {}},
                                 {{"1g.5gb", 7},
                                  {"1g.5gb+me", 1},
@@ -149,7 +149,7 @@ TEST(GenerateTest, AnA30HasAListOfItsOwn) {
 
 TEST(GenerateTest, TwoKindsOfBoardsWithTheSameProfiles) {
   RecordProperty("holds", "mig-manager.md #24");
-  const auto configs = GenerateConfiguration({kH100, kA100With80}).configs;
+  const auto configs = GenerateConfiguration({kH100With80, kA100With80}).configs;
   EXPECT_THAT(configs.at("all-2g.20gb"),
               ElementsAre(All({"0x20B210DE", "0x233010DE"}, {{"2g.20gb", 3}})));
   const ProfileCounts balanced = {{"1g.10gb", 2}, {"2g.20gb", 1}, {"3g.40gb", 1}};

@@ -16,15 +16,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-codec::Json Yaml(const std::string& text) { return *codec::ParseYaml(text); }
-
 class CdiFilesTest : public ::testing::Test {
  protected:
   Naming naming_{.client = Client::kKata,
                  .names = testing::ImageNames(),
                  .gpu_alias = "pgpu",
                  .switch_alias = "nvswitch"};
-  testing::NodeTree tree_{Yaml(R"(
+  testing::NodeTree tree_{*codec::ParseYaml(R"(
 pci:
 - {at: "0000:05:00.0", is: "10de:2330", driver: vfio-pci, group: 10, numa: 0}
 - {at: "0000:06:00.0", is: "10de:2330", driver: vfio-pci, group: 9, numa: 0}

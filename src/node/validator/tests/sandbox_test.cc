@@ -12,7 +12,6 @@
 namespace pitcrew::node::validator {
 namespace {
 
-using desired::Workload;
 using host::PciDevice;
 using ::testing::HasSubstr;
 
@@ -47,14 +46,15 @@ codec::Json NodeWith(const codec::Json& labels) { return {{"metadata", {{"labels
 TEST(Workloads, TheLabelThenTheDefaultThenPassthrough) {
   RecordProperty("holds", "validator.md #27");
   constexpr const char* kLabel = "nvidia.com/gpu.workload.config";
-  EXPECT_EQ(WorkloadOf(NodeWith({{kLabel, "container"}}), "vm-vgpu"), Workload::kContainer);
-  EXPECT_EQ(WorkloadOf(NodeWith({{kLabel, "bogus"}}), "vm-vgpu"), Workload::kVgpu);
-  EXPECT_EQ(WorkloadOf(NodeWith({{kLabel, ""}}), "vm-vgpu"), Workload::kVgpu);
-  EXPECT_EQ(WorkloadOf(NodeWith(codec::Json::object()), "bogus"), Workload::kPassthrough);
+  EXPECT_EQ(WorkloadOf(NodeWith({{kLabel, "container"}}), "vm-vgpu"),
+            desired::Workload::kContainer);
+  EXPECT_EQ(WorkloadOf(NodeWith({{kLabel, "bogus"}}), "vm-vgpu"), desired::Workload::kVgpu);
+  EXPECT_EQ(WorkloadOf(NodeWith({{kLabel, ""}}), "vm-vgpu"), desired::Workload::kVgpu);
+  EXPECT_EQ(WorkloadOf(NodeWith(codec::Json::object()), "bogus"), desired::Workload::kPassthrough);
   // The operator has left it as it is.
   const auto misspelt =
       NodeWith({{kLabel, "vm-passthru"}, {"nvidia.com/gpu.deploy.vfio-manager", "true"}});
-  EXPECT_EQ(WorkloadOf(misspelt, "container"), Workload::kPassthrough);
+  EXPECT_EQ(WorkloadOf(misspelt, "container"), desired::Workload::kPassthrough);
 }
 
 TEST(BoundToVfio, EveryGpuByWhicheverVariant) {  // validator.md 6.2

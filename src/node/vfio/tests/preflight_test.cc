@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using testing::Tree;
 
-constexpr const char* kGpu = "0000:65:00.0";
+constexpr const char* kOnlyGpu = "0000:65:00.0";
 
 std::string Reason(const std::optional<base::Error>& error) { return error ? error->reason : ""; }
 
@@ -94,7 +94,7 @@ Bundle OnlyBundle(const Node& node) {
 
 TEST(Groups, AForeignHolderIsNamed) {
   const Tree tree;
-  tree.Add({.address = kGpu, .driver = "nvidia", .group = 12});
+  tree.Add({.address = kOnlyGpu, .driver = "nvidia", .group = 12});
   tree.Add({.address = "0000:64:00.0",
             .class_code = "0x060400",
             .vendor = "0x8086",
@@ -119,7 +119,7 @@ TEST(Groups, AForeignHolderIsNamed) {
 
 TEST(Groups, AMemberThatCannotBeReadIsNotFree) {
   const Tree tree;
-  tree.Add({.address = kGpu, .group = 12});
+  tree.Add({.address = kOnlyGpu, .group = 12});
   tree.Folder("sys/kernel/iommu_groups/12/devices/0000:66:00.0");
   const auto node = tree.ReadAll();
   EXPECT_THAT(CheckGroups(node, OnlyBundle(node))->message, HasSubstr("0000:66:00.0 (cannot be"));
@@ -127,14 +127,14 @@ TEST(Groups, AMemberThatCannotBeReadIsNotFree) {
 
 TEST(Groups, ADeviceWithoutOneIsNotTranslated) {
   const Tree tree;
-  tree.Add({.address = kGpu});
+  tree.Add({.address = kOnlyGpu});
   const auto node = tree.ReadAll();
   EXPECT_EQ(Reason(CheckGroups(node, OnlyBundle(node))), "NoIommuGroup");
 }
 
 TEST(Console, IsToldWithTheArgumentThatMovesIt) {
   const Tree tree;
-  tree.Add({.address = kGpu, .driver = "nvidia", .group = 12});
+  tree.Add({.address = kOnlyGpu, .driver = "nvidia", .group = 12});
   const auto check = [&] {
     const auto node = tree.ReadAll();
     const auto checked = CheckConsole(tree.settings().root, OnlyBundle(node));
@@ -142,7 +142,7 @@ TEST(Console, IsToldWithTheArgumentThatMovesIt) {
     return *checked;
   };
   EXPECT_FALSE(check());
-  tree.Folder(std::string("sys/bus/pci/devices/") + kGpu + "/graphics/fb0");
+  tree.Folder(std::string("sys/bus/pci/devices/") + kOnlyGpu + "/graphics/fb0");
   tree.Write("sys/class/vtconsole/vtcon0/name", "(S) dummy device\n");
   tree.Write("sys/class/vtconsole/vtcon0/bind", "1\n");
   EXPECT_FALSE(check()) << "a framebuffer that no console uses";
@@ -169,8 +169,8 @@ TEST(Framebuffers, AreReadWithTheirAddresses) {
 
 TEST(Framebuffers, OneInTheMemoryOfTheGpuKeepsItFromMachines) {
   const Tree tree;
-  tree.Add({.address = kGpu, .driver = "vfio-pci", .group = 12});
-  tree.Write(std::string("sys/bus/pci/devices/") + kGpu + "/resource",
+  tree.Add({.address = kOnlyGpu, .driver = "vfio-pci", .group = 12});
+  tree.Write(std::string("sys/bus/pci/devices/") + kOnlyGpu + "/resource",
              "0x00000000e0000000 0x00000000efffffff 0x0000000000040200\n");
   const auto check = [&] {
     const auto node = tree.ReadAll();

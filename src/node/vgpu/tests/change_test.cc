@@ -32,7 +32,7 @@ const std::string kGpu = "0000:41:00.0";
 
 std::string Function(int number) { return fmt::format("0000:41:00.{}", number + 1); }
 
-ConfigEntry All(Counts counts) { return {.vgpu_devices = std::move(counts)}; }
+ConfigEntry EveryGpu(Counts counts) { return {.vgpu_devices = std::move(counts)}; }
 
 class VgpuChangeTest : public ::testing::Test {
  protected:
@@ -54,7 +54,7 @@ class VgpuChangeTest : public ::testing::Test {
   }
   base::Result<Plan> ApplyAll(Counts counts) {
     auto node = Node();
-    return Apply(node, nullptr, {All(std::move(counts))}, Options());
+    return Apply(node, nullptr, {EveryGpu(std::move(counts))}, Options());
   }
   // By function.
   std::vector<std::string> Types() const {
@@ -229,7 +229,7 @@ TEST_F(VgpuChangeTest, AStepThatFailsTakesBackTheOthers) {
   tree_.Write("sys/bus/pci/devices/" + Function(1) + "/nvidia/creatable_vgpu_types", "\n");
   auto node = Node();
   SetTypes({"1414", "0", "0", "0"});
-  const auto failed = Apply(node, nullptr, {All({{"H200X-35C", 4}})}, options);
+  const auto failed = Apply(node, nullptr, {EveryGpu({{"H200X-35C", 4}})}, options);
   ASSERT_FALSE(failed);
   EXPECT_THAT(failed.error().message,
               AllOf(HasSubstr("failed to create 1 H200X-35C vGPU devices on the GPU"),
@@ -268,9 +268,9 @@ TEST_F(VgpuChangeTest, OneAtATime) {
   std::string inner;
   options.progress = [&](const Progress&) {
     auto other = Node();
-    inner = Apply(other, nullptr, {All({})}, Options()).error().reason;
+    inner = Apply(other, nullptr, {EveryGpu({})}, Options()).error().reason;
   };
-  ASSERT_TRUE(Apply(node, nullptr, {All({{"H200X-35C", 1}})}, options));
+  ASSERT_TRUE(Apply(node, nullptr, {EveryGpu({{"H200X-35C", 1}})}, options));
   EXPECT_EQ(inner, "ChangeInProgress");
 }
 
@@ -288,7 +288,7 @@ TEST_F(VgpuChangeTest, ProcessesThatHideAreAnError) {
   NodeVgpus node({.root = host::Root(tree_.root()),
                   .processes = host::Root(tree_.root() / "nowhere"),
                   .known_types = tree_.root() / "run/types.json"});
-  EXPECT_FALSE(Apply(node, nullptr, {All({})}, Options()));
+  EXPECT_FALSE(Apply(node, nullptr, {EveryGpu({})}, Options()));
   EXPECT_THAT(Types(), ElementsAre("1420"));
 }
 
@@ -398,7 +398,7 @@ TEST_F(VgpuChangeTest, WhateverWasCutOffEndsAsWantedOrAsBefore) {
     const auto& gpu = gpus->front();
     Journal journal;
     journal.gpus = {{gpu.pci, gpu.id.ToString(), gpu.functions, gpu.vgpus}};
-    const auto plan = PlanConfig(*gpus, {All(wanted)});
+    const auto plan = PlanConfig(*gpus, {EveryGpu(wanted)});
     ASSERT_TRUE(plan) << plan.error().ToString();
     if (plan->empty()) continue;
     std::vector<std::pair<std::string, std::string>> writes;  // function, type
