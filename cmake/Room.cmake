@@ -10,20 +10,26 @@ include(GoogleTest)
 
 # What ships is built with link-time optimisation, which would link every test program for minutes.
 option(PITCREW_TESTS "Build the rooms' test programs" ON)
+# A process for each case starts more often than it tests: under sanitizers one process runs a program's cases.
+option(PITCREW_TEST_EACH_CASE "One CTest test for each case of unit and golden tests, not for each program" ON)
 set(PITCREW_TEST_ROOMS "" CACHE STRING "Only the test programs of these rooms (none named: of all)")
 # All test programs that there are, for presets that build nothing else.
 add_custom_target(room_tests)
 
-# The folders that tests read. Only for the sources that name them, so that the compiler's cache serves the others in
-# every checkout. A file that begins to name one needs a new configure.
-function(pitcrew_define_folders)
+# The folders that tests read. Only for the sources of `target` that name them, so that the compiler's cache serves the
+# others in every checkout; but one file with its own flags would be left out of a unity build. A file that begins to
+# name one needs a new configure.
+function(pitcrew_define_folders target)
+  set(folders PITCREW_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/tests/data" PITCREW_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+              PITCREW_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  if(CMAKE_UNITY_BUILD)
+    target_compile_definitions(${target} PRIVATE ${folders})
+    return()
+  endif()
   foreach(source ${ARGN})
     file(STRINGS ${source} words REGEX "PITCREW_(TEST_DATA|SOURCE_DIR|BINARY_DIR)" LIMIT_COUNT 1)
     if(words)
-      set_property(
-        SOURCE ${source} APPEND
-        PROPERTY COMPILE_DEFINITIONS PITCREW_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/tests/data"
-                 PITCREW_SOURCE_DIR="${CMAKE_SOURCE_DIR}" PITCREW_BINARY_DIR="${CMAKE_BINARY_DIR}")
+      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS ${folders})
     endif()
   endforeach()
 endfunction()
@@ -46,18 +52,25 @@ function(pitcrew_room_tests name target kind pattern)
     add_library(${name}_support OBJECT ${support})
     target_link_libraries(${name}_support PRIVATE ${libraries})
     pitcrew_use_precompiled(${name}_support pitcrew_precompiled_tests)
-    pitcrew_define_folders(${support})
+    pitcrew_define_folders(${name}_support ${support})
   endif()
   set(program ${name}_${kind}_test)
   add_executable(${program} ${sources} $<$<TARGET_EXISTS:${name}_support>:$<TARGET_OBJECTS:${name}_support>>)
   add_dependencies(room_tests ${program})
   target_link_libraries(${program} PRIVATE ${libraries} GTest::gtest_main)
   pitcrew_use_precompiled(${program} pitcrew_precompiled_tests)
-  pitcrew_define_folders(${sources})
+  pitcrew_define_folders(${program} ${sources})
   if(kind STREQUAL "integration")
     # One CTest test per program, so that its tests share one server; GTEST_FILTER picks one of them.
     add_test(NAME ${kind}/${name} COMMAND ${program})
     set_tests_properties(${kind}/${name} PROPERTIES LABELS ${kind} TIMEOUT 900)
+    return()
+  endif()
+  if(NOT PITCREW_TEST_EACH_CASE)
+    # The report tells tools/run_tests.py of each case.
+    add_test(NAME ${kind}/${name}
+             COMMAND ${program} --gtest_output=xml:${CMAKE_BINARY_DIR}/Testing/cases/${program}.xml)
+    set_tests_properties(${kind}/${name} PROPERTIES LABELS ${kind} TIMEOUT 600)
     return()
   endif()
   gtest_discover_tests(${program} TEST_PREFIX "${kind}/${name}/" DISCOVERY_TIMEOUT 60

@@ -71,3 +71,9 @@ if(PITCREW_SANITIZE)
                       -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${PITCREW_SANITIZE})
 endif()
+
+# Several files at a time (the presets asan and tsan): large headers are parsed once for them all. A type of one file's
+# own is then not of the main file, and GCC takes its file for a header.
+if(CMAKE_UNITY_BUILD)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
