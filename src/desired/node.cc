@@ -7,6 +7,7 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
+#include "desired/node_labels.h"
 #include "kube/projection.h"
 
 namespace pitcrew::desired {
@@ -66,6 +67,8 @@ void AddLabel(Node& node, std::string_view key, std::string_view value,
 void AddAnnotation(Node& node, std::string_view key, std::string_view value) {
   if (key == api::kUpgradeEnabledAnnotation) {
     node.upgrade_enabled = value;
+  } else if (key == kMachineGpus) {
+    node.has_machine_gpus = !base::Trim(value).empty();
   } else if (key.starts_with(kUpgradePrefix)) {
     UpgradeAnnotations notes = node.UpgradeNotes();
     notes.insert_or_assign(std::string(key), std::string(value));

@@ -93,6 +93,8 @@ struct Node {
   bool unschedulable = false;  // spec.unschedulable: it is cordoned
   // Its condition Ready is there and not True.
   bool not_ready = false;
+  // Its annotation kMachineGpus (node_labels.h) names something.
+  bool has_machine_gpus = false;
   // The kubelet offers resources of nvidia.com: the evidence that a device plugin sees a GPU there.
   bool offers_gpu = false;
 
@@ -108,7 +110,7 @@ struct Node {
            upgrade_enabled == other.upgrade_enabled && runtime == other.runtime &&
            nfd_labels == other.nfd_labels && unschedulable == other.unschedulable &&
            not_ready == other.not_ready && offers_gpu == other.offers_gpu &&
-           UpgradeNotes() == other.UpgradeNotes();
+           has_machine_gpus == other.has_machine_gpus && UpgradeNotes() == other.UpgradeNotes();
   }
 };
 

@@ -10,10 +10,20 @@
 namespace pitcrew::desired {
 namespace {
 
-bool IsWanted(const DeployLabel& label, Workload workload, std::string_view sandbox_mode) {
-  if (!label.workloads.Has(workload)) return false;
-  return workload != Workload::kPassthrough || label.sandbox_mode.empty() ||
-         label.sandbox_mode == sandbox_mode;
+// What a node's GPUs are for.
+struct Use {
+  Workload workload = Workload::kContainer;
+  bool divided = false;  // some of its GPUs are for virtual machines
+};
+
+Use UseOf(const Node& node, const NodePolicy& policy) {
+  return {WorkloadOf(node, policy), IsDivided(node, policy)};
+}
+
+bool IsWanted(const DeployLabel& label, const Use& use, std::string_view sandbox_mode) {
+  const bool of_mode = label.sandbox_mode.empty() || label.sandbox_mode == sandbox_mode;
+  if (use.divided && label.on_divided_nodes) return of_mode;
+  return label.workloads.Has(use.workload) && (use.workload != Workload::kPassthrough || of_mode);
 }
 
 void Set(Changes& changes, std::string_view key, std::string_view value) {
@@ -37,10 +47,10 @@ using Words = std::vector<std::string_view>;
 
 // Of operands that the node does not have: whoever left one of them in a label does not come back
 // to take it away (virtualisation-and-olm.md section 7, row 10).
-Words LeftPauses(Workload workload, const NodePolicy& policy, const OperandTable& operands) {
+Words LeftPauses(const Use& use, const NodePolicy& policy, const OperandTable& operands) {
   Words words;
   for (const Operand& operand : operands) {
-    if (operand.pauses_with.empty() || IsWanted(operand.deploy, workload, policy.sandbox_mode)) {
+    if (operand.pauses_with.empty() || IsWanted(operand.deploy, use, policy.sandbox_mode)) {
       continue;
     }
     words.push_back(operand.pauses_with);
@@ -71,10 +81,10 @@ void DecideDeployLabels(const Node& node, const NodePolicy& policy, const Operan
     RemoveDeployLabels(changes, node.labels, operands);
     return;
   }
-  const Workload workload = WorkloadOf(node, policy);
-  const Words left_pauses = LeftPauses(workload, policy, operands);
+  const Use use = UseOf(node, policy);
+  const Words left_pauses = LeftPauses(use, policy, operands);
   for (const DeployLabel& label : operands.deploy_labels()) {
-    if (IsWanted(label, workload, policy.sandbox_mode)) {
+    if (IsWanted(label, use, policy.sandbox_mode)) {
       DecideDeployLabel(label, node, policy, left_pauses, changes);
     } else {
       RemoveIfThere(changes, node.labels, label.key);
@@ -90,6 +100,7 @@ NodePolicy NodePolicyOf(const api::ClusterPolicy& policy, std::optional<Runtime>
   result.sandbox_enabled = policy.sandbox.enabled;
   result.default_workload = WorkloadFor("", policy.sandbox);
   result.sandbox_mode = policy.sandbox.mode;
+  result.driver_enabled = policy.driver_enabled();
   result.mig_manager_enabled = policy.mig_manager_enabled();
   result.mig_default_all_disabled = policy.mig_manager.config_default == api::kMigConfigAllDisabled;
   result.nvidia_driver_crd = policy.driver.use_nvidia_driver_crd;
@@ -113,6 +124,12 @@ Workload WorkloadOf(const Node& node, const NodePolicy& policy) {
                             ? std::nullopt
                             : SetUpFor([&](std::string_view key) { return node.labels.Has(key); });
   return standing.value_or(policy.default_workload);
+}
+
+// The driver manager divides the GPUs, and it comes with the driver.
+bool IsDivided(const Node& node, const NodePolicy& policy) {
+  return node.has_machine_gpus && policy.sandbox_enabled && policy.driver_enabled &&
+         WorkloadOf(node, policy) == Workload::kContainer;
 }
 
 std::optional<Workload> SetUpFor(const std::function<bool(std::string_view key)>& has_label) {

@@ -21,6 +21,7 @@ struct NodePolicy {
   // For nodes without a valid label of their own while sandbox workloads are on.
   Workload default_workload = Workload::kContainer;
   std::string sandbox_mode;  // kubevirt or kata
+  bool driver_enabled = true;
   bool mig_manager_enabled = true;
   bool mig_default_all_disabled = false;
   bool driver_auto_upgrade = false;  // driver enabled, autoUpgrade, no sandbox workloads
@@ -71,6 +72,13 @@ bool IsMigCapable(const Labels& labels);
 // Was a GPU node, and discovery says that it has none now. While the kubelet offers GPUs there,
 // discovery is wrong.
 bool LosesGpu(const Node& node);
+
+// Annotation on a node for containers: which of its GPUs are for virtual machines, as a list of PCI
+// addresses ("0000:65:00.0,0000:b3:00.0"). Set by a person; without it, none.
+inline constexpr std::string_view kMachineGpus =
+    "nvidia.com/gpu-operator.gpus-for-virtual-machines";
+// A node of this workload is set up for virtual machines too, because of that annotation.
+bool IsDivided(const Node& node, const NodePolicy& policy);
 
 // Annotation on the ClusterPolicy, "true".
 inline constexpr std::string_view kAllowMassRemoval = "nvidia.com/gpu-operator.allow-mass-removal";

@@ -67,7 +67,9 @@ struct DeployLabel {
   std::string_view key = {};  // "": no label decides, the operand is no DaemonSet
   // Nodes that get it. A label that no workload has is only ever removed.
   Workloads workloads = {};
-  // On passthrough nodes only in this mode of spec.sandboxWorkloads; "": in every mode.
+  // Also nodes for containers of which some GPUs are for virtual machines (kMachineGpus).
+  bool on_divided_nodes = false;
+  // For virtual machines only in this mode of spec.sandboxWorkloads; "": in every mode.
   std::string_view sandbox_mode = {};
   // Set once on nodes that this says yes to, and then left as it is. Null: on all of them.
   bool (*only_on)(const Labels& labels) = nullptr;

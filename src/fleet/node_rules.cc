@@ -194,6 +194,50 @@ Look WorkloadIgnored(const NodeContext& context) {
       .since = std::nullopt};
 }
 
+Evidence SawMachineGpus(const NodeContext& context) {
+  return {"Node " + context.node.name, fmt::format("annotation {}", desired::kMachineGpus),
+          fmt::format("\"{}\"", Get(context.node.annotations, desired::kMachineGpus)),
+          std::nullopt};
+}
+
+Look SplitIgnored(const NodeContext& context) {
+  if (context.policy == nullptr || Get(context.node.annotations, desired::kMachineGpus).empty()) {
+    return std::nullopt;
+  }
+  std::string why;
+  if (!context.policy->sandbox.enabled) {
+    why = "the policy has sandbox workloads switched off";
+  } else if (context.workload != desired::Workload::kContainer) {
+    why = fmt::format("the node's workload is {}, which all its GPUs are for",
+                      ToString(context.workload));
+  } else if (!context.policy->driver_enabled()) {
+    why = "the operator does not bring the driver, with which the GPUs are divided";
+  } else if (context.node.Label(api::kDeployDriver) == api::kPreInstalled) {
+    why = "the node has a driver of its own, and GPUs are divided before a driver comes";
+  }
+  if (why.empty()) return std::nullopt;
+  return Seen{
+      .summary = fmt::format("no GPU of the node is set apart for virtual machines: {}", why),
+      .evidence = {SawMachineGpus(context)},
+      .words = {},
+      .since = std::nullopt};
+}
+
+// What the driver's newest pod was told is what stands.
+Look SplitRefused(const NodeContext& context) {
+  if (Get(context.node.annotations, desired::kMachineGpus).empty()) return std::nullopt;
+  const Pod* pod = context.PodOf(context.Named("driver"));
+  for (const Event* event : context.cluster.EventsOf("Node", {"", context.node.name})) {
+    if (event->reason != "GpuSplitRefused") continue;
+    if (pod != nullptr && pod->created && event->last && *event->last < *pod->created) break;
+    return Seen{.summary = "the node's GPUs are not divided as its annotation says",
+                .evidence = {SawEvent(*event), SawMachineGpus(context)},
+                .words = {},
+                .since = event->last};
+  }
+  return std::nullopt;
+}
+
 // The last thing that the upgrade has told about the node and that is no mere step of it.
 const Event* UpgradeTrouble(const NodeContext& context) {
   for (const Event* event : context.cluster.EventsOf("Node", {"", context.node.name})) {
@@ -388,6 +432,16 @@ constexpr NodeRule kNodeRules[] = {
     {"workload-ignored", Stage::kWorkload, WorkloadIgnored,
      "Set spec.sandboxWorkloads.enabled: true in ClusterPolicy {policy}, or take the label away:\n"
      "$ kubectl label node {node} nvidia.com/gpu.workload.config-"},
+    {"gpu-split-ignored", Stage::kWorkload, SplitIgnored,
+     "Take the annotation away, or what stands in its way; it is for nodes for containers, with "
+     "spec.sandboxWorkloads.enabled: true and the operator's driver:\n"
+     "$ kubectl annotate node {node} nvidia.com/gpu-operator.gpus-for-virtual-machines-"},
+    {"gpu-split-refused", Stage::kWorkload, SplitRefused,
+     "Correct the list of PCI addresses, then start the node's driver anew; pods with GPUs leave "
+     "for that:\n"
+     "$ kubectl annotate node {node} --overwrite "
+     "nvidia.com/gpu-operator.gpus-for-virtual-machines=ADDRESS,...\n"
+     "$ kubectl delete pod -n {namespace} {driver-pod}"},
     {"driver-upgrade-failed", Stage::kDriver, UpgradeFailed,
      "The operator goes on by itself when the driver's pod is of the newest version and ready and "
      "the "

@@ -129,8 +129,12 @@ std::string ReasonOfNode(const PlannedNode& node, const desired::PolicyView& pol
     return fmt::format("{}=false: nothing is deployed here", api::kDeployOperands);
   }
   const auto read = desired::ReadNode(*node.live);
-  const std::string_view workload =
-      read ? ToString(desired::WorkloadOf(*read, desired::NodePolicyOf(policy.policy))) : "";
+  std::string workload;
+  if (read) {
+    const auto node_policy = desired::NodePolicyOf(policy.policy);
+    workload = ToString(desired::WorkloadOf(*read, node_policy));
+    if (desired::IsDivided(*read, node_policy)) workload += ", some GPUs for virtual machines";
+  }
   const std::string_view evidence = desired::GpuPciLabel(label);
   if (!evidence.empty() && label(api::kGpuPresent) != "true") {
     return fmt::format("has a GPU ({}), workload {}", evidence, workload);

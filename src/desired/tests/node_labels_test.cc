@@ -210,6 +210,37 @@ TEST(NodeLabels, VirtualMachineWorkloads) {
                                    "vgpu-device-manager", "sandbox-device-plugin"));
 }
 
+// Some GPUs of a node for containers are for virtual machines: it has what those need that are
+// there.
+TEST(NodeLabels, ADividedNodeHasOperandsOfBothSides) {
+  const LabelMap annotations = {{std::string(kMachineGpus), "0000:65:00.0"}};
+  const auto node = MakeNode(GpuNode(), annotations);
+  std::vector<std::string> both(std::begin(kContainerSet), std::end(kContainerSet));
+  both.insert(both.end(), {"sandbox-validator", "sandbox-device-plugin"});
+  EXPECT_THAT(Deployed(DecideNode(node, Sandbox("container")), true),
+              ::testing::UnorderedElementsAreArray(both));
+  both.back() = "kata-sandbox-device-plugin";
+  EXPECT_THAT(Deployed(DecideNode(node, Sandbox("container", "kata")), true),
+              ::testing::UnorderedElementsAreArray(both));
+  EXPECT_TRUE(IsDivided(node, Sandbox("container")));
+}
+
+TEST(NodeLabels, TheAnnotationMeansNothingElsewhere) {
+  const auto with = [](const std::string& list) {
+    return MakeNode(GpuNode(), {{std::string(kMachineGpus), list}});
+  };
+  auto without_driver = Sandbox("container");
+  without_driver.driver_enabled = false;
+  for (const auto& policy :
+       {Sandbox("vm-passthrough"), Sandbox("vm-vgpu"), NodePolicy(), without_driver}) {
+    EXPECT_EQ(DecideNode(with("0000:65:00.0"), policy).labels,
+              DecideNode(MakeNode(GpuNode()), policy).labels);
+    EXPECT_FALSE(IsDivided(with("0000:65:00.0"), policy));
+  }
+  EXPECT_EQ(DecideNode(with(" "), Sandbox("container")).labels,
+            DecideNode(MakeNode(GpuNode()), Sandbox("container")).labels);
+}
+
 // A switch from container to passthrough swaps the sets.
 TEST(NodeLabels, SwitchOfWorkloadSwapsLabels) {
   RecordProperty("holds", "operator-behaviour.md #29");

@@ -26,6 +26,25 @@ base::Status Evict(const Options& options, const std::shared_ptr<kube::Client>& 
   return EvictAll(options, client, plan.evict, stop);
 }
 
+base::Result<std::vector<codec::Json>> GpuPods(const Options& options, kube::Client& client,
+                                               WithMachines with_machines,
+                                               const io::StopToken& stop) {
+  TRY_ASSIGN(auto pods, PodsOfNode(options, client, "", stop));
+  auto machines = with_machines == WithMachines::kYes ? PodsWithMachines(options, pods)
+                                                      : std::vector<codec::Json>();
+  if (!machines) {
+    // Those that asked for GPUs leave all the same; what VFIO still has is refused later.
+    base::LogWarning("Nobody can tell which pods have virtual machines with GPUs",
+                     machines.error());
+    machines = std::vector<codec::Json>();
+  }
+  std::erase_if(pods, [&](const codec::Json& pod) {
+    return std::ranges::find(*machines, pod) == machines->end() &&
+           !workload::UsesGpu(client, pod, stop);
+  });
+  return pods;
+}
+
 }  // namespace
 
 base::Result<std::vector<codec::Json>> PodsOfNode(const Options& options, kube::Client& client,
@@ -60,26 +79,9 @@ workload::DrainOptions DrainOptionsOf(const Options& options) {
   return drain;
 }
 
-base::Result<std::vector<codec::Json>> GpuPods(const Options& options, kube::Client& client,
-                                               const io::StopToken& stop) {
-  TRY_ASSIGN(auto pods, PodsOfNode(options, client, "", stop));
-  auto machines = PodsWithMachines(options, pods);
-  if (!machines) {
-    // Those that asked for GPUs leave all the same; what VFIO still has is refused later.
-    base::LogWarning("Nobody can tell which pods have virtual machines with GPUs",
-                     machines.error());
-    machines = std::vector<codec::Json>();
-  }
-  std::erase_if(pods, [&](const codec::Json& pod) {
-    return std::ranges::find(*machines, pod) == machines->end() &&
-           !workload::UsesGpu(client, pod, stop);
-  });
-  return pods;
-}
-
 base::Status EvictGpuPods(const Options& options, const std::shared_ptr<kube::Client>& client,
-                          const io::StopToken& stop) {
-  TRY_ASSIGN(const auto pods, GpuPods(options, *client, stop));
+                          WithMachines machines, const io::StopToken& stop) {
+  TRY_ASSIGN(const auto pods, GpuPods(options, *client, machines, stop));
   return Evict(options, client, pods, stop);
 }
 

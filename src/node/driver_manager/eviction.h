@@ -25,15 +25,13 @@ base::Result<std::vector<codec::Json>> PodsOfNode(const Options& options, kube::
 base::Status EvictAll(const Options& options, const std::shared_ptr<kube::Client>& client,
                       const std::vector<workload::PodReference>& pods, const io::StopToken& stop);
 
-// Pods of this node that ask for GPUs or hold them by a claim, and those whose virtual machines
-// have one.
-base::Result<std::vector<codec::Json>> GpuPods(const Options& options, kube::Client& client,
-                                               const io::StopToken& stop);
+enum class WithMachines { kNo, kYes };
 
-// Evicts these and waits until they are gone. Nothing is evicted when one of them
+// Evicts pods of this node that ask for GPUs or hold them by a claim, and those whose virtual
+// machines have one, and waits until they are gone. Nothing is evicted when one of them
 // may not be: kUnavailable "PodsNotEvictable".
 base::Status EvictGpuPods(const Options& options, const std::shared_ptr<kube::Client>& client,
-                          const io::StopToken& stop);
+                          WithMachines machines, const io::StopToken& stop);
 
 // The same for every pod that the options select, but those of DaemonSets.
 base::Status DrainNode(const Options& options, const std::shared_ptr<kube::Client>& client,

@@ -12,7 +12,6 @@
 #include "base/strings.h"
 #include "desired/workload.h"
 #include "host/driver_root.h"
-#include "host/iommu.h"
 #include "host/kernel.h"
 #include "host/mounts.h"
 #include "host/pci.h"
@@ -23,7 +22,6 @@
 #include "node/driver_manager/operand_labels.h"
 #include "node/own_node/own_node.h"
 #include "node/validations/status_folder.h"
-#include "node/vfio/handover.h"
 #include "workload/cordon.h"
 #include "workload/pause.h"
 
@@ -33,8 +31,6 @@ namespace {
 constexpr std::chrono::minutes kOperandTimeout{5};
 constexpr std::chrono::minutes kHostSmiTimeout{1};
 constexpr std::chrono::minutes kMofedTimeout{30};
-// For virtual machines to end that still have a GPU.
-constexpr std::chrono::seconds kMachineTimeout{30};
 // In the order of their dependencies (4.10), with nvidia_drm, which upstream forgets.
 constexpr std::array kModules = {"nvidia_drm", "nvidia_modeset",   "nvidia_uvm", "nvidia_peermem",
                                  "nvidia_fs",  "nvidia_vgpu_vfio", "gdrdrv",     "nvidia"};
@@ -91,7 +87,11 @@ class Manager {
 
  private:
   base::Status Prepare(const NodeState& state, const codec::Json& node) {
-    const bool is_for_another_use = state.validated_for_another_use || state.gpus_leave_vfio;
+    if (state.hands.refusal) {
+      Tell("The node is not divided between containers and virtual machines as it was asked for",
+           {state.hands.refusal->code, "GpuSplitRefused", state.hands.refusal->ToString()});
+    }
+    const bool is_for_another_use = state.validated_for_another_use || state.hands.leave_vfio;
     // Their pods would go on serving what is about to be taken away, and would never look again.
     if (is_for_another_use) {
       base::LogInfo(
@@ -101,7 +101,11 @@ class Manager {
     TRY(AwaitFormerOwners(options_, client_, node, stop_));
     TRY(LetFormerUsersLeave(options_, client_, FormerUseOf(state),
                             {.before_evictions = [this] { return Cordon(); },
-                             .tell = [this](const auto& why) { TellWaiting(why); }},
+                             .tell =
+                                 [this](const auto& why) {
+                                   Tell("Pods hold the change of this node up, and are waited for",
+                                        why);
+                                 }},
                             stop_));
     // Last: they tell another run that pods of before may be there.
     if (is_for_another_use) TRY(RemoveValidations());
@@ -111,16 +115,15 @@ class Manager {
   // Who has GPUs that are about to change hands. While some still go to VFIO, virtual machines may
   // run on those that it has.
   static FormerUse FormerUseOf(const NodeState& state) {
-    if (state.passthrough) {
-      return {.containers = state.gpus_go_to_vfio, .vgpus = state.gpus_go_to_vfio};
-    }
-    if (state.vgpus) return {.containers = true, .passthrough = state.gpus_leave_vfio};
-    const bool machines = state.gpus_leave_vfio || state.validated_for_another_use;
-    return {.passthrough = machines, .vgpus = machines};
+    const Hands& hands = state.hands;
+    if (state.passthrough) return {.containers = hands.go_to_vfio, .vgpus = hands.go_to_vfio};
+    if (state.vgpus) return {.containers = true, .passthrough = hands.leave_vfio};
+    const bool machines = hands.leave_vfio || state.validated_for_another_use;
+    return {.containers = hands.go_to_vfio, .passthrough = machines, .vgpus = machines};
   }
 
-  void TellWaiting(const base::Error& why) {
-    base::LogWarning("Pods hold the change of this node up, and are waited for", why);
+  void Tell(std::string_view what, const base::Error& why) {
+    base::LogWarning(what, why);
     node_.Record(kube::EventType::kWarning, why.reason, why.message);
   }
 
@@ -165,7 +168,9 @@ class Manager {
     }
     const bool may_drain = options_.auto_drain && !state.upgrade_managed;
     const bool may_evict = options_.evict_gpu_pods && !state.upgrade_managed;
-    if (may_evict || (state.dra_driver && may_drain)) TRY(FreeGpus(may_drain));
+    // On a divided node their GPUs stay where they are.
+    const auto machines = state.hands.machines ? WithMachines::kNo : WithMachines::kYes;
+    if (may_evict || (state.dra_driver && may_drain)) TRY(FreeGpus(may_drain, machines));
     if (state.dra_driver) {
       TRY(RefuseClaimHolders(options_, *client_, stop_));
       TRY(PauseAndAwait(DraPluginToPause()));
@@ -180,7 +185,7 @@ class Manager {
     TRY(unloaded);
     TRY(RemoveRemains());
     TRY(UnloadNouveau());
-    TRY(TakeGpusFromVfio(state));
+    TRY(Divide(state));
     return AwaitMofed();
   }
 
@@ -189,15 +194,15 @@ class Manager {
     if (state.dra_driver) TRY(PauseAndAwait(DraPluginToPause()));
     TRY(RemoveRemains());
     TRY(UnloadNouveau());
-    TRY(TakeGpusFromVfio(state));
+    TRY(Divide(state));
     return AwaitMofed();
   }
 
   // Sends the pods away that use GPUs; where one of them may not go, and the node may be drained,
   // all of them that may.
-  base::Status FreeGpus(bool may_drain) {
+  base::Status FreeGpus(bool may_drain, WithMachines machines) {
     TRY(Cordon());
-    const base::Status evicted = EvictGpuPods(options_, client_, stop_);
+    const base::Status evicted = EvictGpuPods(options_, client_, machines, stop_);
     if (evicted || !may_drain || stop_.stopped()) return evicted;
     base::LogWarning("The node is drained, because its GPU pods alone could not be evicted",
                      evicted.error());
@@ -267,29 +272,13 @@ class Manager {
     return options_.unload_module("nouveau");
   }
 
-  // A driver gets only GPUs that no other driver has (step 11). The VFIO manager's own pod runs
-  // this program too: there they stay, above all those that virtual machines use.
-  base::Status TakeGpusFromVfio(const NodeState& state) {
+  // The VFIO manager's own pod runs this program too: there VFIO keeps what it has, above all what
+  // virtual machines use.
+  base::Status Divide(const NodeState& state) {
     if (state.passthrough) return {};
-    TRY_ASSIGN(const bool has_pci, host::IsDirectory(options_.sys / "bus/pci/devices"));
-    if (!has_pci) return {};
-    const vfio::Settings settings{.root = host::Root(options_.sys.parent_path()),
-                                  .host_root = host::Root(options_.host_root)};
-    TRY_ASSIGN(const auto report,
-               vfio::TakeFromVfio(settings, {.device = {}, .switches = options_.nvswitches},
-                                  base::Deadline::After(kMachineTimeout), stop_));
-    for (const auto& failure : report.failures) {
-      base::LogWarning("A device cannot be taken from VFIO", failure);
-    }
-    std::vector<std::string> held;
-    for (const auto& device : report.devices) {
-      if (device.failure) held.push_back(device.failure->message);
-    }
-    if (held.empty()) return {};
-    return base::Fail(base::Unavailable(
-        "GpusHeldByVfio", fmt::format("GPUs of this node are with VFIO and cannot be taken from "
-                                      "it: {}",
-                                      base::Join(held, "; "))));
+    TRY_ASSIGN(const auto not_given, DivideGpus(options_, state.hands, stop_));
+    if (not_given) Tell("A GPU for virtual machines stays with the driver", *not_given);
+    return {};
   }
 
   // What a driver container leaves when it ends without its own clean-up. Whoever waits for the
@@ -336,17 +325,6 @@ class Manager {
   const io::StopToken& stop_;
 };
 
-// Some GPU is with VFIO, or some is not.
-base::Result<bool> HasGpu(const Options& options, bool with_vfio) {
-  const auto scan = host::ReadPciDevices(options.sys / "bus/pci/devices");
-  if (!scan && scan.error().code == base::Code::kNotFound) return false;
-  TRY(scan);
-  return std::ranges::any_of(host::NvidiaGpus(*scan), [&](const auto& gpu) {
-    const auto* driver = gpu.driver.value();
-    return with_vfio == (driver != nullptr && host::IsPassthroughDriver(*driver));
-  });
-}
-
 // How the node's GPUs are to be used, as the label of the pod tells that this program prepares for.
 desired::Workload PreparedFor(const codec::Json& node) {
   if (own_node::LabelOf(node, api::kDeployVfioManager) == "true") {
@@ -372,15 +350,16 @@ base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& n
     return base::Fail(validated.error());
   }
   state.dra_driver = !own_node::LabelOf(node, api::kDeployDraDriver).empty();
-  TRY_ASSIGN((state.passthrough ? state.gpus_go_to_vfio : state.gpus_leave_vfio),
-             HasGpu(options, !state.passthrough));
+  TRY_ASSIGN(state.hands, ObserveHands(options, node, workload));
   const auto module = host::ReadModuleReferences("nvidia", options.sys);
   if (module.is_unknown()) return base::Fail(*module.error());
   state.driver_loaded = module.is_present();
   if (!state.driver_loaded || options.force_reinstall || options.config_digest.empty())
     return state;
   const auto stored = base::ReadFile(options.run_folder / "nvidia-driver.state");
-  state.driver_kept = stored && base::Trim(*stored) == options.config_digest;
+  // A driver learns of GPUs that come and go when it is loaded.
+  const bool same_gpus = !state.hands.leave_vfio && !state.hands.go_to_vfio;
+  state.driver_kept = same_gpus && stored && base::Trim(*stored) == options.config_digest;
   return state;
 }
 

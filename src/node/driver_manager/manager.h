@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "io/stop.h"
 #include "kube/client.h"
+#include "node/driver_manager/hands.h"
 #include "node/driver_manager/options.h"
 
 namespace pitcrew::node::driver_manager {
@@ -21,8 +22,7 @@ struct NodeState {
   // Pods are there that validated the node for another use of its GPUs than the one that it has
   // now.
   bool validated_for_another_use = false;
-  bool gpus_leave_vfio = false;  // some have a driver of VFIO and are to have another one
-  bool gpus_go_to_vfio = false;  // some are to have a driver of VFIO and have none of these yet
+  Hands hands;
 };
 // kUnknown module states are errors: nothing is unloaded on a guess.
 base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& node);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "api/labels.h"
+#include "base/strings.h"
 #include "desired/node_labels.h"
 #include "host/iommu.h"
 #include "host/mdev.h"
@@ -61,16 +62,29 @@ desired::Workload WorkloadOf(const codec::Json& node, const std::string& default
   return desired::WorkloadNamed(default_workload).value_or(desired::Workload::kPassthrough);
 }
 
-base::Status CheckBoundToVfio(const host::PciScan& scan) {
+std::set<gpu::PciAddress> MachineGpusOf(const codec::Json& node) {
+  std::set<gpu::PciAddress> gpus;
+  const auto list = codec::FindString(node, {"metadata", "annotations", desired::kMachineGpus});
+  for (const auto& word : base::SplitTrimmed(list, ',')) {
+    const auto address = gpu::PciAddress::Parse(word);
+    if (!address) return {};
+    gpus.insert(*address);
+  }
+  return gpus;
+}
+
+base::Status CheckBoundToVfio(const host::PciScan& scan, const std::set<gpu::PciAddress>& only) {
   for (const auto& gpu : host::NvidiaGpus(scan)) {
+    if (!only.empty() && !only.contains(gpu.address)) continue;
     const auto* driver = gpu.driver.value();
     if (driver != nullptr && host::IsVfioDriver(*driver)) continue;
     if (gpu.driver.is_unknown()) return base::Fail(*gpu.driver.error());
     return base::Fail(base::Unavailable(
         "NotBoundToVfio",
-        fmt::format("device not bound to 'vfio-pci'; device: {} driver: '{}'; the pod of "
-                    "nvidia-vfio-manager tells why",
-                    gpu.address.SysfsName(), driver != nullptr ? *driver : "")));
+        fmt::format(
+            "device not bound to 'vfio-pci'; device: {} driver: '{}'; the pod of {} tells why",
+            gpu.address.SysfsName(), driver != nullptr ? *driver : "",
+            only.empty() ? "nvidia-vfio-manager" : "the driver")));
   }
   return {};
 }

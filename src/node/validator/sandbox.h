@@ -1,12 +1,14 @@
 // What the components of virtual machines look at (validator.md section 6).
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "codec/json.h"
 #include "desired/workload.h"
+#include "gpu/pci_address.h"
 #include "host/pci.h"
 #include "host/root.h"
 
@@ -16,9 +18,14 @@ namespace pitcrew::node::validator {
 // that names no workload; else the default, else passthrough.
 desired::Workload WorkloadOf(const codec::Json& node, const std::string& default_workload);
 
-// Every GPU is with VFIO, whichever variant of its driver. kUnavailable "NotBoundToVfio" names the
-// first that is not.
-base::Status CheckBoundToVfio(const host::PciScan& scan);
+// The GPUs for virtual machines of a node for containers (desired::kMachineGpus). None where its
+// annotation is no list of addresses: the driver manager refuses it.
+std::set<gpu::PciAddress> MachineGpusOf(const codec::Json& node);
+
+// Every GPU is with VFIO, whichever variant of its driver; with `only`, every one of these.
+// kUnavailable "NotBoundToVfio" names the first that is not.
+base::Status CheckBoundToVfio(const host::PciScan& scan,
+                              const std::set<gpu::PciAddress>& only = {});
 
 // Some GPU has virtual functions.
 bool UsesVirtualFunctions(const host::PciScan& scan);

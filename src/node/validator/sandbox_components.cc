@@ -12,9 +12,9 @@ namespace {
 // As upstream waits for the vGPU manager to make what vGPUs are made on (validator.md 6.3).
 constexpr std::chrono::minutes kParentsTimeout{5};
 
-// Tells others what the node is for, and whether that is `meant`.
+// Tells others what the node is for, and whether that is `meant`. `seen` becomes the node.
 base::Result<bool> IsFor(desired::Workload meant, const Options& options, Cluster& cluster,
-                         const io::StopToken& stop) {
+                         const io::StopToken& stop, codec::Json* seen = nullptr) {
   codec::Json node;
   TRY(Repeat(options, {}, stop, [&]() -> base::Status {
     TRY_ASSIGN(node, cluster.ReadNode(options, stop));
@@ -23,6 +23,7 @@ base::Result<bool> IsFor(desired::Workload meant, const Options& options, Cluste
   const auto workload = WorkloadOf(node, options.default_workload);
   const StatusFolder status(options.output_folder);
   TRY(status.Write(validations::kWorkloadType, fmt::format("{}\n", ToString(workload))));
+  if (seen != nullptr) *seen = node;
   if (workload == meant) return true;
   base::LogInfo("There is nothing to validate",
                 {{"component", options.component}, {"workload", ToString(workload)}});
@@ -41,8 +42,13 @@ base::Result<const char*> FindVgpuManager(const Options& options, const io::Stop
 }  // namespace
 
 base::Status ValidateVfioPci(const Options& options, Cluster& cluster, const io::StopToken& stop) {
-  TRY_ASSIGN(const bool applies, IsFor(desired::Workload::kPassthrough, options, cluster, stop));
-  if (!applies) return {};
+  codec::Json node;
+  TRY_ASSIGN(const bool applies,
+             IsFor(desired::Workload::kPassthrough, options, cluster, stop, &node));
+  const bool for_containers =
+      WorkloadOf(node, options.default_workload) == desired::Workload::kContainer;
+  const auto only = for_containers ? MachineGpusOf(node) : std::set<gpu::PciAddress>();
+  if (!applies && only.empty()) return {};
   const StatusFolder status(options.output_folder);
   TRY(status.Remove(validations::kVfioPciReady));
   TRY(Repeat(options, {.devices = true}, stop, [&]() -> base::Status {
@@ -50,7 +56,7 @@ base::Status ValidateVfioPci(const Options& options, Cluster& cluster, const io:
                host::ReadPciDevices(options.devices_root.At("/sys/bus/pci/devices")));
     // What is not known of the devices may be a GPU.
     if (!scan.failures.empty()) return base::Fail(scan.failures.front());
-    return CheckBoundToVfio(scan);
+    return CheckBoundToVfio(scan, only);
   }));
   base::LogInfo("The GPUs are with VFIO");
   return status.Write(validations::kVfioPciReady);
@@ -98,6 +104,8 @@ base::Status ValidateCcManager(const Options& options, Cluster& cluster,
     TRY_ASSIGN(const auto node, cluster.ReadNode(options, stop));
     const auto capable = codec::FindString(node, {"metadata", "labels", api::kCcCapable});
     if (capable != "true") return {};
+    // The manager changes whole nodes: on one for containers too there is none.
+    if (WorkloadOf(node, options.default_workload) == desired::Workload::kContainer) return {};
     TRY_ASSIGN(const bool ready, status.Has(validations::kCcManagerContainerReady));
     if (ready) return {};
     return base::Fail(base::Unavailable(

@@ -94,6 +94,10 @@ base::Result<std::vector<PciDevice>> SelectDevices(const Node& node, const Selec
     return devices;
   }
   devices = host::NvidiaGpus(node.scan);
+  std::erase_if(devices, [&](const PciDevice& gpu) {
+    return (selection.only && !selection.only->contains(gpu.address)) ||
+           selection.except.contains(gpu.address);
+  });
   if (selection.switches) {
     std::ranges::copy_if(node.scan.devices, std::back_inserter(devices), host::IsNvSwitch);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,10 @@ namespace pitcrew::node::vfio {
 
 // Which devices are meant (vfio-manager.md section 3).
 struct Selection {
-  std::optional<gpu::PciAddress> device;  // this one; without it, all that are no virtual functions
-  bool switches = false;                  // NVSwitches too
+  std::optional<gpu::PciAddress> device = {};  // this one; without it, all but virtual functions
+  bool switches = false;                       // NVSwitches too
+  std::optional<std::set<gpu::PciAddress>> only = {};  // of those, these GPUs
+  std::set<gpu::PciAddress> except = {};               // of those, not these GPUs
 };
 
 struct Unit {

@@ -52,6 +52,14 @@ TEST_F(GpuWithVfioTest, IsTakenFromItBeforeADriverComes) {
   EXPECT_EQ(done.error().reason, "GpusHeldByVfio");
 }
 
+// A driver learns of its GPUs when it is loaded.
+TEST_F(GpuWithVfioTest, TheWantedDriverIsLoadedAnewWhereGpusComeToIt) {
+  root_.Write("sys/module/nvidia/refcnt", "0\n");
+  root_.Write("run/nvidia-driver.state", "123\n");
+  EXPECT_EQ(Run().error().reason, "GpusHeldByVfio") << "no kernel has done it";
+  EXPECT_THAT(unloaded_, ElementsAre("nvidia"));
+}
+
 // What the node was for before may still unbind GPUs, or load a driver.
 TEST_F(GpuWithVfioTest, NobodyIsTouchedWhileAnOwnerOfBeforeIsThere) {
   options_.owners_timeout = std::chrono::seconds(5);  // enough to see that it is there

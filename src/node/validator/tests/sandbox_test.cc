@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "desired/node_labels.h"
 #include "node/validator/options.h"
 #include "tests/support/temporary_folder.h"
 
@@ -72,6 +73,26 @@ TEST(BoundToVfio, EveryGpuByWhicheverVariant) {  // validator.md 6.2
     EXPECT_THAT(checked.error().message, HasSubstr(std::string("driver: '") + driver + "'"));
   }
   EXPECT_THAT(CheckBoundToVfio(ScanOf({Gpu()})).error().message, HasSubstr("driver: ''"));
+}
+
+TEST(BoundToVfio, OnADividedNodeOnlyThoseForVirtualMachines) {
+  const auto scan = ScanOf({Gpu("vfio-pci"), Gpu("nvidia")});
+  EXPECT_TRUE(CheckBoundToVfio(scan, {scan.devices[0].address}));
+  const auto checked = CheckBoundToVfio(scan, {scan.devices[0].address, scan.devices[1].address});
+  ASSERT_FALSE(checked);
+  EXPECT_THAT(checked.error().message, HasSubstr(scan.devices[1].address.SysfsName()));
+}
+
+TEST(BoundToVfio, TheGpusThatANodeNames) {
+  const auto named = [](const std::string& list) {
+    return MachineGpusOf(
+        {{"metadata", {{"annotations", {{std::string(desired::kMachineGpus), list}}}}}});
+  };
+  EXPECT_THAT(named("0000:65:00.0, 00000000:B3:00.0"),
+              ::testing::ElementsAre(*gpu::PciAddress::Parse("0000:65:00.0"),
+                                     *gpu::PciAddress::Parse("0000:b3:00.0")));
+  EXPECT_THAT(named("0000:65:00.0,gpu1"), ::testing::IsEmpty());
+  EXPECT_THAT(MachineGpusOf(NodeWith(codec::Json::object())), ::testing::IsEmpty());
 }
 
 TEST(VirtualFunctions, AreUsedWhereAGpuHasSome) {
