@@ -29,7 +29,7 @@ base::Result<Hands> ObserveHands(const Options& options, const codec::Json& node
 
 // A driver gets only GPUs that no other driver has (driver-lifecycle.md 4.3 step 11), and none of
 // those for virtual machines. kUnavailable "GpusHeldByVfio" names GPUs that VFIO keeps and who has
-// them; one that cannot be given to VFIO is an error of the result's value, and stays with the
+// them. A value is why a GPU for virtual machines cannot be given to VFIO: it stays with the
 // driver.
 base::Result<std::optional<base::Error>> DivideGpus(const Options& options, const Hands& hands,
                                                     const io::StopToken& stop);
