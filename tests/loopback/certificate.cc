@@ -10,21 +10,14 @@
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
-#include <memory>
+#include "io/openssl_pointers.h"
 
 namespace pitcrew::testing {
 namespace {
 
-template <auto Function>
-struct Freer {
-  template <class T>
-  void operator()(T* object) const {
-    Function(object);
-  }
-};
-using Key = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
-using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
-using Bio = std::unique_ptr<BIO, Freer<BIO_free_all>>;
+using Key = io::KeyPointer;
+using Certificate = io::CertificatePointer;
+using Bio = io::BioPointer;
 
 base::Error Problem(const char* what) {
   return base::Internal("CertificateFailed",
@@ -71,11 +64,9 @@ base::Result<KeyPair> MakeCertificate(const CertificateRequest& request, const K
   Key signer_key;
   Certificate signer_certificate;
   if (signer != nullptr) {
-    const Bio key_bio(
-        BIO_new_mem_buf(signer->key_pem.data(), static_cast<int>(signer->key_pem.size())));
+    const Bio key_bio = io::OpenPem(signer->key_pem);
     signer_key.reset(PEM_read_bio_PrivateKey(key_bio.get(), nullptr, nullptr, nullptr));
-    const Bio bio(BIO_new_mem_buf(signer->certificate_pem.data(),
-                                  static_cast<int>(signer->certificate_pem.size())));
+    const Bio bio = io::OpenPem(signer->certificate_pem);
     signer_certificate.reset(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
     if (!signer_key || !signer_certificate) return base::Fail(Problem("read the signer"));
   }
