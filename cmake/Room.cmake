@@ -10,7 +10,7 @@ include(GoogleTest)
 
 # What ships is built with link-time optimisation, which would link every test program for minutes.
 option(PITCREW_TESTS "Build the rooms' test programs" ON)
-# A process for each case starts more often than it tests: under sanitizers one process runs a program's cases.
+# Under sanitizers a process takes longer to start than most cases take: there one process runs a program's cases.
 option(PITCREW_TEST_EACH_CASE "One CTest test for each case of unit and golden tests, not for each program" ON)
 set(PITCREW_TEST_ROOMS "" CACHE STRING "Only the test programs of these rooms (none named: of all)")
 # All test programs that there are, for presets that build nothing else.
