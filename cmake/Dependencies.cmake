@@ -24,3 +24,12 @@ pkg_check_modules(FUSE REQUIRED IMPORTED_TARGET fuse3)
 # Its pkg-config file asks for a macro that would take the precompiled header away.
 find_library(PITCREW_RE2 re2 REQUIRED)
 mark_as_advanced(PITCREW_RE2)
+
+# Abseil's time zones. Archives, for the reason that Grpc.cmake names.
+add_library(pitcrew_time_zones INTERFACE)
+foreach(name absl_time absl_civil_time absl_time_zone absl_strings absl_strings_internal absl_base
+             absl_spinlock_wait absl_int128 absl_throw_delegate absl_raw_logging_internal absl_log_severity)
+  find_library(PITCREW_ARCHIVE_${name} NAMES lib${name}.a REQUIRED)
+  mark_as_advanced(PITCREW_ARCHIVE_${name})
+  target_link_libraries(pitcrew_time_zones INTERFACE ${PITCREW_ARCHIVE_${name}})
+endforeach()

@@ -113,7 +113,7 @@ unpack_kernel() {
 arm64_sysroot() {
   # shellcheck disable=SC2046
   "$here/sysroot.py" --architecture arm64 --into "$sysroot" "$@" libstdc++-12-dev \
-    $(grep -E '^(lib.*-dev|nlohmann-json3-dev|busybox-static)$' "$here/debian-packages.txt")
+    $(grep -E '^(lib.*-dev|nlohmann-json3-dev|busybox-static|tzdata)$' "$here/debian-packages.txt")
 }
 
 install_go() {

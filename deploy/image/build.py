@@ -33,7 +33,7 @@ from libraries import BuildError
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 _EPOCH = "1970-01-01T00:00:00Z"
 _VARIABLES = {"driver_version": "580.95.05"}
-_RECIPE_KEYS = {"image", "tag", "config", "folders", "files", "texts", "links", "busybox", "commands"}
+_RECIPE_KEYS = {"image", "tag", "config", "folders", "files", "trees", "texts", "links", "busybox", "commands"}
 # Debian 12's merged layout: these are links in every image.
 _MERGED = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 _COMMAND = re.compile(r'^COMMAND\("[^"]*",\s*"([^"]*)"', re.MULTILINE)
@@ -184,6 +184,25 @@ class Recipe:
         for link in entry.get("links", []):
             layer.link(self.expand(link), target)
 
+    def _add_tree(self, layer: Layer, entry: dict):
+        """Every file below a folder, but for the folders in `without`. What is there twice is a link the second time."""
+        source = pathlib.Path(self.expand(entry["from"]))
+        target = self.expand(entry["to"])
+        without = {source / name for name in entry.get("without", [])}
+        files = [file for file in sorted(source.rglob("*"))
+                 if file.is_file() and not without.intersection(file.parents)]
+        if not files:
+            raise BuildError(f"{source} is not there, or empty (for {target} of {self.reference()})")
+        seen: dict[bytes, str] = {}
+        for file in files:
+            content = file.read_bytes()
+            place = f"{target}/{file.relative_to(source)}"
+            first = seen.setdefault(content, place)
+            if first == place:
+                layer.file(place, content, 0o644, file)
+            else:
+                layer.link(place, os.path.relpath(first, os.path.dirname(place)))
+
     def _add_busybox(self, layer: Layer, target: str):
         source = self.target.root / "bin/busybox"
         own = pathlib.Path("/bin/busybox")  # one of another architecture tells its commands to nobody here
@@ -211,6 +230,8 @@ class Recipe:
             layer.file(self.expand(path), self.expand(text).encode(), 0o644)
         for entry in self.data.get("files") or []:
             self._add_file(layer, entry)
+        for entry in self.data.get("trees") or []:
+            self._add_tree(layer, entry)
         if "commands" in self.data:
             self._add_command_names(layer, self.data["commands"])
         for path, target in (self.data.get("links") or {}).items():

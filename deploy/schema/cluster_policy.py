@@ -51,6 +51,35 @@ def daemonsets():
     })
 
 
+def upgrade_schedule():
+    """Not in NVIDIA's definition (docs/differences.md)."""
+    return obj("When nodes may begin, and in which order. (Not in NVIDIA's definition; where that is in place, the "
+               "annotation nvidia.com/gpu-driver-upgrade.schedule has the same members.)", {
+        "paused": boolean("No node begins; those under way go on.", default=False),
+        "windows": array("Times of the week in which nodes may begin; none means any time.",
+                         obj("A window, by the clocks of its time zone.", {
+                             "days": array("Days on which it opens; none means every day.",
+                                           string("A day.", enum=["Monday", "Tuesday", "Wednesday", "Thursday",
+                                                                  "Friday", "Saturday", "Sunday"])),
+                             "start!": string("A time of day, like 22:30.", pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$"),
+                             "end!": string("A time of day, up to 24:00; one that is not after the start is on the "
+                                           "next day.", pattern=r"^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"),
+                             "timeZone": string("A name of the IANA database, like Europe/Berlin.", default="UTC"),
+                         })),
+        "order": obj("Nodes with one value of a label are done before those with another begin.", {
+            "label!": string("Key of the label, like topology.kubernetes.io/zone."),
+            "first": array("Values that go first, in this order; the others follow by name.",
+                           string("A value.")),
+        }),
+        "canary": obj("Nodes of each version of the driver that go before all others.", {
+            "nodes": integer("How many.", default=1, minimum=0),
+            "observeSeconds": integer("How long they are to be in order before others begin.", default=0, minimum=0),
+            "requireApproval": boolean("Others begin when the annotation nvidia.com/gpu-driver-upgrade.approved of the "
+                                       "ClusterPolicy names the version.", default=False),
+        }),
+    })
+
+
 def upgrade_policy():
     def pod_removal(about, timeout, **more):
         return obj(about, {
@@ -75,6 +104,7 @@ def upgrade_policy():
         "maxUnavailable": int_or_string("Nodes, or their share with %, that may be unavailable; a "
                                         "share is rounded up.", default="25%"),
         "podDeletion": pod_removal("Removal of the pods that use GPUs.", 300),
+        "schedule": upgrade_schedule(),
         "waitForCompletion": obj("Jobs to wait for before pods are removed.", {
             "podSelector": string("Labels of the pods to wait for."),
             "timeoutSeconds": integer("Seconds to wait; 0 means without limit.", default=0,

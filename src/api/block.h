@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -156,6 +157,30 @@ class Block {
     return *child.value_;
   }
 
+  // Each item of a list as a block, with its index in its path.
+  [[nodiscard]] std::vector<Block> Blocks(std::string_view name) const {
+    std::vector<Block> blocks;
+    for (const codec::Json& item : Items(name)) {
+      blocks.emplace_back(&item, fmt::format("{}.{}[{}]", path_, name, blocks.size()), *problems_);
+    }
+    return blocks;
+  }
+  // For what no schema has looked at.
+  void RefuseOthers(std::initializer_list<std::string_view> names) const {
+    if (value_ == nullptr) return;
+    for (const auto& [key, value] : value_->items()) {
+      if (std::ranges::find(names, std::string_view(key)) == names.end()) {
+        Report(key, "is not known here");
+      }
+    }
+  }
+
+  // What is wrong with a member; with "" this block itself.
+  void Report(std::string_view name, std::string message) const {
+    problems_->push_back(
+        {name.empty() ? path_ : fmt::format("{}.{}", path_, name), std::move(message)});
+  }
+
  private:
   [[nodiscard]] const codec::Json* Member(std::string_view name) const {
     if (value_ == nullptr) return nullptr;
@@ -170,11 +195,6 @@ class Block {
     Report(name, "must be a list");
     return kNone;
   }
-  void Report(std::string_view name, std::string message) const {
-    problems_->push_back(
-        {name.empty() ? path_ : fmt::format("{}.{}", path_, name), std::move(message)});
-  }
-
   const codec::Json* value_;
   std::string path_;
   std::vector<FieldProblem>* problems_;

@@ -6,6 +6,7 @@
 
 #include "api/block.h"
 #include "api/labels.h"
+#include "api/upgrade_schedule_reader.h"
 
 namespace pitcrew::api {
 namespace {
@@ -97,7 +98,8 @@ UpgradePolicy ReadUpgradePolicy(const Block& block) {
           .pod_deletion = ReadPodRemoval(block.Child("podDeletion")),
           .drain_enabled = drain.Flag("enable"),
           .drain = ReadPodRemoval(drain),
-          .drain_pod_selector = drain.String("podSelector")};
+          .drain_pod_selector = drain.String("podSelector"),
+          .schedule = ReadUpgradeSchedule(block.Child("schedule"))};
 }
 
 void ReadDriver(const Block& block, Driver& driver) {
@@ -228,6 +230,7 @@ base::Result<ClusterPolicy> ReadClusterPolicy(const Json& object) {
   const Block spec(codec::Find(object, {"spec"}), "spec", policy.problems);
   ReadGeneral(spec, policy);
   ReadDriver(spec.Child("driver"), policy.driver);
+  ReadScheduleAnnotations(object, policy.driver.upgrade_policy.schedule, policy.problems);
   ReadNodeComponents(spec, policy);
   ReadMonitoring(spec, policy);
   ReadVirtualisation(spec, policy);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/upgrade_schedule.h"
 #include "base/result.h"
 #include "codec/json.h"
 
@@ -123,6 +124,7 @@ struct UpgradePolicy {
   bool drain_enabled = false;
   PodRemoval drain;
   std::string drain_pod_selector;
+  UpgradeSchedule schedule = {};
 
   bool operator==(const UpgradePolicy&) const = default;
 };

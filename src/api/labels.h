@@ -27,6 +27,9 @@ inline constexpr std::string_view kOsReleaseVersionId =
 inline constexpr std::string_view kOsTreeVersion =
     "feature.node.kubernetes.io/system-os_release.OSTREE_VERSION";
 
+// Kubernetes' own.
+inline constexpr std::string_view kZone = "topology.kubernetes.io/zone";
+
 // --- Node labels of the operator's node controller -------------------------------------------
 inline constexpr std::string_view kGpuPresent = "nvidia.com/gpu.present";
 inline constexpr std::string_view kDeployPrefix = "nvidia.com/gpu.deploy.";
@@ -102,6 +105,18 @@ inline constexpr std::string_view kUpgradeRequestedAnnotation =
 // that the cordon of the node is the upgrade's. Upstream has no such thing.
 inline constexpr std::string_view kUpgradeFailedRevisionAnnotation =
     "nvidia.com/gpu-driver-upgrade-failed-revision";
+// Node annotations, which upstream does not have: when the node had its turn (seconds of Unix
+// time); the upgrade that was completed last ({"revision", "finished", "seconds"},
+// driver_upgrade/record.h).
+inline constexpr std::string_view kUpgradeTurnAnnotation =
+    "nvidia.com/gpu-driver-upgrade-turn-time";
+inline constexpr std::string_view kUpgradeLastAnnotation = "nvidia.com/gpu-driver-upgrade-last";
+// Annotations of a ClusterPolicy, which upstream does not have (upgrade_schedule.h).
+inline constexpr std::string_view kUpgradeScheduleAnnotation =
+    "nvidia.com/gpu-driver-upgrade.schedule";
+inline constexpr std::string_view kUpgradePausedAnnotation = "nvidia.com/gpu-driver-upgrade.paused";
+inline constexpr std::string_view kUpgradeApprovedAnnotation =
+    "nvidia.com/gpu-driver-upgrade.approved";
 // Pod label, "true": a drain for a driver upgrade leaves the pod alone.
 inline constexpr std::string_view kUpgradeDrainSkip = "nvidia.com/gpu-driver-upgrade-drain.skip";
 // The node was cordoned before its upgrade began.

@@ -42,6 +42,7 @@ constexpr std::string_view kKeptLabels[] = {
     api::kGpuProduct,
     api::kMpsCapable,
     api::kVgpuHostDriverVersion,
+    api::kZone,
 };
 
 // What annotations of a driver upgrade begin with (driver-lifecycle.md section 1.1).

@@ -84,7 +84,7 @@ struct Node {
   InternedText upgrade_enabled;
   // status.nodeInfo.containerRuntimeVersion up to "://".
   InternedText runtime;
-  // Null where no upgrade is under way: most nodes pay nothing for it.
+  // Null where there never was an upgrade.
   std::shared_ptr<const UpgradeAnnotations> upgrade;
   // resourceVersion in which the rest of this was first seen.
   std::uint64_t version = 0;

@@ -26,6 +26,8 @@ constexpr std::string_view kAnnotations[] = {api::kUpgradeEnabledAnnotation,
                                              api::kUpgradeRequestorModeAnnotation,
                                              api::kUpgradeInitiallyUnschedulableAnnotation,
                                              api::kUpgradeFailedRevisionAnnotation,
+                                             api::kUpgradeTurnAnnotation,
+                                             api::kUpgradeLastAnnotation,
                                              api::kMigConfigProgress};
 
 // What the driver manager and the managers of MIG, vGPUs and confidential computing append to a

@@ -82,7 +82,13 @@ Json ToJson(const fleet::Report& report) {
   if (report.upgrade) {
     Json states = Json::object();
     for (const auto& [state, count] : report.upgrade->states) states[state] = count;
-    json["driverUpgrade"] = {{"states", std::move(states)}, {"held", report.upgrade->held}};
+    Json waiting = Json::array();
+    for (const auto& [why, nodes] : report.upgrade->waiting) {
+      waiting.push_back({{"reason", why}, {"nodes", nodes}});
+    }
+    json["driverUpgrade"] = {{"states", std::move(states)},
+                             {"held", report.upgrade->held},
+                             {"waiting", std::move(waiting)}};
   }
   for (const auto& operand : report.operands) json["operands"].push_back(OperandJson(operand));
   for (const auto& node : report.nodes) json["nodes"].push_back(NodeJson(node));

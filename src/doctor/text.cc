@@ -221,6 +221,9 @@ std::string NodeInFull(const NodeReport& node, const Report& report, const TextO
   if (node.since) text += fmt::format(", for {}", Age(node.since, report.now));
   text += "\n";
   text += Indented("chain", Chain(node, options.colours));
+  if (!node.upgrade_waits.empty()) {
+    text += Indented("upgrade", "waits: " + node.upgrade_waits);
+  }
   if (!node.broken) return text + Indented("GPUs", Gpus(node));
   text += Indented("broken", fmt::format("{} ({})", node.broken->summary, node.broken->id));
   return text + FindingLines(*node.broken, report);
@@ -262,6 +265,18 @@ std::string ClusterFindings(const Report& report, const TextOptions& options) {
     text += FindingLines(finding, report) + "\n";
   }
   return text;
+}
+
+// Nodes that stand still in a roll-out of the driver, with the reason of each.
+std::string UpgradeWaits(const Report& report, const TextOptions& options) {
+  if (!report.upgrade || report.upgrade->waiting.empty()) return "";
+  std::string text = "Driver upgrade\n";
+  for (const auto& [why, nodes] : report.upgrade->waiting) {
+    text += Indented(
+        "waiting",
+        fmt::format("{}: {}", options.all ? base::Join(nodes, ", ") : Examples(nodes), why));
+  }
+  return text + "\n";
 }
 
 std::string PodFindings(const Report& report, const TextOptions& options) {
@@ -325,7 +340,7 @@ std::string DoctorText(const Report& report, const TextOptions& options, bool as
   if (asked) {
     for (const NodeReport& node : report.nodes) text += NodeInFull(node, report, options) + "\n";
   } else {
-    text += NodesByFinding(report, options);
+    text += NodesByFinding(report, options) + UpgradeWaits(report, options);
   }
   text += PodFindings(report, options);
   if (asked) {

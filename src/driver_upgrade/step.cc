@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "api/labels.h"
 #include "base/strings.h"
 #include "desired/node_cleanup.h"
+#include "driver_upgrade/record.h"
 
 namespace pitcrew::driver_upgrade {
 namespace {
@@ -14,7 +17,11 @@ using codec::Json;
 using enum api::UpgradeState;
 
 constexpr std::string_view kTrackingAnnotations[] = {api::kUpgradePodCompletionStartAnnotation,
-                                                     api::kUpgradeValidationStartAnnotation};
+                                                     api::kUpgradeValidationStartAnnotation,
+                                                     api::kUpgradeTurnAnnotation};
+// Of which no Event tells: upstream does not have them.
+constexpr std::string_view kUntoldAnnotations[] = {api::kUpgradeTurnAnnotation,
+                                                   api::kUpgradeLastAnnotation};
 
 std::int64_t UnixSeconds(base::WallClock::time_point time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
@@ -165,11 +172,13 @@ class Decision {
       step_.waits_for = "a pod of the driver";
       return;
     }
-    if (!facts_.granted && !facts_.node.unschedulable) {
+    const bool by_itself = facts_.node.unschedulable && !policy_.schedule.restricts();
+    if (!facts_.granted && !by_itself) {
       step_.waits_for = "its turn";
       return;
     }
     RememberCordon();
+    SetAnnotation(api::kUpgradeTurnAnnotation, std::to_string(UnixSeconds(facts_.now)));
     if (facts_.restarts_only && facts_.sync == Sync::kOutdated && !requested &&
         !WaitsForSafeLoad()) {
       step_.unschedulable = true;
@@ -207,6 +216,7 @@ class Decision {
     if (!facts_.newest_revision.empty()) {
       SetAnnotation(api::kUpgradeFailedRevisionAnnotation, facts_.newest_revision);
     }
+    RemoveAnnotation(api::kUpgradeTurnAnnotation);
     step_.to = kFailed;
   }
 
@@ -298,10 +308,24 @@ class Decision {
     RemoveAnnotation(api::kUpgradeValidationStartAnnotation);
     if (WasUnschedulable()) {
       RemoveAnnotation(api::kUpgradeInitiallyUnschedulableAnnotation);
-      step_.to = kDone;
+      Complete();
     } else {
       step_.to = kUncordonRequired;
     }
+  }
+
+  void Complete() {
+    if (!facts_.newest_revision.empty()) {
+      Record record{
+          .revision = facts_.newest_revision, .finished = facts_.now, .duration = std::nullopt};
+      const auto turn = TimeAt(api::kUpgradeTurnAnnotation);
+      if (turn && *turn <= UnixSeconds(facts_.now)) {
+        record.duration = std::chrono::seconds(UnixSeconds(facts_.now) - *turn);
+      }
+      SetAnnotation(api::kUpgradeLastAnnotation, ToText(record));
+    }
+    RemoveAnnotation(api::kUpgradeTurnAnnotation);
+    step_.to = kDone;
   }
 
   void Validate() {
@@ -329,7 +353,7 @@ class Decision {
     } else {
       step_.unschedulable = false;
     }
-    step_.to = kDone;
+    Complete();
   }
 
   void Recover() {
@@ -366,7 +390,8 @@ Step DecideRelease(const desired::Node& node) {
   if (node.labels.Has(api::kUpgradeState)) step.to = kNone;
   for (const std::string_view key :
        {api::kUpgradePodCompletionStartAnnotation, api::kUpgradeValidationStartAnnotation,
-        api::kUpgradeInitiallyUnschedulableAnnotation, api::kUpgradeFailedRevisionAnnotation}) {
+        api::kUpgradeTurnAnnotation, api::kUpgradeInitiallyUnschedulableAnnotation,
+        api::kUpgradeFailedRevisionAnnotation}) {
     if (node.UpgradeNotes().contains(key)) step.annotations[std::string(key)] = std::nullopt;
   }
   if (desired::IsCordonedForUpgrade(node)) step.unschedulable = false;
@@ -392,6 +417,7 @@ Json PatchOf(const Step& step, std::string_view resource_version) {
 std::vector<Note> NotesOf(const Step& step) {
   std::vector<Note> notes;
   for (const auto& [key, value] : step.annotations) {
+    if (std::ranges::find(kUntoldAnnotations, key) != std::end(kUntoldAnnotations)) continue;
     notes.push_back({false, fmt::format("Successfully updated node annotation to {}={}", key,
                                         value.value_or("null"))});
   }

@@ -1,18 +1,22 @@
 // Which nodes may begin their upgrade: the limits of the policy over all nodes with a driver
-// (driver-lifecycle.md section 2.7). Pure.
+// (driver-lifecycle.md section 2.7), and its schedule. Pure.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "api/cluster_policy.h"
 #include "api/upgrade_state.h"
+#include "base/clock.h"
 #include "desired/node.h"
+#include "driver_upgrade/record.h"
 
 namespace pitcrew::driver_upgrade {
 
-// A node with a driver pod, as far as the limits look at it.
+// A node with a driver pod, as far as the limits and the schedule look at it.
 struct Member {
   std::string name;
   api::UpgradeState state = api::UpgradeState::kNone;
@@ -20,8 +24,14 @@ struct Member {
   bool unschedulable = false;  // it begins without a place
   bool not_ready = false;
   bool granted = false;  // it has a place, which its state does not show yet
+  // For the schedule alone:
+  std::string domain = {};   // value of the label by which nodes are ordered; "" without
+  std::string version = {};  // newest revision of its driver's DaemonSet; "" when not known
+  bool pods_ready = false;   // those of the driver, of that version, and of the validator
+  std::optional<Record> record = {};  // of the upgrade that it completed last
 };
-Member MemberOf(const desired::Node& node);
+// All but `granted`, `version` and `pods_ready`.
+Member MemberOf(const desired::Node& node, const api::UpgradeSchedule& schedule = {});
 
 struct Wave {
   // Of the metrics (driver-lifecycle.md section 2.17).
@@ -35,16 +45,28 @@ struct Wave {
 
   int max_unavailable = 0;
   int max_failed = 0;
-  // Nodes that may begin now, in the order of `members`.
+  // Nodes that may begin now, in their order: that of the schedule, else that of `members`.
   std::vector<std::string> granted = {};
+  // Nodes that wait and may not begin, by the reason; a sentence without a full stop.
+  std::map<std::string, std::vector<std::string>> waiting = {};
   // Why no node that waits may begin, as a sentence without a full stop; "" when one may, or none
   // waits.
   std::string held = {};
+  bool by_schedule = false;  // what holds them is the schedule, and passes
+  bool holds_all = false;    // no node at all may begin: a pause, or no window is open
+  // It stays so until a person does something.
+  bool needs_person = false;
+  // When there is another answer although nothing else has changed.
+  std::optional<base::WallClock::time_point> look_again = {};
 };
 
 // Failures do not take places of maxParallelUpgrades; but when more than one in ten nodes (one in
 // small clusters) has failed, no other begins. A failed node is cordoned, and so counts for
 // maxUnavailable.
-Wave PlanWave(const std::vector<Member>& members, const api::UpgradePolicy& policy);
+//
+// A node that is cordoned takes no place; it needs one of `granted` only where there is a schedule,
+// which holds for all nodes.
+Wave PlanWave(const std::vector<Member>& members, const api::UpgradePolicy& policy,
+              base::WallClock::time_point now);
 
 }  // namespace pitcrew::driver_upgrade

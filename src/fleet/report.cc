@@ -164,6 +164,16 @@ bool IsBehind(const Report& report) {
          });
 }
 
+void TellUpgradeWaits(const Cluster& cluster, Report& report) {
+  const auto upgrade = DescribeUpgrade(cluster);
+  if (!upgrade) return;
+  for (const auto& [why, nodes] : upgrade->waiting) {
+    for (NodeReport& node : report.nodes) {
+      if (std::ranges::find(nodes, node.name) != nodes.end()) node.upgrade_waits = why;
+    }
+  }
+}
+
 }  // namespace
 
 std::size_t Report::ready_nodes() const {
@@ -197,7 +207,11 @@ Report MakeReport(const Cluster& cluster, const Question& question) {
     return std::tuple(node.ready(), node.stage);
   });
   if (question.empty()) report.operands = DescribeOperands(cluster, report.nodes);
-  if (question.empty()) report.upgrade = DescribeUpgrade(cluster);
+  if (question.empty()) {
+    report.upgrade = DescribeUpgrade(cluster);
+  } else {
+    TellUpgradeWaits(cluster, report);
+  }
   DescribePods(cluster, question, report);
   DescribeMachines(cluster, question, report);
   report.cluster = ClusterFindings(cluster);

@@ -1,6 +1,7 @@
 // What status and doctor say of a cluster: a pure function of what was read.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -44,6 +45,9 @@ struct NodeReport {
   };
   std::vector<Offer> offers;
   Time since;  // of the state that it is in
+  // Why the upgrade of its driver does not begin; "" when it may, or has none before it. Of nodes
+  // that were asked for.
+  std::string upgrade_waits;
 
   [[nodiscard]] bool ready() const { return !broken.has_value(); }
 };
@@ -52,6 +56,8 @@ struct NodeReport {
 struct UpgradeReport {
   std::vector<std::pair<std::string, int>> states;  // in the order of the states
   std::string held;  // why no node that waits begins; "" when one may, or none waits
+  // Nodes that wait, by the reason.
+  std::map<std::string, std::vector<std::string>> waiting;
 };
 
 // What could not be read, and why.

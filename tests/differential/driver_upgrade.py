@@ -36,6 +36,9 @@ LABELS = {"feature.node.kubernetes.io/pci-10de.present": "true",
           "feature.node.kubernetes.io/system-os_release.VERSION_ID": "22.04",
           "feature.node.kubernetes.io/kernel-version.full": "5.15.0-70-generic"}
 ENDS = ("upgrade-done", "upgrade-failed")
+# Which only Pitcrew writes (docs/differences.md): the version at which a node failed, and the upgrade that it completed
+# last.
+OWN_ANNOTATIONS = ("nvidia.com/gpu-driver-upgrade-failed-revision", "nvidia.com/gpu-driver-upgrade-last")
 
 
 class History(threading.Thread):
@@ -206,7 +209,7 @@ class Played:
                 nodes[meta["name"]] = {
                     "states": history.states.get(meta["name"]), "cordoned": node["spec"].get("unschedulable", False),
                     "annotations": sorted(key for key in meta.get("annotations", {})
-                                          if "gpu-driver-upgrade" in key and "failed-revision" not in key)}
+                                          if "gpu-driver-upgrade" in key and key not in OWN_ANNOTATIONS)}
         pods = sorted(pod["metadata"]["name"] for pod in self.server.get(PODS)["items"])
         return {"nodes": nodes, "pods": pods}
 

@@ -16,6 +16,8 @@ const std::map<std::string, std::string_view>& BriefKeys() {
       {"validation-start", api::kUpgradeValidationStartAnnotation},
       {"requested", api::kUpgradeRequestedAnnotation},
       {"safe-load", api::kUpgradeSafeLoadAnnotation},
+      {"turn", api::kUpgradeTurnAnnotation},
+      {"last", api::kUpgradeLastAnnotation},
       {"failed-revision", api::kUpgradeFailedRevisionAnnotation}};
   return kKeys;
 }

@@ -278,7 +278,8 @@ std::vector<std::string> UpgradeTest::Traces(const std::string& node) const {
   const Json* annotations = object ? codec::Find(*object, {"metadata", "annotations"}) : nullptr;
   if (annotations == nullptr) return keys;
   for (const auto& [key, value] : annotations->items()) {
-    if (key.starts_with("nvidia.com/gpu-driver-upgrade") && key != api::kUpgradeEnabledAnnotation) {
+    if (key.starts_with("nvidia.com/gpu-driver-upgrade") && key != api::kUpgradeEnabledAnnotation &&
+        key != api::kUpgradeLastAnnotation) {
       keys.push_back(key);
     }
   }

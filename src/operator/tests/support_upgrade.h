@@ -72,7 +72,7 @@ class UpgradeTest : public OperatorTest {
   void SetNode(const std::string& node, const Json& patch);
   [[nodiscard]] bool IsCordoned(const std::string& node) const;
   [[nodiscard]] std::string StateOf(const std::string& node) const;
-  // Keys of nvidia.com/gpu-driver-upgrade annotations, but for "-enabled".
+  // Keys of nvidia.com/gpu-driver-upgrade annotations, but for "-enabled" and "-last".
   [[nodiscard]] std::vector<std::string> Traces(const std::string& node) const;
   [[nodiscard]] std::vector<std::string> EventsOf(const std::string& node) const;
 

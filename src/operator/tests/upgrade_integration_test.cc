@@ -169,8 +169,8 @@ TEST_F(UpgradeTest, JobsAreWaitedForAndTheMomentTheyEndTheNodeGoesOn) {
   const LabelHistory history(client_);
   ChangeDriver("590.3.4");
   ASSERT_TRUE(Reaches(node, "wait-for-jobs-required"));
-  ASSERT_TRUE(Eventually([&] { return Traces(node).size() == 1; }));
-  EXPECT_THAT(Traces(node)[0], HasSubstr("wait-for-pod-completion-start-time"));
+  ASSERT_TRUE(Eventually([&] { return Traces(node).size() == 2; }));
+  EXPECT_THAT(Traces(node), Contains(HasSubstr("wait-for-pod-completion-start-time")));
   Merge(kube::kPods, Own("job"), {{"status", {{"phase", "Succeeded"}}}}, "status");
   ASSERT_TRUE(Settles());
   EXPECT_THAT(After(history.Of(node), 1), ElementsAreArray(kWholeWay));

@@ -13,9 +13,6 @@
 #include "base/strings.h"
 #include "desired/node_labels.h"
 #include "desired/owned_object.h"
-#include "driver_upgrade/wave.h"
-#include "kube/projection.h"
-#include "operator/metrics/collectors.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -36,40 +33,28 @@ constexpr std::chrono::milliseconds kWaveBurst{50};
 constexpr int kMostSteps = 32;
 
 constexpr std::string_view kEventReason = "GPUDriverUpgrade";
-constexpr std::string_view kValidatorApp = "nvidia-operator-validator";
-constexpr std::string_view kPolicyPath = "spec.driver.upgradePolicy";
-
-std::string DriverSelector() {
-  return fmt::format("{}={}", api::kComponentLabel, api::kDriverComponent);
-}
-
-kube::ObjectKey KeyOfNode(const std::string& name) { return {.namespace_name = "", .name = name}; }
-
 UpgradeState StateOf(const desired::Node& node) {
   return api::UpgradeStateNamed(node.labels.Get(api::kUpgradeState));
 }
 
-// What the limits look at.
-auto ShareInWave(const desired::Node& node) {
-  return std::tuple(StateOf(node), node.labels.Is(api::kUpgradeSkip, "true"), node.unschedulable,
-                    node.not_ready);
+// Nobody else reads those: no operand tells of them.
+bool IsOfAnnotation(const api::FieldProblem& problem) {
+  return problem.path.starts_with("metadata.annotations");
 }
 
 // A value on which the upgrade depends cannot be used: nobody knows what is wanted.
 bool IsUnclear(const api::ClusterPolicy& policy) {
   return std::ranges::any_of(policy.problems, [](const api::FieldProblem& problem) {
-    return problem.path.starts_with(kPolicyPath) || problem.path == "spec.driver" ||
+    return problem.path.starts_with(kUpgradePolicyPath) || problem.path == "spec.driver" ||
            problem.path.starts_with("spec.driver.enabled") ||
-           problem.path.starts_with("spec.sandboxWorkloads");
+           problem.path.starts_with("spec.sandboxWorkloads") || IsOfAnnotation(problem);
   });
 }
 
-template <class View>
-kube::Informer<View> WatchOf(const World& world, const kube::ResourceKind& kind,
-                             base::Result<View> (*read)(const Json&), std::string selector) {
-  return kube::Informer<View>(
-      world.client, kind, kube::ProjectJson<View>(read),
-      {.namespace_name = world.operator_namespace, .label_selector = std::move(selector)});
+// An annotation that cannot be used, and why; "" when there is none.
+std::string UnclearAnnotation(const api::ClusterPolicy& policy) {
+  const auto found = std::ranges::find_if(policy.problems, IsOfAnnotation);
+  return found == policy.problems.end() ? "" : fmt::format("{}: {}", found->path, found->message);
 }
 
 }  // namespace
@@ -78,10 +63,7 @@ UpgradeController::UpgradeController(World& world, Metrics& metrics, kube::Event
                                      std::function<void()> stopped_changed,
                                      std::function<void()> synced)
     : world_(world),
-      metrics_(metrics),
       events_(events),
-      stopped_changed_(std::move(stopped_changed)),
-      templates_(std::make_shared<const driver_upgrade::Templates>()),
       controller_(
           {.name = "driver-upgrades", .workers = kUpgradeWorkers, .synced = std::move(synced)},
           [this](const kube::ObjectKey& key, const io::StopToken& stop) {
@@ -99,25 +81,20 @@ UpgradeController::UpgradeController(World& world, Metrics& metrics, kube::Event
                             .reason = std::string(kEventReason),
                             .message = why});
           }),
-      daemonset_watch_(
-          WatchOf(world, kube::kDaemonSets, driver_upgrade::ReadDriverDaemonSet, DriverSelector())),
-      revision_watch_(WatchOf(world, driver_upgrade::kControllerRevisions,
-                              driver_upgrade::ReadRevision, DriverSelector())),
-      driver_pod_watch_(
-          WatchOf(world, kube::kPods, driver_upgrade::ReadDriverPod, DriverSelector())),
-      validator_pod_watch_(WatchOf(world, kube::kPods, driver_upgrade::ReadValidatorPod,
-                                   fmt::format("{}={}", api::kAppLabel, kValidatorApp))) {
+      pods_(world),
+      turns_(world, metrics, pods_, std::move(stopped_changed)) {
   WatchSources();
 }
 
 void UpgradeController::WatchSources() {
   controller_.Watch<desired::Node>(
       world_.nodes, [this](const kube::Change<desired::Node>& change, const auto& enqueue) {
-        NoteState(change);
-        const bool changed = change.before == nullptr || change.now == nullptr;
-        if (!changed && *change.before == *change.now) return;
+        const bool concerns_others = turns_.Note(change);
+        if (change.before != nullptr && change.now != nullptr && *change.before == *change.now) {
+          return;
+        }
         enqueue(change.key);
-        if (changed || ShareInWave(*change.before) != ShareInWave(*change.now)) EnqueueWave();
+        if (concerns_others) EnqueueWave();
       });
   controller_.Watch<desired::PolicyView>(
       world_.policies,
@@ -125,7 +102,9 @@ void UpgradeController::WatchSources() {
         const auto same = [](const desired::PolicyView& a, const desired::PolicyView& b) {
           return a.policy.driver.upgrade_policy == b.policy.driver.upgrade_policy &&
                  desired::NodePolicyOf(a.policy) == desired::NodePolicyOf(b.policy) &&
-                 IsUnclear(a.policy) == IsUnclear(b.policy) && a.deleting == b.deleting;
+                 IsUnclear(a.policy) == IsUnclear(b.policy) &&
+                 UnclearAnnotation(a.policy) == UnclearAnnotation(b.policy) &&
+                 a.deleting == b.deleting;
         };
         if (change.before != nullptr && change.now != nullptr && same(*change.before, *change.now))
           return;
@@ -135,46 +114,13 @@ void UpgradeController::WatchSources() {
     controller_.Watch<bool>(*world_.gpu_clusters, [](const kube::Change<bool>&,
                                                      const auto& enqueue) { enqueue(kAllNodes); });
   }
-  controller_.Watch<driver_upgrade::DriverDaemonSet>(
-      daemonset_watch_, [this](const auto&, const auto&) { ReadTemplates(); });
-  controller_.Watch<driver_upgrade::Revision>(
-      revision_watch_, [this](const auto&, const auto&) { ReadTemplates(); });
-  controller_.Watch<driver_upgrade::DriverPod>(
-      driver_pod_watch_,
-      [this](const kube::Change<driver_upgrade::DriverPod>& change, const auto& enqueue) {
-        driver_pods_.Apply(change);
-        for (const auto& pod : {change.before, change.now}) {
-          if (pod != nullptr && !pod->node.empty()) enqueue(KeyOfNode(pod->node));
-        }
-        if (change.before == nullptr || change.now == nullptr) EnqueueWave();
-      });
-  controller_.Watch<driver_upgrade::ValidatorPod>(
-      validator_pod_watch_,
-      [this](const kube::Change<driver_upgrade::ValidatorPod>& change, const auto& enqueue) {
-        validator_pods_.Apply(change);
-        for (const auto& pod : {change.before, change.now}) {
-          if (pod != nullptr && !pod->node.empty()) enqueue(KeyOfNode(pod->node));
-        }
-      });
-}
-
-void UpgradeController::NoteState(const kube::Change<desired::Node>& change) {
-  const std::lock_guard lock(mutex_);
-  if (change.now != nullptr && change.now->labels.Has(api::kUpgradeState)) {
-    nodes_with_state_.insert(change.key.name);
-  } else {
-    nodes_with_state_.erase(change.key.name);
-  }
-}
-
-std::set<std::string> UpgradeController::NodesOfWave() const {
-  std::set<std::string> names;
-  {
-    const std::lock_guard lock(mutex_);
-    names = nodes_with_state_;
-  }
-  for (std::string& name : driver_pods_.Nodes()) names.insert(std::move(name));
-  return names;
+  pods_.Watch(
+      controller_,
+      [this](const std::string& node) {
+        EnqueueNode(node);
+        if (watches_canary_) EnqueueWave();
+      },
+      [this] { EnqueueWave(); });
 }
 
 void UpgradeController::EnqueueNode(const std::string& name) {
@@ -182,47 +128,6 @@ void UpgradeController::EnqueueNode(const std::string& name) {
 }
 
 void UpgradeController::EnqueueWave() { controller_.EnqueueAfter(kWave, kWaveBurst); }
-
-void UpgradeController::ReadTemplates() {
-  auto templates = std::make_shared<driver_upgrade::Templates>();
-  for (const auto& [key, daemonset] : daemonset_watch_.store().Snapshot()) {
-    if (daemonset != nullptr) templates->Add(*daemonset);
-  }
-  for (const auto& [key, revision] : revision_watch_.store().Snapshot()) {
-    if (revision != nullptr) templates->Add(*revision);
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    templates_ = std::move(templates);
-  }
-  for (const std::string& node : driver_pods_.Nodes()) EnqueueNode(node);
-}
-
-std::string UpgradeController::stopped() const {
-  const std::lock_guard lock(mutex_);
-  return stopped_;
-}
-
-void UpgradeController::SetStopped(const std::string& why) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopped_ == why) return;
-    stopped_ = why;
-  }
-  if (!why.empty()) base::LogWarning("driver upgrades are stopped", {{"why", why}});
-  stopped_changed_();
-}
-
-void UpgradeController::Expose(prom::Exposition& exposition) const {
-  ExposeWatch("driver daemonsets", daemonset_watch_.status(), daemonset_watch_.store().size(),
-              exposition);
-  ExposeWatch("controllerrevisions", revision_watch_.status(), revision_watch_.store().size(),
-              exposition);
-  ExposeWatch("driver pods", driver_pod_watch_.status(), driver_pod_watch_.store().size(),
-              exposition);
-  ExposeWatch("validator pods", validator_pod_watch_.status(), validator_pod_watch_.store().size(),
-              exposition);
-}
 
 std::optional<UpgradeController::Settings> UpgradeController::CurrentSettings() const {
   const auto view = world_.ActivePolicy();
@@ -244,77 +149,17 @@ base::Result<kube::Action> UpgradeController::Reconcile(const kube::ObjectKey& k
   return kube::Action::Done();
 }
 
-// --- the wave ---
-
-void UpgradeController::MeasureNothing() {
-  for (const char* name : {"in_progress", "done", "failed", "available", "pending"}) {
-    metrics_.Set(fmt::format("gpu_operator_nodes_upgrades_{}", name), 0);
-  }
-}
-
-base::Result<std::string> UpgradeController::CheckSelectors(const api::UpgradePolicy& policy,
-                                                            const io::StopToken& stop) {
-  const std::string all = policy.wait_pod_selector + "\n" + policy.drain_pod_selector;
-  if (all == checked_selectors_) return selector_problem_;
-  std::string problem;
-  for (const auto& [member, selector] :
-       {std::pair("waitForCompletion", policy.wait_pod_selector),
-        std::pair("drain", driver_upgrade::DrainSelector(policy))}) {
-    // The server's own grammar.
-    const auto asked =
-        world_.client->Send(kube::ListRequest(kube::kPods, world_.operator_namespace,
-                                              {.label_selector = selector, .page_size = 1}),
-                            stop);
-    if (asked) continue;
-    if (asked.error().code != base::Code::kInvalid) return base::Fail(asked.error());
-    problem = fmt::format("{}.{}.podSelector: {}", kPolicyPath, member, asked.error().message);
-    break;
-  }
-  checked_selectors_ = all;
-  selector_problem_ = problem;
-  return problem;
-}
-
 base::Result<kube::Action> UpgradeController::ReconcileWave(const io::StopToken& stop) {
   const auto settings = CurrentSettings();
+  watches_canary_ = settings && settings->enabled && settings->policy.schedule.canary.nodes > 0;
   if (!settings || !settings->enabled) {
-    MeasureNothing();
-    SetStopped("");
+    const auto view = world_.ActivePolicy();
+    turns_.GiveNone(settings || view == nullptr ? "" : UnclearAnnotation(view->policy));
     return kube::Action::Done();
   }
-  std::vector<driver_upgrade::Member> members;
-  for (const std::string& name : NodesOfWave()) {
-    const auto node = world_.nodes.store().Find(KeyOfNode(name));
-    if (!node.is_present()) continue;
-    members.push_back(driver_upgrade::MemberOf(**node.value()));
-    members.back().granted = grants_.Counts(**node.value());
-  }
-  const driver_upgrade::Wave wave = driver_upgrade::PlanWave(members, settings->policy);
-  const auto measure = [&](std::string_view name, int value) {
-    metrics_.Set(fmt::format("gpu_operator_nodes_upgrades_{}", name), value);
-  };
-  measure("in_progress", wave.in_progress);
-  measure("done", wave.done);
-  measure("failed", wave.failed);
-  measure("available", wave.available);
-  measure("pending", wave.pending);
-  if (wave.pending > 0) {
-    TRY_ASSIGN(const std::string problem, CheckSelectors(settings->policy, stop));
-    if (!problem.empty()) {
-      SetStopped(problem);
-      return kube::Action::Done();
-    }
-  }
-  const bool failures = wave.failed > wave.max_failed;
-  SetStopped(failures ? wave.held : "");
-  if (std::exchange(held_, wave.held) != wave.held && !wave.held.empty()) {
-    base::LogInfo("no other driver is upgraded now", {{"why", wave.held}});
-  }
-  for (const std::string& node : wave.granted) {
-    grants_.Give(node);
-    EnqueueNode(node);
-  }
-  return kube::Action::Done();
+  TRY_ASSIGN(const Turns::Given given, turns_.Give(settings->policy, stop));
+  for (const std::string& node : given.nodes) EnqueueNode(node);
+  return given.look_again ? kube::Action::RequeueAfter(*given.look_again) : kube::Action::Done();
 }
 
 // --- one node ---
@@ -322,24 +167,16 @@ base::Result<kube::Action> UpgradeController::ReconcileWave(const io::StopToken&
 base::Result<driver_upgrade::Step> UpgradeController::Decide(const desired::Node& node,
                                                              const Settings& settings) {
   if (!settings.enabled) return driver_upgrade::DecideRelease(node);
-  const auto pods = driver_pods_.Of(node.name);
-  const driver_upgrade::DriverPod* pod = driver_upgrade::ChoosePod(pods);
-  driver_upgrade::NodeFacts facts{.node = node, .pod = pod, .now = base::WallClock::now()};
-  if (pod != nullptr) {
-    std::shared_ptr<const driver_upgrade::Templates> templates;
-    {
-      const std::lock_guard lock(mutex_);
-      templates = templates_;
-    }
-    facts.sync = templates->SyncOf(*pod);
-    facts.newest_revision = templates->NewestOf(*pod);
-    facts.restarts_only = templates->RestartsOnly(*pod);
-  }
-  facts.granted = grants_.Has(node.name);
-  for (const auto& validator : validator_pods_.Of(node.name)) {
-    ++facts.validators;
-    if (validator->ready) ++facts.validators_ready;
-  }
+  const DriverPods::View view = pods_.Of(node.name);
+  driver_upgrade::NodeFacts facts{.node = node,
+                                  .pod = view.pod.get(),
+                                  .sync = view.sync,
+                                  .newest_revision = view.newest_revision,
+                                  .restarts_only = view.restarts_only,
+                                  .granted = turns_.grants().Has(node.name),
+                                  .validators = view.validators,
+                                  .validators_ready = view.validators_ready,
+                                  .now = base::WallClock::now()};
   switch (StateOf(node)) {
     case UpgradeState::kWaitForJobsRequired:
       facts.jobs = work_.JobsOf(node.name, settings.policy.wait_pod_selector);
@@ -364,7 +201,7 @@ base::Result<kube::Action> UpgradeController::ReconcileNode(const std::string& n
   if (found.is_unknown()) return base::Fail(*found.error());
   if (found.is_absent()) {
     work_.Keep(name, UpgradeState::kNone);
-    grants_.Forget(name);
+    turns_.grants().Forget(name);
     return kube::Action::Done();
   }
   const auto settings = CurrentSettings();
@@ -377,7 +214,7 @@ base::Result<kube::Action> UpgradeController::ReconcileNode(const std::string& n
   TRY_ASSIGN(const driver_upgrade::Step step, Decide(node, *settings));
   if (!step.writes() && step.work == Work::kNone) {
     work_.Keep(name, settings->enabled ? StateOf(node) : UpgradeState::kNone);
-    if (grants_.Return(name)) EnqueueWave();
+    if (turns_.grants().Return(name)) EnqueueWave();
     return step.look_again ? kube::Action::RequeueAfter(*step.look_again) : kube::Action::Done();
   }
   const auto live = world_.client->Get(kube::kNodes, KeyOfNode(name), stop);
@@ -395,7 +232,7 @@ base::Result<kube::Action> UpgradeController::Advance(const std::string& name, J
     work_.Keep(name, settings.enabled ? state : UpgradeState::kNone);
     TRY_ASSIGN(const driver_upgrade::Step step, Decide(node, settings));
     if (!step.writes()) {
-      if (grants_.Return(name)) EnqueueWave();
+      if (turns_.grants().Return(name)) EnqueueWave();
       if (!step.waits_for.empty()) {
         base::LogInfo("driver upgrade waits", {{"node", name}, {"for", step.waits_for}});
       }
@@ -413,7 +250,7 @@ base::Result<kube::Action> UpgradeController::Advance(const std::string& name, J
     if (state == UpgradeState::kRequired && step.to) {
       const auto version =
           base::ParseUnsigned(codec::FindString(*written, {"metadata", "resourceVersion"}));
-      grants_.Use(name, version.value_or(0));
+      turns_.grants().Use(name, version.value_or(0));
     }
     Tell(live, driver_upgrade::NotesOf(step));
     live = std::move(*written);
@@ -478,22 +315,12 @@ base::Status UpgradeController::Begin(const desired::Node& node, Work work,
 
 base::Status UpgradeController::DeleteDriverPod(const std::string& node,
                                                 const io::StopToken& stop) {
-  const auto pods = driver_pods_.Of(node);
-  const driver_upgrade::DriverPod* pod = driver_upgrade::ChoosePod(pods);
+  const auto pod = pods_.Of(node).pod;
   if (pod == nullptr) return {};
   if (!pod->owner_uid.empty()) {
-    // The watch of pods may be ahead of that of revisions: a new pod is not deleted for its
-    // newness.
-    TRY_ASSIGN(const auto listed,
-               world_.client->List(driver_upgrade::kControllerRevisions, world_.operator_namespace,
-                                   {.label_selector = DriverSelector()}, stop));
-    driver_upgrade::Templates templates;
-    templates.Add(driver_upgrade::DriverDaemonSet{.uid = pod->owner_uid, .digest = ""});
-    for (const Json& object : listed.items) {
-      TRY_ASSIGN(const auto revision, driver_upgrade::ReadRevision(object));
-      templates.Add(revision);
-    }
-    if (templates.SyncOf(*pod) != Sync::kOutdated) return {};
+    // A new pod is not deleted for its newness.
+    TRY_ASSIGN(const bool outdated, pods_.IsOutdated(*pod, stop));
+    if (!outdated) return {};
   }
   const kube::ObjectKey key{.namespace_name = world_.operator_namespace, .name = pod->name};
   const auto deleted = world_.client->Delete(kube::kPods, key, {.uid = pod->uid}, stop);

@@ -6,24 +6,21 @@
 // changed since: what an upgrade has done and what it has to do next stands in the cluster alone.
 #pragma once
 
+#include <atomic>
 #include <functional>
-#include <memory>
-#include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
-#include "driver_upgrade/pods.h"
 #include "driver_upgrade/step.h"
 #include "io/stop.h"
 #include "kube/controller.h"
 #include "kube/events.h"
 #include "operator/metrics/metrics.h"
-#include "operator/upgrade/by_node.h"
-#include "operator/upgrade/grants.h"
+#include "operator/upgrade/driver_pods.h"
 #include "operator/upgrade/node_work.h"
+#include "operator/upgrade/turns.h"
 #include "operator/watches/world.h"
 
 namespace pitcrew::gpu_operator {
@@ -39,9 +36,9 @@ class UpgradeController {
   base::Status Run(const io::StopToken& stop) { return controller_.Run(stop); }
   [[nodiscard]] kube::ControllerStatistics statistics() const { return controller_.statistics(); }
   // Why no other node will begin until a person does something; "" normally.
-  [[nodiscard]] std::string stopped() const;
+  [[nodiscard]] std::string stopped() const { return turns_.stopped(); }
   // Adds the watches and their stores.
-  void Expose(prom::Exposition& exposition) const;
+  void Expose(prom::Exposition& exposition) const { pods_.Expose(exposition); }
 
  private:
   // What the policy wants of the upgrade.
@@ -67,41 +64,18 @@ class UpgradeController {
                      const io::StopToken& stop);
   base::Status DeleteDriverPod(const std::string& node, const io::StopToken& stop);
   void Tell(const codec::Json& node, const std::vector<driver_upgrade::Note>& notes);
-  // Whether the API server takes the selectors of the policy: "", or what it says about one.
-  base::Result<std::string> CheckSelectors(const api::UpgradePolicy& policy,
-                                           const io::StopToken& stop);
-  void SetStopped(const std::string& why);
-  void MeasureNothing();
-  void ReadTemplates();
-  void NoteState(const kube::Change<desired::Node>& change);
-  // Nodes that the limits look at, sorted.
-  [[nodiscard]] std::set<std::string> NodesOfWave() const;
   void EnqueueNode(const std::string& name);
   void EnqueueWave();
   void WatchSources();
 
   World& world_;
-  Metrics& metrics_;
   kube::EventRecorder& events_;
-  std::function<void()> stopped_changed_;
-  Grants grants_;
-  ByNode<driver_upgrade::DriverPod> driver_pods_;
-  ByNode<driver_upgrade::ValidatorPod> validator_pods_;
-  mutable std::mutex mutex_;
-  // Nodes with a state. One whose driver pod is being replaced has none, and counts all the same.
-  std::set<std::string> nodes_with_state_;
-  std::shared_ptr<const driver_upgrade::Templates> templates_;
-  std::string stopped_;
-  std::string checked_selectors_;  // the wave's alone
-  std::string selector_problem_;
-  std::string held_;  // the wave's alone: why none begins, as last told in the log
+  std::atomic<bool> watches_canary_ = false;  // the wave looks at pods, too
   kube::Controller controller_;
   NodeWork work_;
-  // Their threads use all of the above: they end first.
-  kube::Informer<driver_upgrade::DriverDaemonSet> daemonset_watch_;
-  kube::Informer<driver_upgrade::Revision> revision_watch_;
-  kube::Informer<driver_upgrade::DriverPod> driver_pod_watch_;
-  kube::Informer<driver_upgrade::ValidatorPod> validator_pod_watch_;
+  // Its threads use all of the above: they end first.
+  DriverPods pods_;
+  Turns turns_;
 };
 
 }  // namespace pitcrew::gpu_operator

@@ -161,19 +161,20 @@ desired::Facts World::NodeFacts() const {
   return facts;
 }
 
-base::Result<desired::Facts> World::PoolFacts(const desired::NodeSelector& selector) const {
-  desired::LabelKeys wanted = selector.keys();
+base::Status World::KeepNodeLabels(desired::LabelKeys wanted) const {
   std::erase_if(wanted, [&](const std::string& key) {
     return desired::IsAlwaysKept(key) || more_node_labels_.contains(key);
   });
-  if (!wanted.empty()) {
-    const std::string first = *wanted.begin();
-    if (node_labels_wanted) node_labels_wanted(std::move(wanted));
-    return base::Fail(base::Unavailable(
-        "NodeLabelsNotRead",
-        fmt::format("nodes are being read anew for their label {}, which a selector mentions",
-                    first)));
-  }
+  if (wanted.empty()) return {};
+  const std::string first = *wanted.begin();
+  if (node_labels_wanted) node_labels_wanted(std::move(wanted));
+  return base::Fail(base::Unavailable(
+      "NodeLabelsNotRead",
+      fmt::format("nodes are being read anew for their label {}, which is asked for", first)));
+}
+
+base::Result<desired::Facts> World::PoolFacts(const desired::NodeSelector& selector) const {
+  TRY(KeepNodeLabels(selector.keys()));
   std::vector<std::shared_ptr<const desired::Node>> all;
   for (const auto& [key, node] : nodes.store().Snapshot()) all.push_back(node);
   desired::Facts facts = NodeFacts();

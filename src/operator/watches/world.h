@@ -95,6 +95,9 @@ class World {
   // The same of the selected nodes alone; costs a look at every node. kUnavailable while labels
   // that the selector mentions are not kept (node_labels_wanted).
   [[nodiscard]] base::Result<desired::Facts> PoolFacts(const desired::NodeSelector& selector) const;
+  // Success when nodes are kept with labels of these keys; else asks for them
+  // (node_labels_wanted), and is kUnavailable.
+  base::Status KeepNodeLabels(desired::LabelKeys wanted) const;
 
  private:
   desired::LabelKeys more_node_labels_;

@@ -91,6 +91,7 @@ Arguments: root, spec, name; given and keys (lists), defaultVersion.
 {{- include "gpu-operator.copy" (dict "from" . "into" $drain "keys" (list "podSelector")) -}}
 {{- $_ := set $policy "drain" $drain -}}
 {{- end -}}
+{{- include "gpu-operator.copy" (dict "from" $from "into" $policy "keys" (list "schedule")) -}}
 {{- $_ := set .into "upgradePolicy" $policy -}}
 {{- end -}}
 

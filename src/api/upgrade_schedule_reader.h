@@ -1,0 +1,20 @@
+// Reads upgrade_schedule.h out of a ClusterPolicy.
+#pragma once
+
+#include <vector>
+
+#include "api/block.h"
+#include "api/upgrade_schedule.h"
+#include "codec/json.h"
+
+namespace pitcrew::api {
+
+// Windows without time in them and time zones that are not known are problems, too.
+UpgradeSchedule ReadUpgradeSchedule(const Block& block);
+
+// What annotations of the object say instead, or beside. Their problems have paths that begin with
+// "metadata.annotations".
+void ReadScheduleAnnotations(const codec::Json& object, UpgradeSchedule& schedule,
+                             std::vector<FieldProblem>& problems);
+
+}  // namespace pitcrew::api

@@ -1,0 +1,77 @@
+// What is seen of drivers in the cluster: their DaemonSets with the revisions of these, their pods,
+// and the pods that prove them, by node.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "driver_upgrade/pods.h"
+#include "io/stop.h"
+#include "kube/controller.h"
+#include "kube/informer.h"
+#include "operator/upgrade/by_node.h"
+#include "operator/watches/world.h"
+#include "prom/exposition.h"
+
+namespace pitcrew::gpu_operator {
+
+// Thread-safe.
+class DriverPods {
+ public:
+  // `world` must outlive this object.
+  explicit DriverPods(World& world);
+
+  // Makes the watches sources of the controller. `changed` is called with a node about which
+  // something else is seen, `members_changed` when a driver pod has come or gone; both from the
+  // watches' threads.
+  void Watch(kube::Controller& controller, std::function<void(const std::string&)> changed,
+             std::function<void()> members_changed);
+
+  // A node's.
+  struct View {
+    std::shared_ptr<const driver_upgrade::DriverPod> pod;  // null when it has none
+    driver_upgrade::Sync sync = driver_upgrade::Sync::kUnknown;
+    std::string newest_revision;  // Templates::NewestOf
+    bool restarts_only = false;   // Templates::RestartsOnly
+    int validators = 0;
+    int validators_ready = 0;
+
+    // The driver is of the newest version and works, as far as pods tell.
+    [[nodiscard]] bool IsReady() const {
+      return sync == driver_upgrade::Sync::kInSync && pod->ready && !pod->deleting &&
+             validators == validators_ready;
+    }
+  };
+  [[nodiscard]] View Of(const std::string& node) const;
+  // With a driver pod, sorted.
+  [[nodiscard]] std::vector<std::string> Nodes() const { return driver_pods_.Nodes(); }
+
+  // Whether the pod is of a former version by a fresh read: the watch of pods may be ahead of that
+  // of revisions.
+  base::Result<bool> IsOutdated(const driver_upgrade::DriverPod& pod,
+                                const io::StopToken& stop) const;
+
+  // Adds the watches and their stores.
+  void Expose(prom::Exposition& exposition) const;
+
+ private:
+  void ReadTemplates();
+
+  World& world_;
+  std::function<void(const std::string&)> changed_;
+  ByNode<driver_upgrade::DriverPod> driver_pods_;
+  ByNode<driver_upgrade::ValidatorPod> validator_pods_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const driver_upgrade::Templates> templates_;
+  // Their threads use all of the above: they end first.
+  kube::Informer<driver_upgrade::DriverDaemonSet> daemonset_watch_;
+  kube::Informer<driver_upgrade::Revision> revision_watch_;
+  kube::Informer<driver_upgrade::DriverPod> driver_pod_watch_;
+  kube::Informer<driver_upgrade::ValidatorPod> validator_pod_watch_;
+};
+
+}  // namespace pitcrew::gpu_operator
