@@ -77,8 +77,13 @@ def make(module: pathlib.Path) -> str:
     return "".join(parts)
 
 
+def file() -> pathlib.Path:
+    """Where they lie, once `ensure` has made them."""
+    return programs.cache() / "programs" / f"kubevirt-{VERSION}" / "definitions.yaml"
+
+
 def ensure(step: Step):
-    target = programs.cache() / "programs" / f"kubevirt-{VERSION}" / "definitions.yaml"
+    target = file()
     if target.exists():
         return
     text = make(_download(step))

@@ -163,9 +163,8 @@ def check_linking(root, rooms):
             continue
         for library in one.libraries:
             # The simulation is the hardware of tests, whatever it is made of.
-            if one.of_tests and library.startswith("pitcrew_simulation"):
-                continue
-            allowed = room.allowed | {room.name} | (room.allowed_in_tests if one.of_tests else set())
+            in_tests = room.allowed_in_tests | {"simulation"} if one.of_tests else set()
+            allowed = room.allowed | {room.name} | in_tests
             for other in sorted(linked_rooms(library, names, helpers, set()) - allowed):
                 through = "" if library == f"pitcrew_{other}" else f" (through {library})"
                 problems.append(

@@ -9,7 +9,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _COMMAND = re.compile(r'^COMMAND\("([^"]*)",\s*"([^"]*)"', re.MULTILINE)
 # In the image, and not tried on a whole cluster yet: no operand is to start them.
-UNTRIED = {"k8s-cc-manager"}
+UNTRIED = set()
 _COMPONENT = re.compile(r'^COMPONENT\("([^"]*)"\)', re.MULTILINE)
 
 

@@ -5,6 +5,7 @@ rights beside those is chart_test.py's.)"""
 
 import os
 import pathlib
+import stat
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,8 @@ import yaml
 import support
 from apiserver import ApiError, ApiServer
 
-sys.path.insert(0, str(support.ROOT / "tests/differential/node"))
+sys.path[:0] = [str(support.ROOT), str(support.ROOT / "tests/differential/node")]
+from cluster import kubevirt_definitions  # noqa: E402  pylint: disable=wrong-import-position
 from simulated_node import LIBRARIES, SimulatedNode, mount  # noqa: E402  pylint: disable=wrong-import-position
 
 PROGRAM = os.environ.get("PITCREW_PROGRAM", str(support.ROOT / "build/dev/bin/pitcrew"))
@@ -54,6 +56,8 @@ class Account(unittest.TestCase):
 
 
 class Operator(Account):
+    VALUES = VALUES
+
     def setUp(self):
         super().setUp()
         for definition in support.crds().values():
@@ -61,7 +65,7 @@ class Operator(Account):
         self.server.apply(f"/api/v1/namespaces/{NAMESPACE}", {
             "apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "baseline"}}})
-        objects = support.render(values=VALUES)
+        objects = support.render(values=self.VALUES)
         self.kubeconfig = self.create_account("gpu-operator", objects.values())
         self.server.create(f"/api/v1/namespaces/{NAMESPACE}/secrets", {"metadata": {"name": "license"}})
         self.server.create("/api/v1/nodes", {"metadata": {"name": "gpu-1", "labels": {
@@ -88,14 +92,29 @@ class Operator(Account):
             self.assertLess(time.monotonic(), deadline, f"{what}:\n{self.told()[-3000:]}")
             time.sleep(0.1)
 
-    def test_nothing_is_refused(self):
-        environment = {"KUBECONFIG": self.kubeconfig, "OPERATOR_NAMESPACE": NAMESPACE, "PATH": os.environ["PATH"]}
+    def environment(self):
+        return {"KUBECONFIG": self.kubeconfig, "OPERATOR_NAMESPACE": NAMESPACE, "PATH": os.environ["PATH"]}
+
+    def start(self, *options):
         operator = subprocess.Popen(
             [PROGRAM, "operator", "--leader-elect", f"--leader-elect-namespace={NAMESPACE}",
-             "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"],
-            env=environment, stdout=self.log, stderr=self.log)
+             "--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0", *options],
+            env=self.environment(), stdout=self.log, stderr=self.log)
         self.addCleanup(operator.wait)
         self.addCleanup(operator.terminate)
+        return operator
+
+    def uninstall(self):
+        """What it says."""
+        gone = subprocess.run([PROGRAM, "uninstall", "--all"], env=self.environment(), capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(gone.returncode, 0, gone.stdout + gone.stderr)
+        return gone.stdout + gone.stderr
+
+
+class WholeOperator(Operator):
+    def test_nothing_is_refused(self):
+        operator = self.start()
         daemonset = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/nvidia-driver-daemonset"
         self.eventually(lambda: self.server.get(daemonset), "the driver's DaemonSet")
         self.eventually(lambda: self.server.get("/apis/nvidia.com/v1/clusterpolicies/cluster-policy").get("status"),
@@ -106,18 +125,100 @@ class Operator(Account):
         self.assertEqual(namespace["labels"]["pod-security.kubernetes.io/enforce"], "privileged")
         operator.terminate()
         operator.wait(60)
-        gone = subprocess.run([PROGRAM, "uninstall", "--all"], env=environment, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(gone.returncode, 0, gone.stdout + gone.stderr)
+        said = self.uninstall()
         namespace = self.server.get(f"/api/v1/namespaces/{NAMESPACE}")["metadata"]
         self.assertEqual(namespace["labels"]["pod-security.kubernetes.io/enforce"], "baseline")
         self.assertNotIn("nvidia.com/gpu.present", self.server.get("/api/v1/nodes/gpu-1")["metadata"]["labels"])
-        self.assertNotIn("forbidden", self.told() + gone.stdout + gone.stderr)
+        self.assertNotIn("forbidden", self.told() + said)
 
 
-class MigManager(Account):
-    """On a node with simulated GPUs, of which pods hold some: one in need of eviction, one with a claim."""
+class OperatorThatManagesKubeVirt(Operator):
+    """The rights that come with sandboxWorkloads.kubevirt.manage."""
+    VALUES = {**VALUES, "sandboxWorkloads.enabled": True, "sandboxWorkloads.kubevirt.manage": True}
+    A10 = "nvidia.com/GA102GL_A10"
+    KUBEVIRT = "/apis/kubevirt.io/v1/namespaces/default/kubevirts/it"
+
+    def setUp(self):
+        super().setUp()
+        for definition in yaml.safe_load_all(kubevirt_definitions.file().read_text(encoding="utf-8")):
+            self.server.create_crd(definition)
+        self.server.create("/apis/kubevirt.io/v1/namespaces/default/kubevirts", {
+            "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "it"}, "spec": {"configuration": {
+                "permittedHostDevices": {"pciHostDevices": [
+                    {"pciVendorSelector": "8086:1572", "resourceName": "intel.com/nic"}]}}}})
+        # What the node's kubelet says for the device plugin.
+        self.server.request("PATCH", "/api/v1/nodes/gpu-1", {"metadata": {"labels": {
+            "nvidia.com/gpu.workload.config": "vm-passthrough"}}}, "application/merge-patch+json")
+        self.server.request("PATCH", "/api/v1/nodes/gpu-1/status", {"status": {
+            "capacity": {self.A10: "1"}, "allocatable": {self.A10: "1"}}}, "application/merge-patch+json")
+
+    def permitted(self):
+        lists = self.server.get(self.KUBEVIRT)["spec"]["configuration"]["permittedHostDevices"]
+        return [device["resourceName"] for device in lists["pciHostDevices"]]
+
+    def test_nothing_is_refused(self):
+        operator = self.start("--manage-kubevirt", f"--pci-ids={support.ROOT / 'deploy/image/pci.ids'}")
+        self.eventually(lambda: self.permitted() == ["intel.com/nic", self.A10], "the permitted devices")
+        self.eventually(lambda: any(event["reason"] == "PermittedDevicesChanged" for event in
+                                    self.server.get("/api/v1/events")["items"]), "an event of the KubeVirt object")
+        operator.terminate()
+        operator.wait(60)
+        said = self.uninstall()
+        self.assertEqual(self.permitted(), ["intel.com/nic"])
+        self.assertNotIn("forbidden", self.told() + said)
+
+
+class NodeComponent(Account):
+    """A component with the rights of its manifests, and its node."""
+    STATE = None  # its folder of manifests
     NODE = "gpu-1"
+
+    def manifests(self):
+        folder = support.ROOT / "src/desired/manifests" / self.STATE
+        for file in sorted(folder.glob("*.yaml")):
+            for body in yaml.safe_load_all(file.read_text(encoding="utf-8")):
+                for subject in body.get("subjects", []):
+                    subject["namespace"] = NAMESPACE  # as the operator does
+                yield body
+
+    def create_pod(self, path, name, labels=None, limits=None, **spec):
+        container = {"name": "c", "image": "i", "resources": {"limits": limits or {}}}
+        self.server.create(path, {"metadata": {"name": name, "labels": labels or {}}, "spec": {
+            "nodeName": self.NODE, "terminationGracePeriodSeconds": 0, "containers": [container], **spec}})
+
+    def names(self, path):
+        return {item["metadata"]["name"] for item in self.server.get(path)["items"]}
+
+    def reasons(self):
+        return {event["reason"] for event in self.server.get("/api/v1/events")["items"]}
+
+    def change(self, label, value, states):
+        """Which of these states the change that the label asks for ends with."""
+        self.server.request("PATCH", f"/api/v1/nodes/{self.NODE}", {"metadata": {"labels": {
+            label: value, f"{label}.state": None}}}, "application/merge-patch+json")
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            labels = self.server.get(f"/api/v1/nodes/{self.NODE}")["metadata"]["labels"]
+            if labels.get(f"{label}.state") in states:
+                return labels[f"{label}.state"]
+            time.sleep(0.1)
+        return "no end"
+
+    def run_program(self, node, name, environment, work):
+        """What `work` returns while the program runs, and what the program logs."""
+        file = node.folder / "log"
+        with open(file, "wb") as log, subprocess.Popen([name], executable=PROGRAM, env=environment, stdout=log,
+                                                       stderr=log, stdin=subprocess.DEVNULL) as program:
+            try:
+                states = work()
+            finally:
+                program.terminate()  # it tells its last Events
+        return {"states": states, "log": file.read_text(encoding="utf-8", errors="replace")}
+
+
+class MigManager(NodeComponent):
+    """On a node with simulated GPUs, of which pods hold some: one in need of eviction, one with a claim."""
+    STATE = "state-mig-manager"
     PODS = "/api/v1/namespaces/default/pods"
     OWN_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
@@ -137,35 +238,6 @@ class MigManager(Account):
                 {"name": "one", "exactly": {"deviceClassName": "disk.example.com"}}]}}})
         self.create_pod(self.PODS, "with-claim", resourceClaims=[{"name": "disk", "resourceClaimName": "disk"}])
 
-    @staticmethod
-    def manifests():
-        folder = support.ROOT / "src/desired/manifests/state-mig-manager"
-        for file in sorted(folder.glob("*.yaml")):
-            for body in yaml.safe_load_all(file.read_text(encoding="utf-8")):
-                for subject in body.get("subjects", []):
-                    subject["namespace"] = NAMESPACE  # as the operator does
-                yield body
-
-    def create_pod(self, path, name, labels=None, limits=None, **spec):
-        container = {"name": "c", "image": "i", "resources": {"limits": limits or {}}}
-        self.server.create(path, {"metadata": {"name": name, "labels": labels or {}}, "spec": {
-            "nodeName": self.NODE, "terminationGracePeriodSeconds": 0, "containers": [container], **spec}})
-
-    def names(self, path):
-        return {item["metadata"]["name"] for item in self.server.get(path)["items"]}
-
-    def change(self, config):
-        """The state that the change to this configuration ends with."""
-        self.server.request("PATCH", f"/api/v1/nodes/{self.NODE}", {"metadata": {"labels": {
-            "nvidia.com/mig.config": config, "nvidia.com/mig.config.state": None}}}, "application/merge-patch+json")
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            labels = self.server.get(f"/api/v1/nodes/{self.NODE}")["metadata"]["labels"]
-            if labels.get("nvidia.com/mig.config.state") in ("success", "failed"):
-                return labels["nvidia.com/mig.config.state"]
-            time.sleep(0.1)
-        return "no end"
-
     def on_node(self, node):
         """In the mount namespace of the node."""
         mount("tmpfs", "/etc", "tmpfs")  # the manager writes its configurations there
@@ -173,14 +245,9 @@ class MigManager(Account):
                        "KUBECONFIG": self.kubeconfig, "POD_NAMESPACE": NAMESPACE, "POD_NAME": "manager",
                        "DEFAULT_GPU_CLIENTS_NAMESPACE": NAMESPACE, "HOST_ROOT_MOUNT": "/run/host",
                        "DRIVER_ROOT_CTR_PATH": str(node.root), "MIG_GPU_PODS": "drain", "DRAIN_USE_FORCE": "true"}
-        file = node.folder / "log"
-        with open(file, "wb") as log, subprocess.Popen(["nvidia-mig-manager"], executable=PROGRAM, env=environment,
-                                                       stdout=log, stderr=log, stdin=subprocess.DEVNULL) as manager:
-            try:
-                states = [self.change(config) for config in ("all-1g.10gb", "all-3g.40gb", "all-9g.90gb")]
-            finally:
-                manager.terminate()  # it tells its last Events
-        return {"states": states, "log": file.read_text(encoding="utf-8", errors="replace")}
+        return self.run_program(node, "nvidia-mig-manager", environment, lambda: [
+            self.change("nvidia.com/mig.config", config, ("success", "failed"))
+            for config in ("all-1g.10gb", "all-3g.40gb", "all-9g.90gb")])
 
     def test_nothing_is_refused(self):
         with tempfile.TemporaryDirectory(prefix="rights-node-", dir="/tmp") as folder:
@@ -192,8 +259,49 @@ class MigManager(Account):
         self.assertEqual(self.names(self.PODS), {"with-claim"}, "the pod with a GPU is evicted, the other one stays")
         self.assertEqual(self.names(self.OWN_PODS), {"manager"}, "an old validation is removed")
         self.assertIn(f"{self.NODE}-mig-config", self.names(f"/api/v1/namespaces/{NAMESPACE}/configmaps"))
-        reasons = {event["reason"] for event in self.server.get("/api/v1/events")["items"]}
-        self.assertLessEqual({"MigChangeStarted", "MigChangeDrains", "MigChanged", "MigChangeFailed"}, reasons)
+        self.assertLessEqual({"MigChangeStarted", "MigChangeDrains", "MigChanged", "MigChangeFailed"}, self.reasons())
+
+
+class ConfidentialComputingManager(NodeComponent):
+    """On a node whose GPUs have registers. What the image starts is what its container's variable says."""
+    STATE = "state-cc-manager"
+    PLUGIN = "nvidia.com/gpu.deploy.kata-sandbox-device-plugin"
+
+    @unittest.skipIf(os.geteuid() != 0 or not os.access("/dev/fuse", os.W_OK), "a sysfs needs root and /dev/fuse")
+    def setUp(self):
+        super().setUp()
+        self.server.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        self.kubeconfig = self.create_account("nvidia-cc-manager", self.manifests())
+        self.server.create("/api/v1/nodes", {"metadata": {"name": self.NODE, "labels": {self.PLUGIN: "true"}}})
+
+    def on_node(self, node):
+        os.mknod("/dev/fuse", stat.S_IFCHR | 0o600, os.makedev(10, 229))
+        served = subprocess.Popen([node.programs / "pitcrew-simulate", "sysfs", "--over", "/sys", "--no-uevents",
+                                   "--description", node.folder / "gpus.yaml"], stdout=subprocess.PIPE)
+        try:
+            if not served.stdout.readline():
+                raise RuntimeError("there is no simulated sysfs")
+            return self.change_modes(node)
+        finally:
+            served.terminate()  # the node's last process: its mounts go with it
+            served.wait()
+
+    def change_modes(self, node):
+        environment = {"PATH": "/usr/bin:/bin", "NODE_NAME": self.NODE, "KUBECONFIG": self.kubeconfig,
+                       "OPERATOR_NAMESPACE": NAMESPACE, "HOST_ROOT": "/", "PITCREW_COMMAND": "k8s-cc-manager"}
+        return self.run_program(node, "pitcrew", environment, lambda: [
+            self.change("nvidia.com/cc.mode", mode, ("on", "off", "failed")) for mode in ("on", "off", "maybe")])
+
+    def test_nothing_is_refused(self):
+        with tempfile.TemporaryDirectory(prefix="rights-node-", dir="/tmp") as folder:
+            node = SimulatedNode(pathlib.Path(folder, "node"), pathlib.Path(PROGRAM).parent,
+                                 {"kernel": {"confidential": "tdx"}, "gpus": [{"profile": "H100-80", "count": 2}]},
+                                 driver=False)
+            result = node.run_inside(lambda: self.on_node(node))
+        self.assertEqual(result["states"], ["on", "off", "failed"], result["log"])
+        self.assertNotIn("forbidden", result["log"])
+        self.assertEqual(self.server.get(f"/api/v1/nodes/{self.NODE}")["metadata"]["labels"][self.PLUGIN], "true")
+        self.assertLessEqual({"CcModeChangeStarted", "CcModeChanged", "CcModeChangeFailed"}, self.reasons())
 
 
 if __name__ == "__main__":

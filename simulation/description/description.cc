@@ -197,6 +197,9 @@ void ReadKernel(Mapping& root, PlatformDescription& platform) {
   constexpr std::string_view kFrameworks[] = {"none", "mdev", "vendor"};
   platform.kernel.framework =
       static_cast<sysfs::VgpuFramework>(kernel.Word("vgpu", kFrameworks, 0));
+  constexpr std::string_view kProtections[] = {"none", "tdx", "snp"};
+  platform.kernel.confidential =
+      static_cast<sysfs::HostProtection>(kernel.Word("confidential", kProtections, 0));
   if (kernel.Has("variants")) platform.kernel.variants = kernel.Texts("variants");
   kernel.RefuseOthers();
 }

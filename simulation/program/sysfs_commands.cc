@@ -166,7 +166,7 @@ void AddSysfsCommands(CLI::App& app, int& exit_code) {
   pci->add_option("--sys", sys, "the simulated sysfs")->capture_default_str();
   AddCommand(*pci, sys, "fault", "let something fail on a device, or work again", "fault",
              {{"ADDRESS", "the device, 0000:1b:00.0"},
-              {"WHAT", "bind, sriov (making virtual functions) or vgpu (making vGPUs)"},
+              {"WHAT", "bind, reset, sriov (making virtual functions) or vgpu (making vGPUs)"},
               {"ERROR", "the errno, such as EBUSY, EIO, ENOMEM; none ends it"}},
              exit_code);
   AddCommand(*pci, sys, "use", "a virtual machine starts with the device", "use",

@@ -50,6 +50,15 @@ std::string Faults(const Machine& machine) {
   return text;
 }
 
+// Of confidential computing, whatever those who change them say.
+std::string Modes(const Machine& machine) {
+  std::string text;
+  for (const auto& [address, processor] : machine.processors()) {
+    text += fmt::format("{} {}\n", address.SysfsName(), processor.mode());
+  }
+  return text;
+}
+
 }  // namespace
 
 Errno RunControl(Machine& machine, std::string_view line) {
@@ -66,6 +75,7 @@ Errno RunControl(Machine& machine, std::string_view line) {
 void AddControl(const Machine& machine, Tree& tree) {
   tree.AddCommand("/simulation/control", RunControl);
   tree.AddFile("/simulation/faults", Faults(machine));
+  tree.AddFile("/simulation/modes", Modes(machine));
 }
 
 }  // namespace pitcrew::simulation::sysfs

@@ -36,7 +36,17 @@ FileSystem::FileSystem(Machine machine, FileSystemOptions options)
     : machine_(std::move(machine)),
       options_(std::move(options)),
       nodes_(options_.dev),
-      uevents_(options_.uevents) {
+      uevents_(options_.uevents),
+      bus_({.read =
+                [this](std::string_view address, std::size_t offset, std::uint32_t& value) {
+                  const std::lock_guard lock(mutex_);
+                  return machine_.ReadRegister(address, offset, value);
+                },
+            .write =
+                [this](std::string_view address, std::size_t offset, std::uint32_t value) {
+                  const std::lock_guard lock(mutex_);
+                  return machine_.WriteRegister(address, offset, value);
+                }}) {
   const std::lock_guard lock(mutex_);
   Settle();
 }

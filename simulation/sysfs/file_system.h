@@ -14,6 +14,7 @@
 #include "simulation/state/state_file.h"
 #include "simulation/sysfs/device_nodes.h"
 #include "simulation/sysfs/machine.h"
+#include "simulation/sysfs/register_bus.h"
 #include "simulation/sysfs/tree.h"
 #include "simulation/sysfs/uevents.h"
 
@@ -37,6 +38,8 @@ class FileSystem {
   // device that is to leave its driver, and while programs have a GPU open that is to leave
   // NVIDIA's.
   Errno Store(std::string_view path, std::string_view value);
+  // This thread of another process has opened registers: what it does to them is carried out.
+  Errno FollowRegisters(pid_t thread) { return bus_.Follow(thread); }
 
  private:
   void Settle();
@@ -56,6 +59,7 @@ class FileSystem {
   std::shared_ptr<const Tree> tree_;
   std::shared_ptr<StateFile> state_;
   std::uint32_t state_seen_ = 0;
+  RegisterBus bus_;  // ends first
 };
 
 // Mounts it at `folder` and serves until it is unmounted or the process gets SIGTERM, SIGINT or

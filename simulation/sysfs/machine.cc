@@ -15,7 +15,7 @@ bool IsDisplay(std::uint32_t class_code) { return class_code >> 16 == 0x03; }
 bool IsBridge(std::uint32_t class_code) { return class_code >> 8 == 0x0604; }
 
 std::optional<FaultPoint> Point(std::size_t index) { return static_cast<FaultPoint>(index); }
-constexpr std::array<std::string_view, 3> kFaultPoints = {"bind", "sriov", "vgpu"};
+constexpr std::array<std::string_view, 4> kFaultPoints = {"bind", "sriov", "vgpu", "reset"};
 
 }  // namespace
 
@@ -32,6 +32,8 @@ Machine::Machine(Platform platform, std::vector<Device> devices, std::vector<Gpu
   for (auto& device : devices) {
     if (!platform_.iommu) device.group.reset();
     const PciAddress address = device.address;
+    const auto kind = SecurityProcessor::KindOf(device.ids.device, device.ids.class_code);
+    if (kind && device.ids.vendor == kNvidiaVendor) processors_.emplace(address, *kind);
     devices_.emplace(address, std::move(device));
   }
   AddDrivers();
@@ -276,6 +278,35 @@ Errno Machine::SetFault(std::string_view address, FaultPoint point, Errno error)
     device->faults[point] = error;
   }
   return 0;
+}
+
+Errno Machine::Reset(const PciAddress& address) {
+  const Device* device = Find(address);
+  if (device == nullptr) return ENODEV;
+  const auto fault = device->faults.find(FaultPoint::kReset);
+  if (fault != device->faults.end()) return fault->second;
+  const auto processor = processors_.find(address);
+  if (processor != processors_.end()) processor->second.Reset();
+  return 0;
+}
+
+SecurityProcessor* Machine::Processor(std::string_view address, std::size_t offset) {
+  const Device* device = Find(address);
+  if (device == nullptr || offset % 4 != 0 || offset >= kRegisterBytes) return nullptr;
+  const auto processor = processors_.find(device->address);
+  return processor == processors_.end() ? nullptr : &processor->second;
+}
+
+bool Machine::ReadRegister(std::string_view address, std::size_t offset, std::uint32_t& value) {
+  SecurityProcessor* processor = Processor(address, offset);
+  if (processor != nullptr) value = processor->Read(offset);
+  return processor != nullptr;
+}
+
+bool Machine::WriteRegister(std::string_view address, std::size_t offset, std::uint32_t value) {
+  SecurityProcessor* processor = Processor(address, offset);
+  if (processor != nullptr) processor->Write(offset, value);
+  return processor != nullptr;
 }
 
 Errno Machine::SetUsed(std::string_view name, bool used) {

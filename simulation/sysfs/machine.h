@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "gpu/pci_address.h"
+#include "simulation/sysfs/security_processor.h"
 #include "simulation/sysfs/vgpu.h"
 
 namespace pitcrew::simulation::sysfs {
@@ -31,6 +32,8 @@ constexpr std::string_view WithoutNewline(std::string_view text) {
   if (text.ends_with('\n')) text.remove_suffix(1);
   return text;
 }
+// Of a GPU's memory region 0.
+inline constexpr std::size_t kRegisterBytes = 16UL << 20U;
 
 using gpu::PciAddress;
 
@@ -46,7 +49,7 @@ struct PciIds {
 };
 
 // What can be made to go wrong.
-enum class FaultPoint { kBind, kSriov, kVgpu };
+enum class FaultPoint { kBind, kSriov, kVgpu, kReset };
 std::optional<FaultPoint> FaultPointFrom(std::string_view word);
 std::string_view Name(FaultPoint point);
 
@@ -91,11 +94,15 @@ struct Mdev {
   bool used = false;
 };
 
+// What confidential virtual machines need of a processor, and the host's kernel uses.
+enum class HostProtection { kNone, kTdx, kSnp };
+
 // What there is at the start, and which kernel runs on it.
 struct Platform {
   bool iommu = true;
-  bool vfio = true;                   // the kernel has vfio-pci built in
-  bool iommufd = false;               // and gives every device a node of its own
+  bool vfio = true;      // the kernel has vfio-pci built in
+  bool iommufd = false;  // and gives every device a node of its own
+  HostProtection confidential = HostProtection::kNone;
   std::vector<std::string> variants;  // further VFIO drivers, for example nvgrace_gpu_vfio_pci
   VgpuFramework framework = VgpuFramework::kNone;  // of the driver that is loaded later
 };
@@ -126,6 +133,11 @@ class Machine {
   Errno CreateMdev(const PciAddress& parent, std::uint32_t type, std::string_view uuid);
   Errno RemoveMdev(std::string_view uuid, std::string_view value);
   Errno SetVgpuType(const PciAddress& function, std::string_view value);
+  Errno Reset(const PciAddress& address);
+
+  // One access to a register of a device's memory region 0. False where there is no such register.
+  bool ReadRegister(std::string_view address, std::size_t offset, std::uint32_t& value);
+  bool WriteRegister(std::string_view address, std::size_t offset, std::uint32_t value);
 
   // Beside sysfs: modules come and go, things go wrong, virtual machines start and end.
   Errno Load(std::string_view driver);
@@ -143,6 +155,10 @@ class Machine {
   }
   [[nodiscard]] const std::map<std::string, Mdev, std::less<>>& mdevs() const { return mdevs_; }
   [[nodiscard]] const std::vector<Gpu>& gpus() const { return gpus_; }
+  // Of the devices with modes of confidential computing.
+  [[nodiscard]] const std::map<PciAddress, SecurityProcessor>& processors() const {
+    return processors_;
+  }
   [[nodiscard]] bool autoprobe() const { return autoprobe_; }
   [[nodiscard]] const Device* Find(const PciAddress& address) const;
   [[nodiscard]] const Device* Find(std::string_view address) const;
@@ -171,6 +187,7 @@ class Machine {
 
  private:
   Device* Lookup(std::string_view address);
+  SecurityProcessor* Processor(std::string_view address, std::size_t offset);
   [[nodiscard]] bool Matches(const Driver& driver, const Device& device) const;
   [[nodiscard]] bool CanProbe(const Device& device) const;
   Errno Attach(const Driver& driver, Device& device);
@@ -192,6 +209,7 @@ class Machine {
   std::map<std::string, Driver, std::less<>> drivers_;
   std::map<std::string, Mdev, std::less<>> mdevs_;
   std::vector<Gpu> gpus_;
+  std::map<PciAddress, SecurityProcessor> processors_;
   std::vector<Event> events_;
   bool autoprobe_ = true;
 };

@@ -54,6 +54,7 @@ class Builder {
       tree_.AddLinkTo("/class/iommu/dmar0", "/devices/virtual/iommu/dmar0");
     }
     tree_.AddFolder("/kernel/iommu_groups");
+    AddHostProtection();
     AddControl(machine_, tree_);
     return std::move(tree_);
   }
@@ -71,6 +72,13 @@ class Builder {
     tree_.AddCommand("/bus/pci/rescan", [](Machine& machine, std::string_view value) {
       return machine.Rescan(value);
     });
+  }
+
+  // As KVM says it (virtualisation-and-olm.md section 4.5).
+  void AddHostProtection() {
+    const auto host = machine_.platform().confidential;
+    if (host == HostProtection::kTdx) tree_.AddFile("/module/kvm_intel/parameters/tdx", "Y\n");
+    if (host == HostProtection::kSnp) tree_.AddFile("/module/kvm_amd/parameters/sev_snp", "Y\n");
   }
 
   void AddDriver(const Driver& driver) {
@@ -123,7 +131,9 @@ class Builder {
     tree_.AddFile(folder + "/modalias", Modalias(ids) + "\n");
     tree_.AddFile(folder + "/uevent", Uevent(device));
     tree_.AddFile(folder + "/resource", device.resource);
-    tree_.AddFile(folder + "/config", device.config);
+    tree_.AddSetting(folder + "/config", device.config,
+                     [](Machine&, std::string_view) { return 0; });
+    if (machine_.processors().contains(device.address)) tree_.AddRegisters(folder + "/resource0");
     tree_.AddFile(folder + "/local_cpulist", device.cpus + "\n");
     tree_.AddFile(folder + "/irq", "0\n");
     if (ids.class_code >> 8 == 0x0300) {
@@ -147,7 +157,9 @@ class Builder {
     tree_.AddCommand(folder + "/rescan", [](Machine& machine, std::string_view value) {
       return machine.Rescan(value);
     });
-    tree_.AddCommand(folder + "/reset", accept);
+    tree_.AddCommand(folder + "/reset", [address](Machine& machine, std::string_view) {
+      return machine.Reset(address);
+    });
     tree_.AddSetting(folder + "/reset_method", "flr\n", accept);
   }
 
@@ -333,6 +345,11 @@ void Tree::AddCommand(const std::string& path,
 void Tree::AddSetting(const std::string& path, std::string content,
                       std::function<Errno(Machine&, std::string_view)> store) {
   Add(path, {Node::Kind::kFile, 0644, std::move(content), 4096, std::move(store), {}});
+}
+
+void Tree::AddRegisters(const std::string& path) {
+  Node& node = Add(path, {Node::Kind::kFile, 0600, {}, kRegisterBytes, {}, {}});
+  node.is_registers = true;
 }
 
 void Tree::AddLinkTo(const std::string& from, const std::string& to) {

@@ -21,6 +21,7 @@ struct Node {
   std::size_t size = 4096;
   std::function<Errno(Machine&, std::string_view)> store;  // of a file that can be written
   std::set<std::string> children;                          // names in a folder
+  bool is_registers = false;                               // a device's memory: mapped, not read
 };
 
 // What else is in the tree: mount points for what the real /sys has, and links into it.
@@ -44,6 +45,8 @@ class Tree {
   // Readable and writable.
   void AddSetting(const std::string& path, std::string content,
                   std::function<Errno(Machine&, std::string_view)> store);
+  // Memory region 0 of a device.
+  void AddRegisters(const std::string& path);
   // From a link in the folder of `from` to `to`, both in this tree.
   void AddLinkTo(const std::string& from, const std::string& to);
 

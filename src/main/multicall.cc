@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -57,6 +58,19 @@ int Run(const CommandEntry& command, int argc, char** argv, int words) {
   return command.run(argc - words, argv + words);
 }
 
+// A container whose manifest names no program, because NVIDIA's image starts its own, says in this
+// variable which one this image is to start. What people call by name in it stays what they call.
+constexpr const char* kDefaultCommand = "PITCREW_COMMAND";
+
+const CommandEntry* DefaultCommand(int argc, char** argv) {
+  const char* name = std::getenv(kDefaultCommand);
+  if (name == nullptr || (argc > 1 && argv[1][0] != '-')) return nullptr;
+  for (const auto& command : kCommands) {
+    if (command.run != nullptr && HasAlias(command, name)) return &command;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -70,6 +84,7 @@ int main(int argc, char** argv) {
   for (const auto& command : kCommands) {
     if (command.run != nullptr && HasAlias(command, program)) return Run(command, argc, argv, 0);
   }
+  if (const auto* command = DefaultCommand(argc, argv)) return Run(*command, argc, argv, 0);
   if (argc < 2) return PrintUsage(stderr, program);
   const std::string_view first = argv[1];
   if (first == "--help" || first == "-h" || first == "help") return PrintUsage(stdout, program);

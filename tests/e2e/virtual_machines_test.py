@@ -32,6 +32,7 @@ CONTAINER, PASSTHROUGH, VGPU = "gpu-container", "gpu-vm", "gpu-vgpu"
 L4, A10_12Q = "AD104GL_L4", "NVIDIA_A10-12Q"
 WORKLOAD = "nvidia.com/gpu.workload.config"
 CONFIG, STATE, PROGRESS = "nvidia.com/vgpu.config", "nvidia.com/vgpu.config.state", "nvidia.com/vgpu.config.progress"
+MODE = "nvidia.com/cc.mode"
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
@@ -79,6 +80,21 @@ class VirtualMachines(support.ClusterTest):
     def policy(self, spec):
         self.client.request("PATCH", f"{chart.POLICIES}/cluster-policy", {"spec": spec},
                             content_type="application/merge-patch+json")
+
+    def use_kata(self):
+        self.policy({"sandboxWorkloads": {"mode": "kata"}})
+        self.addCleanup(self.policy, {"sandboxWorkloads": {"mode": "kubevirt"}})
+
+    def await_mode(self, node, mode, ready):
+        """Of confidential computing."""
+        def says(one):
+            labels = one["metadata"]["labels"]
+            return (labels.get(f"{MODE}.state"), labels.get("nvidia.com/cc.ready.state")) == (mode, ready)
+        self.wait_node(node, says, f"the mode is to be {mode}, and ready {ready!r}")
+
+    def modes(self, node):
+        """What the registers of the node's GPUs say."""
+        return dict(line.split() for line in self.on(node, "cat", "/sys/simulation/modes").splitlines())
 
     def start_machine(self, name, resource, node):
         """The virtual machine's pod runs; what its log says of devices and variables, as (paths, variables)."""
@@ -230,15 +246,38 @@ class VirtualMachines(support.ClusterTest):
 
     def test_60_kata_containers(self):
         """virtualisation-and-olm.md #56: on nodes for passthrough Kata's plugin takes the place of KubeVirt's."""
-        # Its manager of confidential computing is NVIDIA's image, which this cluster cannot pull.
-        self.policy({"sandboxWorkloads": {"mode": "kata"}, "ccManager": {"enabled": False}})
-        self.addCleanup(self.policy, {"sandboxWorkloads": {"mode": "kubevirt"}, "ccManager": {"enabled": True}})
+        self.use_kata()
         self.await_offered(PASSTHROUGH, {"pgpu": 2})
         specification = yaml.safe_load(self.on(PASSTHROUGH, "cat", "/var/run/cdi/nvidia.com-pgpu.yaml"))
         self.assertEqual(specification["kind"], "nvidia.com/pgpu")
         devices = {device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]]
                    for device in specification["devices"]}
         self.assertEqual(devices, {name: ["/dev/vfio/vfio", f"/dev/vfio/{name}"] for name in self.groups(PASSTHROUGH)})
+
+    def test_61_modes_of_confidential_computing(self):
+        """virtualisation-and-olm.md #62, #66: the label decides the mode of the GPUs, and is told what it is; the host
+        that can run confidential virtual machines has its GPUs ready for them without a label."""
+        self.use_kata()
+        # L4s have no modes, and no node must wait for what it cannot be.
+        self.await_mode(PASSTHROUGH, "off", "false")
+        self.label(CONTAINER, WORKLOAD, "vm-passthrough")
+        self.addCleanup(self.await_offered, CONTAINER, {"gpu": 2})
+        self.addCleanup(self.label, CONTAINER, WORKLOAD, "container")
+        self.addCleanup(self.label, CONTAINER, MODE, None)
+        gpus = self.drivers(CONTAINER)
+        # The last is what no label asks for.
+        for mode, ready in ((None, "true"), ("devtools", ""), ("off", "false"), ("ppcie", "true"), (None, "true")):
+            with self.subTest(mode):
+                self.label(CONTAINER, MODE, mode)
+                self.await_mode(CONTAINER, mode or "on", ready)
+                self.assertEqual(self.modes(CONTAINER), {gpu: mode or "on" for gpu in gpus})
+                self.await_offered(CONTAINER, {"pgpu": 2})
+        self.label(CONTAINER, MODE, "maybe")
+        self.await_mode(CONTAINER, "failed", "")
+        self.await_event(CONTAINER, "CcModeChangeFailed", 'no mode "maybe"')
+        self.assertEqual(self.modes(CONTAINER), {gpu: "on" for gpu in gpus})
+        self.label(CONTAINER, MODE, "off")
+        self.await_mode(CONTAINER, "off", "false")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-// A GPU or NVSwitch with modes of confidential computing, as its registers and its folder in sysfs
-// show it (virtualisation-and-olm.md section 12.2): settings that messages change and a reset puts
-// in force. Written from the document, for code that reads and changes modes.
+// A GPU or NVSwitch with modes of confidential computing in a folder of sysfs: its security
+// processor (simulation/sysfs/security_processor.h) behind `resource0`, its reset behind `reset`.
+// For code that reads and changes modes.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,17 @@
 #include <memory>
 #include <string>
 
+#include "simulation/sysfs/security_processor.h"
 #include "tests/support/register_trap.h"
 
 namespace pitcrew::test_support {
 
 class SecurityProcessor : public RegisterModel {
  public:
-  enum class Kind { kHopper, kBlackwell100, kBlackwell202, kSwitch };
+  using Model = simulation::sysfs::SecurityProcessor;
+  using Kind = Model::Kind;
 
-  // What goes wrong; all of it can be changed at any time.
-  struct Faults {
-    int refuses = -1;             // a write of that setting
-    bool locked = false;          // the host may change nothing
-    bool silent = false;          // no message is answered
-    bool stays = false;           // a reset puts nothing in force
-    bool never_starts = false;    // after a reset
-    bool no_ppcie = false;        // firmware from before protected PCIe
+  struct Faults : Model::Faults {
     int dies_after_accesses = 0;  // the process ends by SIGKILL; 0: never
   };
 
@@ -34,6 +29,7 @@ class SecurityProcessor : public RegisterModel {
   std::uint32_t Read(std::size_t offset) override;
   void Write(std::size_t offset, std::uint32_t value) override;
 
+  // Can be changed at any time.
   Faults& faults();
   [[nodiscard]] unsigned setting(unsigned number) const;
   void Set(unsigned number, unsigned value);
@@ -53,12 +49,6 @@ class SecurityProcessor : public RegisterModel {
   void MakeFiles() const;
   void LookForReset();
   void Count();
-  [[nodiscard]] std::uint32_t ModeRegister() const;
-  std::uint32_t ReadMemoryChannel(std::size_t offset);
-  void WriteMemoryChannel(std::size_t offset, std::uint32_t value);
-  std::uint32_t ReadMailbox(std::size_t offset);
-  void WriteMailbox(std::size_t offset, std::uint32_t value);
-  void Answer(const std::uint32_t* message, std::size_t words);
 
   const std::filesystem::path root_;
   const std::string address_;

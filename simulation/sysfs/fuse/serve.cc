@@ -20,7 +20,7 @@ void* Init(fuse_conn_info*, fuse_config* config) {
   config->entry_timeout = 0;
   config->attr_timeout = 0;
   config->negative_timeout = 0;
-  config->direct_io = 1;
+  config->direct_io = 0;  // decided for each file
   config->kernel_cache = 0;
   return fuse_get_context()->private_data;
 }
@@ -84,6 +84,8 @@ int Open(const char* path, fuse_file_info* info) {
   const int access = info->flags & O_ACCMODE;
   if (access != O_RDONLY && (node->mode & 0222) == 0) return -EACCES;
   if (access != O_WRONLY && (node->mode & 0444) == 0) return -EACCES;
+  if (node->is_registers) return -Files().FollowRegisters(fuse_get_context()->pid);
+  info->direct_io = 1;
   return 0;
 }
 
@@ -91,6 +93,8 @@ int Read(const char* path, char* buffer, std::size_t size, off_t offset, fuse_fi
   const auto tree = Files().Current();
   const Node* node = tree->Find(path);
   if (node == nullptr) return -ENODEV;  // it was there when it was opened
+  // The kernel has no read of them either; a program that maps them gets a fault for each access.
+  if (node->is_registers) return -EIO;
   const auto start = std::min(static_cast<std::size_t>(offset), node->content.size());
   const std::size_t length = std::min(size, node->content.size() - start);
   std::memcpy(buffer, node->content.data() + start, length);
