@@ -112,14 +112,16 @@ class Manager {
     return state.driver_loaded ? RemoveLoaded(state) : PrepareUnloaded(state);
   }
 
-  // Who has GPUs that are about to change hands. While some still go to VFIO, virtual machines may
-  // run on those that it has.
+  // Who has GPUs for a use that the node does not have any more. While some still go to VFIO,
+  // virtual machines may run on those that it has. What VFIO has now does not tell who had a GPU:
+  // the VFIO manager takes back what nobody has open when it ends.
   static FormerUse FormerUseOf(const NodeState& state) {
     const Hands& hands = state.hands;
     if (state.passthrough) return {.containers = hands.go_to_vfio, .vgpus = hands.go_to_vfio};
-    if (state.vgpus) return {.containers = true, .passthrough = hands.leave_vfio};
-    const bool machines = hands.leave_vfio || state.validated_for_another_use;
-    return {.containers = hands.go_to_vfio, .passthrough = machines, .vgpus = machines};
+    if (state.vgpus) return {.containers = true, .passthrough = true};
+    return {.containers = hands.go_to_vfio,
+            .passthrough = !hands.machines || hands.leave_vfio,
+            .vgpus = true};
   }
 
   void Tell(std::string_view what, const base::Error& why) {

@@ -208,6 +208,18 @@ TEST_F(FormerUsersTest, MachinesLeaveBeforeContainersGetTheGpu) {
   EXPECT_TRUE(Has("network"));
 }
 
+// The VFIO manager has ended, and taken back a GPU that nobody has open.
+TEST_F(FormerUsersTest, MachinesLeaveAlsoWhenVfioHasNoGpuAnyMore) {
+  MakeGpu("0000:65:00.0", "");
+  for (const auto label : {api::kDeployDriver, api::kDeployVgpuManager}) {
+    SetLabel(label, "true");
+    MakeUser("stopped", kMachineGpu);
+    const auto done = Run();
+    ASSERT_TRUE(done) << done.error().message;
+    EXPECT_FALSE(Has("stopped")) << label;
+  }
+}
+
 TEST_F(FormerUsersTest, ContainersLeaveBeforeGpusAreCut) {
   SetLabel(api::kDeployVgpuManager, "true");
   MakeGpu("0000:65:00.0", "");
