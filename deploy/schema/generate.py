@@ -17,6 +17,7 @@ import cluster_policy
 import dashboards
 import image_programs
 import node_feature_discovery
+import nvidia_driver
 from model import obj
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -74,6 +75,7 @@ def files():
     nfd_schema = chart_values.node_feature_discovery()
     return {
         CHART / "crds/nvidia.com_clusterpolicies.yaml": crd_file(cluster_policy.crd()),
+        CHART / "crds/nvidia.com_nvidiadrivers.yaml": crd_file(nvidia_driver.crd()),
         NFD_CHART / "crds/nfd-api-crds.yaml": crd_file(*node_feature_discovery.crds()),
         CHART / "files/image-programs.yaml": image_programs.text(HEADER),
         CHART / "values.schema.json": json_file(chart_values.closed(chart_schema)),

@@ -23,6 +23,8 @@ inline constexpr std::string_view kKernelVersionFull =
 inline constexpr std::string_view kOsReleaseId = "feature.node.kubernetes.io/system-os_release.ID";
 inline constexpr std::string_view kOsReleaseVersionId =
     "feature.node.kubernetes.io/system-os_release.VERSION_ID";
+inline constexpr std::string_view kOsReleaseVersionMajor =
+    "feature.node.kubernetes.io/system-os_release.VERSION_ID.major";
 // RHCOS version, read on OpenShift for the driver toolkit image.
 inline constexpr std::string_view kOsTreeVersion =
     "feature.node.kubernetes.io/system-os_release.OSTREE_VERSION";
@@ -146,7 +148,11 @@ inline constexpr std::string_view kAppLabel = "app";
 inline constexpr std::string_view kPartOfLabel = "app.kubernetes.io/part-of";
 inline constexpr std::string_view kComponentLabel = "app.kubernetes.io/component";
 inline constexpr std::string_view kDriverComponent = "nvidia-driver";
+inline constexpr std::string_view kVgpuHostComponent = "nvidia-vgpu-host-manager";
 inline constexpr std::string_view kDriverDaemonSet = "nvidia-driver-daemonset";
+// Of the DaemonSets of NVIDIADriver objects: the pool's operating system and kernel.
+inline constexpr std::string_view kNodeOsVersion = "nvidia.com/node.os-version";
+inline constexpr std::string_view kPrecompiledKernel = "nvidia.com/precompiled.kernel-version";
 inline constexpr std::string_view kDriverToolkit = "openshift.driver-toolkit";
 inline constexpr std::string_view kDriverToolkitRhcos = "openshift.driver-toolkit.rhcos";
 inline constexpr std::string_view kDriverToolkitImageMissing =
@@ -164,6 +170,8 @@ inline constexpr std::string_view kManagementCdiDevice = "management.nvidia.com/
 // --- Groups, kinds, names ----------------------------------------------------------------------
 inline constexpr std::string_view kNvidiaV1 = "nvidia.com/v1";
 inline constexpr std::string_view kClusterPolicyKind = "ClusterPolicy";
+inline constexpr std::string_view kNvidiaV1Alpha1 = "nvidia.com/v1alpha1";
+inline constexpr std::string_view kNvidiaDriverKind = "NVIDIADriver";
 inline constexpr std::string_view kNfdNodeNameLabel = "nfd.node.kubernetes.io/node-name";
 inline constexpr std::string_view kOperatorLease = "53822513.nvidia.com";
 

@@ -14,6 +14,8 @@ inline constexpr kube::ResourceKind kClusterPolicies{"nvidia.com", "v1", "cluste
                                                      "ClusterPolicy", false};
 inline constexpr kube::ResourceKind kGpuClusters{"nvidia.com", "v1alpha1", "gpuclusters",
                                                  "GPUCluster", false};
+inline constexpr kube::ResourceKind kNvidiaDrivers{"nvidia.com", "v1alpha1", "nvidiadrivers",
+                                                   "NVIDIADriver", false};
 // OpenShift's.
 inline constexpr kube::ResourceKind kClusterVersions{"config.openshift.io", "v1", "clusterversions",
                                                      "ClusterVersion", false};
@@ -33,6 +35,7 @@ inline constexpr std::string_view kServiceMonitorDefinition =
 inline constexpr std::string_view kPrometheusRuleDefinition =
     "prometheusrules.monitoring.coreos.com";
 inline constexpr std::string_view kGpuClusterDefinition = "gpuclusters.nvidia.com";
+inline constexpr std::string_view kNvidiaDriverDefinition = "nvidiadrivers.nvidia.com";
 // Why nothing is done for a ClusterPolicy beside a GPUCluster (operator-behaviour.md section 4).
 std::string GpuClusterConflict(std::string_view cluster, std::string_view policy);
 

@@ -1,7 +1,6 @@
 #include "desired/facts.h"
 
 #include "base/strings.h"
-#include "desired/render.h"
 
 namespace pitcrew::desired {
 std::string OsRelease::tag() const {
@@ -59,7 +58,7 @@ DriverToolkit DriverToolkitOf(const codec::Json& image_stream) {
   return toolkit;
 }
 
-base::Result<Facts> CompleteFacts(Facts facts, const api::ClusterPolicy& policy,
+base::Result<Facts> CompleteFacts(Facts facts, const References& references,
                                   const FactSource& source) {
   if (facts.openshift()) {
     const auto toolkit = source.driver_toolkit();
@@ -69,10 +68,10 @@ base::Result<Facts> CompleteFacts(Facts facts, const api::ClusterPolicy& policy,
     if (proxy.is_unknown()) return base::Fail(*proxy.error());
     if (proxy.is_present()) facts.proxy = *proxy.value();
   }
-  for (const std::string& name : ReferencedConfigMaps(policy)) {
+  for (const std::string& name : references.config_maps) {
     facts.config_maps.insert_or_assign(name, source.config_map(name));
   }
-  for (const std::string& name : ReferencedSecrets(policy)) {
+  for (const std::string& name : references.secrets) {
     facts.secrets.insert_or_assign(name, source.secret(name));
   }
   return facts;

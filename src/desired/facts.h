@@ -79,6 +79,8 @@ struct Facts {
   // Kinds of the Prometheus operator that the cluster serves.
   bool service_monitors = false;
   bool prometheus_rules = false;
+  // NVIDIADriver objects, and so somebody who looks after the drivers that they describe.
+  bool driver_objects = true;
   // ConfigMaps of the operator's namespace that the policy names. One that is not here was not
   // read.
   std::map<std::string, base::Observed<ConfigMapKeys>> config_maps;
@@ -118,11 +120,17 @@ struct FactSource {
   std::function<base::Observed<bool>(const std::string& name)> secret;
 };
 
-// `facts` (of nodes and cluster) with all else that rendering `policy` looks at. OpenShift's
+// Names of ConfigMaps and Secrets of the operator's namespace that rendering needs to know.
+struct References {
+  std::vector<std::string> config_maps = {};
+  std::vector<std::string> secrets = {};
+};
+
+// `facts` (of nodes and cluster) with all else that rendering looks at. OpenShift's
 // objects are asked for on OpenShift only; one of them that is unknown is an error, because
 // rendering without it would change what runs. An unknown ConfigMap or Secret concerns its operand
 // alone.
-base::Result<Facts> CompleteFacts(Facts facts, const api::ClusterPolicy& policy,
+base::Result<Facts> CompleteFacts(Facts facts, const References& references,
                                   const FactSource& source);
 
 }  // namespace pitcrew::desired

@@ -31,6 +31,7 @@ constexpr std::string_view kKeptLabels[] = {
     api::kKernelVersionFull,
     api::kOsReleaseId,
     api::kOsReleaseVersionId,
+    api::kOsReleaseVersionMajor,
     api::kOsTreeVersion,
     api::kGpuPresent,
     api::kWorkloadConfig,

@@ -5,6 +5,7 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
+#include "desired/driver_objects/assignment.h"
 #include "desired/pause_words.h"
 
 namespace pitcrew::desired {
@@ -92,6 +93,30 @@ void DecideDeployLabels(const Node& node, const NodePolicy& policy, const Operan
   }
 }
 
+void DecideUpgradeAnnotation(const Node& node, bool wanted, NodeDecision& decision) {
+  if (wanted && !(node.upgrade_enabled == "true")) {
+    Set(decision.annotations, api::kUpgradeEnabledAnnotation, "true");
+  } else if (!wanted && !node.upgrade_enabled.empty()) {
+    decision.annotations[std::string(api::kUpgradeEnabledAnnotation)] = std::nullopt;
+  }
+}
+
+// Which NVIDIADriver the node's driver is.
+void DecideDriverOwner(const Node& node, const NodePolicy& policy, NodeDecision& decision) {
+  // A selector may ask for the label that says that there is a GPU: it is written first.
+  if (policy.drivers == nullptr || !node.gpu_present()) return;
+  const DriverAssignment::Choice choice = policy.drivers->Of(node.labels);
+  if (choice.open) return;
+  if (choice.driver == nullptr) {
+    RemoveIfThere(decision.labels, node.labels, api::kDriverOwner);
+  } else if (!node.labels.Is(api::kDriverOwner, choice.driver->name)) {
+    Set(decision.labels, api::kDriverOwner, choice.driver->name);
+  }
+  // It tells the driver manager that somebody else sends the pods away before a driver goes. With
+  // drivers of NVIDIADriver objects nobody does yet.
+  if (!policy.sandbox_enabled) DecideUpgradeAnnotation(node, false, decision);
+}
+
 }  // namespace
 
 NodePolicy NodePolicyOf(const api::ClusterPolicy& policy, std::optional<Runtime> main_runtime) {
@@ -172,6 +197,7 @@ NodeDecision DecideNode(const Node& node, const NodePolicy& policy, const Operan
   }
   if (!present) {
     RemoveDeployLabels(decision.labels, node.labels, operands);
+    if (policy.nvidia_driver_crd) RemoveIfThere(decision.labels, node.labels, api::kDriverOwner);
     if (!node.upgrade_enabled.empty()) {
       decision.annotations[std::string(api::kUpgradeEnabledAnnotation)] = std::nullopt;
     }
@@ -182,13 +208,10 @@ NodeDecision DecideNode(const Node& node, const NodePolicy& policy, const Operan
       node.labels.Get(api::kMigConfig).empty()) {
     Set(decision.labels, api::kMigConfig, api::kMigConfigAllDisabled);
   }
+  if (policy.nvidia_driver_crd) DecideDriverOwner(node, policy, decision);
   // With NVIDIADriver objects the annotation follows each of them.
   if (!policy.nvidia_driver_crd || policy.sandbox_enabled) {
-    if (policy.driver_auto_upgrade && !(node.upgrade_enabled == "true")) {
-      Set(decision.annotations, api::kUpgradeEnabledAnnotation, "true");
-    } else if (!policy.driver_auto_upgrade && !node.upgrade_enabled.empty()) {
-      decision.annotations[std::string(api::kUpgradeEnabledAnnotation)] = std::nullopt;
-    }
+    DecideUpgradeAnnotation(node, policy.driver_auto_upgrade, decision);
   }
   return decision;
 }

@@ -1,9 +1,10 @@
 // What the labels and annotations of one node should be: a pure function of the node and the policy
-// (reference operator-behaviour.md sections 7.3, 7.4 and 7.7).
+// (reference operator-behaviour.md sections 7.3 to 7.7).
 #pragma once
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,8 @@
 #include "desired/workload.h"
 
 namespace pitcrew::desired {
+
+class DriverAssignment;
 
 // The part of a policy that node labels depend on.
 struct NodePolicy {
@@ -26,6 +29,9 @@ struct NodePolicy {
   bool mig_default_all_disabled = false;
   bool driver_auto_upgrade = false;  // driver enabled, autoUpgrade, no sandbox workloads
   bool nvidia_driver_crd = false;    // owners and the annotation follow NVIDIADriver objects
+  // With nvidia_driver_crd: which driver each node gets. Null: that is not known, and owners and
+  // annotations stay as they are.
+  std::shared_ptr<const DriverAssignment> drivers = nullptr;
 
   // A node of another runtime gets the toolkit of its own runtime; none: all get the same one.
   std::optional<Runtime> main_runtime;

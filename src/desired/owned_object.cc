@@ -80,6 +80,21 @@ bool IsServed(const kube::ResourceKind& kind, const OptionalKinds& served) {
   return true;
 }
 
+namespace {
+
+std::string ManagerImageOf(const Json& object) {
+  const Json* containers = codec::Find(object, {"spec", "template", "spec", "initContainers"});
+  if (containers == nullptr || !containers->is_array()) return "";
+  for (const Json& container : *containers) {
+    if (codec::FindString(container, {"name"}) == "k8s-driver-manager") {
+      return codec::FindString(container, {"image"});
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
 OwnedObject ReadOwned(const Json& object) {
   OwnedObject owned;
   owned.uid = codec::FindString(object, {"metadata", "uid"});
@@ -98,6 +113,7 @@ OwnedObject ReadOwned(const Json& object) {
                      .available = Number(object, {"status", "numberAvailable"}),
                      .unavailable = Number(object, {"status", "numberUnavailable"})};
   owned.toolkit_runtime = ToolkitRuntimeOf(object);
+  owned.manager_image = ManagerImageOf(object);
   if (const Json* data = codec::Find(object, {"data"}); data != nullptr && data->is_object()) {
     for (const auto& [key, value] : data->items()) owned.keys.push_back(key);
   }

@@ -42,6 +42,7 @@ struct OwnedObject {
   DaemonSetStatus daemonset;
   std::vector<std::string> keys;           // of a ConfigMap's data
   std::optional<Runtime> toolkit_runtime;  // of a DaemonSet of the container toolkit
+  std::string manager_image;               // of a DaemonSet with a driver manager
 };
 OwnedObject ReadOwned(const codec::Json& object);
 

@@ -11,6 +11,13 @@ Owner Owner::Of(const api::ClusterPolicy& policy) {
           .uid = policy.uid};
 }
 
+Owner Owner::Of(const api::NvidiaDriver& driver) {
+  return {.api_version = std::string(api::kNvidiaV1Alpha1),
+          .kind = std::string(api::kNvidiaDriverKind),
+          .name = driver.name,
+          .uid = driver.uid};
+}
+
 codec::Json Owner::Reference() const {
   return {{"apiVersion", api_version},
           {"kind", kind},

@@ -4,11 +4,14 @@
 // own (reference operator-behaviour.md sections 8 and 9).
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
 
 #include "api/cluster_policy.h"
+#include "api/nvidia_driver.h"
 #include "codec/json.h"
+#include "desired/facts.h"
 
 namespace pitcrew::desired {
 
@@ -20,16 +23,36 @@ struct Owner {
   std::string uid;
 
   static Owner Of(const api::ClusterPolicy& policy);
+  static Owner Of(const api::NvidiaDriver& driver);
   // As metadata.ownerReferences has it.
   [[nodiscard]] codec::Json Reference() const;
   bool operator==(const Owner&) const = default;
 };
 
-// A driver as an NVIDIADriver object describes it.
+// Nodes that get a DaemonSet together (operator-behaviour.md section 8.2).
+struct DriverPool {
+  std::string name;  // "ubuntu24.04", "ubuntu24.04-6.8.0-44-generic", "417.94.202506121500-0"
+  OsRelease os = {};
+  std::string kernel = {};         // precompiled drivers: as the label has it
+  std::string rhcos_version = {};  // OpenShift, unless precompiled
+  // All that a node needs to be one of them, beside the operand's own labels.
+  std::map<std::string, std::string> node_selector = {};
+  std::size_t nodes = 0;
+
+  bool operator==(const DriverPool&) const = default;
+};
+
+// A driver as an NVIDIADriver object describes it, for one of its pools.
 struct DriverSpec {
+  std::string type{api::kDriverTypeGpu};
   api::Driver driver;
   api::Component gds;
   api::Component gdrcopy;
+  DriverPool pool;
+  // Of the nodes, as the policy has it; "" where it says nothing.
+  std::string host_root = {};
+  // In place of the driver manager's default image: the one that runs (section 8.5); "": none.
+  std::string manager_image = {};
 };
 
 // Objects for one pool of nodes. Several pools have objects side by side, each under its own names.

@@ -27,6 +27,10 @@ void PlaceDaemonSet(Object& daemonset, const Placement& placement, const std::st
   SetLabel(PodTemplate(daemonset), app, placement.daemonset);
   daemonset["spec"]["selector"]["matchLabels"][app] = placement.daemonset;
   for (const auto& [key, value] : placement.node_selector) SetNodeSelector(daemonset, key, value);
+  constexpr const char* kConstraints = "openshift.io/scc";
+  if (codec::FindString(daemonset, {"metadata", "annotations", kConstraints}) == before) {
+    SetAnnotation(daemonset, kConstraints, placement.name);
+  }
   Object& pod = PodSpec(daemonset);
   if (codec::FindString(pod, {"serviceAccountName"}) == before) {
     pod["serviceAccountName"] = placement.name;

@@ -17,8 +17,11 @@ namespace {
 constexpr std::string_view kClusterScopedKinds[] = {"ClusterRole", "ClusterRoleBinding",
                                                     "RuntimeClass", "SecurityContextConstraints"};
 
-// Says that the drivers are left to NVIDIADriver objects.
-constexpr std::string_view kUseDriverObjects = "spec.driver.useNvidiaDriverCRD";
+// Why drivers cannot be left to NVIDIADriver objects.
+constexpr std::string_view kNoDriverObjects =
+    "spec.driver.useNvidiaDriverCRD: the cluster does not serve NVIDIADriver objects, so nobody "
+    "would look after the drivers: install the CustomResourceDefinition nvidiadrivers.nvidia.com, "
+    "or describe the driver under spec.driver";
 
 base::Status CheckBlocks(const Operand& operand, const std::vector<api::FieldProblem>& problems) {
   std::vector<std::string> messages;
@@ -80,15 +83,6 @@ void AddIfNamed(std::vector<std::string>& names, const std::string& name) {
   if (!name.empty() && std::ranges::find(names, name) == names.end()) names.push_back(name);
 }
 
-std::string DelegationProblem(const api::ClusterPolicy& policy) {
-  for (const api::FieldProblem& problem : CheckPolicy(policy)) {
-    if (problem.path == kUseDriverObjects) {
-      return fmt::format("{}: {}", problem.path, problem.message);
-    }
-  }
-  return std::string(kUseDriverObjects);
-}
-
 }  // namespace
 
 std::vector<api::FieldProblem> CheckPolicy(const api::ClusterPolicy& policy) {
@@ -100,12 +94,6 @@ std::vector<api::FieldProblem> CheckPolicy(const api::ClusterPolicy& policy) {
   if (policy.cdi.nri_plugin_enabled && !policy.toolkit_enabled()) {
     problems.push_back({"spec.cdi.nriPluginEnabled",
                         "the NRI Plugin cannot be enabled when the Container Toolkit is disabled"});
-  }
-  if (policy.driver.use_nvidia_driver_crd) {
-    problems.push_back({std::string(kUseDriverObjects),
-                        "Pitcrew has no controller for NVIDIADriver objects yet, so nobody would "
-                        "look after the drivers: set it to false and describe the driver under "
-                        "spec.driver"});
   }
   return problems;
 }
@@ -152,10 +140,10 @@ std::vector<RenderedOperand> Render(const Context& context) {
     RenderedOperand entry{.operand = &operand, .objects = std::vector<Object>{}};
     entry.mode = operand.ModeOf(context.policy);
     const bool enabled = entry.mode == Mode::kEnabled;
-    if (entry.mode == Mode::kDelegated) {
-      // There is nobody yet to leave an operand to: it is an error, and what stands stays.
+    if (entry.mode == Mode::kDelegated && !context.facts.driver_objects) {
+      // There is nobody to leave the operand to: it is an error, and what stands stays.
       entry.mode = Mode::kEnabled;
-      entry.objects = base::Fail(base::Invalid("InvalidPolicy", DelegationProblem(context.policy)));
+      entry.objects = base::Fail(base::Invalid("InvalidPolicy", std::string(kNoDriverObjects)));
     }
     entry.daemonsets_withheld = enabled && context.facts.gpu_nodes == 0;
     if (enabled) {
@@ -167,25 +155,18 @@ std::vector<RenderedOperand> Render(const Context& context) {
   return rendered;
 }
 
-std::vector<std::string> ReferencedConfigMaps(const api::ClusterPolicy& policy) {
-  std::vector<std::string> names;
+References ReferencesOf(const api::ClusterPolicy& policy) {
+  References references;
   if (policy.driver_enabled() && !policy.driver.use_nvidia_driver_crd) {
-    AddIfNamed(names, policy.driver.kernel_module_config);
-    AddIfNamed(names, policy.driver.repo_config);
-    AddIfNamed(names, policy.driver.cert_config);
+    AddIfNamed(references.config_maps, policy.driver.kernel_module_config);
+    AddIfNamed(references.config_maps, policy.driver.repo_config);
+    AddIfNamed(references.config_maps, policy.driver.cert_config);
+    AddIfNamed(references.secrets, policy.driver.secret_env);
   }
   if (policy.sandbox.enabled && policy.vgpu_manager.enabled.value_or(false)) {
-    AddIfNamed(names, policy.vgpu_manager.kernel_module_config);
+    AddIfNamed(references.config_maps, policy.vgpu_manager.kernel_module_config);
   }
-  return names;
-}
-
-std::vector<std::string> ReferencedSecrets(const api::ClusterPolicy& policy) {
-  std::vector<std::string> names;
-  if (policy.driver_enabled() && !policy.driver.use_nvidia_driver_crd) {
-    AddIfNamed(names, policy.driver.secret_env);
-  }
-  return names;
+  return references;
 }
 
 std::map<std::string, std::string> MissingNamespaceLabels(const api::ClusterPolicy& policy,

@@ -35,9 +35,8 @@ base::Result<std::vector<Object>> RenderObjects(const Operand& operand, const Co
 // spec.cdi concern every operand.
 std::vector<api::FieldProblem> CheckPolicy(const api::ClusterPolicy& policy);
 
-// Names of the ConfigMaps and Secrets of the operator's namespace that rendering needs to know.
-std::vector<std::string> ReferencedConfigMaps(const api::ClusterPolicy& policy);
-std::vector<std::string> ReferencedSecrets(const api::ClusterPolicy& policy);
+// What rendering needs to know.
+References ReferencesOf(const api::ClusterPolicy& policy);
 
 // Labels that the operator's own namespace lacks (operator-behaviour.md section 13.3): with
 // spec.psa what lets privileged pods in, on OpenShift what lets its monitoring look. `current`: the

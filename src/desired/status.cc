@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/strings.h"
+#include "desired/conditions.h"
 #include "desired/operand_table.h"
 
 namespace pitcrew::desired {
@@ -15,50 +16,6 @@ using codec::Json;
 
 constexpr const char* kUnknown = "Unknown";
 constexpr std::string_view kNodeLabelsReady = "NodeLabelsReady";
-constexpr std::size_t kLongestMessage = 32768;  // of a condition, by the schema
-
-// Builds the list of conditions, keeping the times of those whose status stays.
-class Conditions {
- public:
-  Conditions(std::int64_t generation, const Json& previous, base::WallClock::time_point now)
-      : generation_(generation), previous_(previous), now_(base::FormatRfc3339(now)) {}
-
-  void Add(std::string_view type, bool is_true, std::string_view reason, std::string_view message) {
-    AddStatus(type, is_true ? "True" : "False", reason, message);
-  }
-
-  void AddStatus(std::string_view type, const std::string& status, std::string_view reason,
-                 std::string_view message) {
-    std::string since = now_;
-    if (const Json* known = Find(previous_, type);
-        known != nullptr && codec::FindString(*known, {"status"}) == status) {
-      since = codec::FindString(*known, {"lastTransitionTime"}, now_);
-    }
-    list_.push_back({{"type", type},
-                     {"status", status},
-                     {"reason", reason},
-                     {"message", message.substr(0, kLongestMessage)},
-                     {"observedGeneration", generation_},
-                     {"lastTransitionTime", since}});
-  }
-
-  static const Json* Find(const Json& status, std::string_view type) {
-    const Json* conditions = codec::Find(status, {"conditions"});
-    if (conditions == nullptr || !conditions->is_array()) return nullptr;
-    for (const Json& condition : *conditions) {
-      if (codec::FindString(condition, {"type"}) == type) return &condition;
-    }
-    return nullptr;
-  }
-
-  Json Take() { return std::move(list_); }
-
- private:
-  std::int64_t generation_;
-  const Json& previous_;
-  std::string now_;
-  Json list_ = Json::array();
-};
 
 std::vector<std::string> StatesThatAre(const PolicyOutcome& outcome, Verdict verdict) {
   std::vector<std::string> states;
@@ -66,16 +23,6 @@ std::vector<std::string> StatesThatAre(const PolicyOutcome& outcome, Verdict ver
     if (report.verdict == verdict) states.emplace_back(report.state);
   }
   return states;
-}
-
-void AddError(Conditions& conditions, std::string_view reason, std::string_view message) {
-  conditions.Add("Ready", false, "Error", "");
-  conditions.Add("Error", true, reason, message);
-}
-
-void AddReady(Conditions& conditions, std::string_view reason, std::string_view message) {
-  conditions.Add("Ready", true, reason, message);
-  conditions.Add("Error", false, "Ready", "");
 }
 
 // What went wrong. A field that several operands share is told once, with all of them.
@@ -101,21 +48,22 @@ std::vector<std::string> FailuresOf(const PolicyOutcome& outcome) {
 void AddSummary(Conditions& conditions, const PolicyOutcome& outcome) {
   const std::vector<std::string> failures = FailuresOf(outcome);
   if (!failures.empty()) {
-    AddError(conditions, "ReconcileFailed", base::Join(failures, "; "));
+    conditions.AddError("ReconcileFailed", base::Join(failures, "; "));
   } else if (const auto states = StatesThatAre(outcome, Verdict::kNotReady); !states.empty()) {
-    AddError(conditions, "OperandNotReady",
-             fmt::format("{} is not ready; states not ready: [{}]", outcome.kind,
-                         base::Join(states, " ")));
+    conditions.AddError("OperandNotReady", fmt::format("{} is not ready; states not ready: [{}]",
+                                                       outcome.kind, base::Join(states, " ")));
   } else if (outcome.first_gpu_nodes_joining) {
-    AddError(conditions, "OperandNotReady",
-             fmt::format("{} is not ready; the first GPU nodes are being labelled", outcome.kind));
+    conditions.AddError(
+        "OperandNotReady",
+        fmt::format("{} is not ready; the first GPU nodes are being labelled", outcome.kind));
   } else if (!outcome.nfd_labels) {
-    AddReady(conditions, "NFDLabelsMissing",
-             "no node has a label of node feature discovery: without them GPU nodes are not found");
+    conditions.AddReady(
+        "NFDLabelsMissing",
+        "no node has a label of node feature discovery: without them GPU nodes are not found");
   } else if (!outcome.gpu_nodes) {
-    AddReady(conditions, "NoGPUNodes", "no node has a GPU; watching for one to join");
+    conditions.AddReady("NoGPUNodes", "no node has a GPU; watching for one to join");
   } else {
-    AddReady(conditions, "Reconciled", "every operand is as the policy wants it");
+    conditions.AddReady("Reconciled", "every operand is as the policy wants it");
   }
 }
 

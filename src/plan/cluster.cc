@@ -255,8 +255,9 @@ base::Result<PlannedCluster> ReadCluster(const Snapshot& snapshot,
   TRY_ASSIGN(Facts facts, FactsOfCluster(snapshot, kubernetes_version));
   facts.toolkits = ToolkitsOf(snapshot, operator_namespace);
   TRY_ASSIGN(facts, LabelNodes(snapshot, facts, policy, cluster));
-  TRY_ASSIGN(cluster.facts, desired::CompleteFacts(std::move(facts), policy.policy,
-                                                   SourceOf(snapshot, operator_namespace)));
+  TRY_ASSIGN(cluster.facts,
+             desired::CompleteFacts(std::move(facts), desired::ReferencesOf(policy.policy),
+                                    SourceOf(snapshot, operator_namespace)));
   return cluster;
 }
 
@@ -287,7 +288,7 @@ std::vector<snapshot::Query> QueriesOfCluster(const std::string& operator_namesp
 std::vector<snapshot::Query> QueriesOfPolicy(const api::ClusterPolicy& policy,
                                              const std::string& operator_namespace) {
   std::vector<snapshot::Query> queries;
-  for (const std::string& name : desired::ReferencedSecrets(policy)) {
+  for (const std::string& name : desired::ReferencesOf(policy).secrets) {
     queries.push_back({.kind = kube::kSecrets, .namespace_name = operator_namespace, .name = name});
   }
   return queries;

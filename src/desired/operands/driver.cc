@@ -8,6 +8,7 @@
 #include "desired/operands/driver_digest.h"
 #include "desired/operands/driver_files.h"
 #include "desired/operands/driver_manager.h"
+#include "desired/operands/driver_object.h"
 #include "desired/operands/driver_variant.h"
 #include "desired/operands/operands.h"
 #include "desired/pod.h"
@@ -65,19 +66,6 @@ base::Status CustomizeManager(Object& daemonset, const Context& context) {
   return ApplyDriverManager(daemonset, driver.manager, driver.resources, context);
 }
 
-// A period or a number of failures that somebody chose was chosen beside upstream's value of the
-// other one: alone with ours, which asks five times as often, it would end a slow driver after a
-// fifth of the time.
-api::Probe WithPartner(api::Probe probe) {
-  constexpr std::int32_t kPeriodSeconds = 10;
-  constexpr std::int32_t kFailures = 120;
-  if (probe.failure_threshold != 0 && probe.period_seconds == 0)
-    probe.period_seconds = kPeriodSeconds;
-  if (probe.period_seconds != 0 && probe.failure_threshold == 0)
-    probe.failure_threshold = kFailures;
-  return probe;
-}
-
 void ApplyDriverSwitches(Object& daemonset, Object& container, const Context& context) {
   const api::Driver& driver = context.driver();
   if (!driver.kernel_module_type.empty()) {
@@ -88,7 +76,7 @@ void ApplyDriverSwitches(Object& daemonset, Object& container, const Context& co
   }
   // The manifest has a startup probe only; settings for a probe that is not there have no effect
   // (upstream's operator crashes on them).
-  OverrideProbe(container, "startupProbe", WithPartner(driver.startup_probe));
+  OverrideStartupProbe(container, driver.startup_probe);
   OverrideProbe(container, "livenessProbe", driver.liveness_probe);
   OverrideProbe(container, "readinessProbe", driver.readiness_probe);
   if (context.gdrcopy_enabled()) SetEnv(container, "GDRCOPY_ENABLED", "true");
@@ -100,25 +88,6 @@ void ApplyDriverSwitches(Object& daemonset, Object& container, const Context& co
       SetEnv(container, "USE_HOST_MOFED", "true");
     }
   }
-}
-
-// The Secret whose keys become environment; it must exist.
-base::Status ApplySecretEnv(Object& container, const Context& context) {
-  const std::string& name = context.driver().secret_env;
-  if (name.empty()) return {};
-  const std::string field = context.driver().path + ".secretEnv";
-  const auto found = context.facts.secrets.find(name);
-  if (found == context.facts.secrets.end() || found->second.is_unknown()) {
-    return base::Fail(base::Unavailable(
-        "SecretUnknown", fmt::format("{}: Secret {} could not be read", field, name)));
-  }
-  if (found->second.is_absent()) {
-    return base::Fail(
-        base::Invalid("SecretMissing", fmt::format("{}: there is no Secret {} in namespace {}",
-                                                   field, name, context.operator_namespace)));
-  }
-  container["envFrom"].push_back({{"secretRef", {{"name", name}}}});
-  return {};
 }
 
 // Files of a ConfigMap in the folder where the nodes' operating system looks for them.
@@ -274,6 +243,7 @@ base::Result<std::vector<Target>> TargetsOf(const Context& context) {
 }
 
 base::Status Customize(std::vector<Object>& objects, const Context& context) {
+  if (context.driver_spec != nullptr) return CustomizeDriverObject(objects, context);
   TRY_ASSIGN(Object * manifest, RequireDaemonSet(objects));
   const Object base = std::move(*manifest);
   std::erase_if(objects, [&](const Object& object) { return &object == manifest; });

@@ -122,7 +122,87 @@ void AddSidecar(Fields& fields, const Object& pod, std::string_view container,
   if (!env_field.empty()) AddList(fields, env_field, "[]config.EnvVar", DumpEnv(*sidecar));
 }
 
+std::string DigestOf(const Fields& fields) {
+  std::string text;
+  for (const auto& [name, dump] : fields) text += name + ":" + dump;
+  return std::to_string(base::HashFnv1a32(text));
+}
+
+void AddEnv(Fields& fields, const std::string& name, std::vector<api::EnvVar> variables) {
+  std::ranges::stable_sort(variables, {}, &api::EnvVar::name);
+  std::vector<std::string> dump;
+  for (const api::EnvVar& variable : variables) {
+    dump.push_back(
+        fmt::format("{{Name:(string){} Value:(string){}}}", variable.name, variable.value));
+  }
+  AddList(fields, name, "[]config.EnvVar", dump);
+}
+
+// What the driver's description says itself.
+void AddDriverSpec(Fields& fields, const DriverSpec& spec) {
+  const api::Driver& driver = spec.driver;
+  AddString(fields, "DriverType", spec.type);
+  AddString(fields, "KernelModuleType", driver.kernel_module_type);
+  AddList(fields, "DriverArgs", "[]string", driver.args);
+  AddEnv(fields, "DriverEnv", driver.env);
+  AddEnv(fields, "ManagerEnv", driver.manager.env);
+  AddString(fields, "SecretEnvSource", driver.secret_env);
+  AddString(fields, "LicensingConfigName", driver.licensing.secret_name);
+  AddString(fields, "VirtualTopologyConfig", driver.virtual_topology_config);
+  AddString(fields, "KernelModuleConfig", driver.kernel_module_config);
+  AddString(fields, "RepoConfig", driver.repo_config);
+  AddString(fields, "CertConfig", driver.cert_config);
+  AddString(fields, "HostRoot", spec.host_root);
+  if (driver.rdma_enabled && driver.rdma_use_host_mofed) AddFlag(fields, "UseHostMOFED");
+  if (!spec.pool.kernel.empty()) {
+    AddFlag(fields, "UsePrecompiled");
+    AddString(fields, "KernelVersion", spec.pool.kernel);
+  }
+}
+
+void AddOpenShift(Fields& fields, const DriverObjectParts& parts, const Context& context) {
+  AddString(fields, "OpenshiftVersion", context.facts.openshift_version);
+  if (context.facts.proxy && !context.driver().use_precompiled) {
+    const Proxy& proxy = *context.facts.proxy;
+    AddString(fields, "HTTPProxy", proxy.http);
+    AddString(fields, "HTTPSProxy", proxy.https);
+    AddString(fields, "NoProxy", proxy.none);
+    AddString(fields, "TrustedCAConfigMapName", proxy.trusted_ca);
+  }
+  if (!parts.toolkit) return;
+  AddFlag(fields, "DTKEnabled");
+  AddString(fields, "DTKImage", parts.toolkit_image);
+  AddString(fields, "RHCOSVersion", context.driver_spec->pool.rhcos_version);
+}
+
 }  // namespace
+
+std::string DriverObjectDigest(const DriverObjectParts& parts, const Context& context) {
+  Fields fields;
+  AddDriverSpec(fields, *context.driver_spec);
+  AddOpenShift(fields, parts, context);
+  AddString(fields, "DriverImage", parts.driver_image);
+  AddString(fields, "DriverManagerImage", parts.manager_image);
+  if (context.driver().rdma_enabled) {
+    AddFlag(fields, "GPUDirectRDMAEnabled");
+    AddString(fields, "PeermemImage", parts.driver_image);
+  }
+  if (context.gds_enabled()) {
+    AddFlag(fields, "GDSEnabled");
+    AddString(fields, "GDSImage", parts.gds_image);
+    AddEnv(fields, "GDSEnv", context.gds().env);
+  }
+  if (context.gdrcopy_enabled()) {
+    AddFlag(fields, "GDRCopyEnabled");
+    AddString(fields, "GDRCopyImage", parts.gdrcopy_image);
+    AddEnv(fields, "GDRCopyEnv", context.gdrcopy().env);
+  }
+  AddList(fields, "AdditionalVolumeMounts", "[]config.VolumeMountConfig", DumpMounts(parts.mounts));
+  if (const Object* pod = codec::Find(parts.volumes, {"spec", "template", "spec"})) {
+    AddList(fields, "AdditionalVolumes", "[]config.VolumeConfig", DumpVolumes(*pod));
+  }
+  return DigestOf(fields);
+}
 
 std::string DriverConfigDigest(const Object& daemonset) {
   const Object* pod = codec::Find(daemonset, {"spec", "template", "spec"});
@@ -143,9 +223,7 @@ std::string DriverConfigDigest(const Object& daemonset) {
   if (const Object* root = Find(*pod, "volumes", "host-root")) {
     AddString(fields, "HostRoot", codec::FindString(*root, {"hostPath", "path"}));
   }
-  std::string text;
-  for (const auto& [name, dump] : fields) text += name + ":" + dump;
-  return std::to_string(base::HashFnv1a32(text));
+  return DigestOf(fields);
 }
 
 }  // namespace pitcrew::desired

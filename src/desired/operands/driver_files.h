@@ -1,5 +1,5 @@
-// Files that a policy puts into the driver pod: repositories, certificates, module parameters,
-// licences, subscriptions (reference operand-manifests.md section 6.1).
+// What a policy puts into the driver pod: repositories, certificates, module parameters, licences,
+// subscriptions, environment, its patience (reference operand-manifests.md section 6.1).
 #pragma once
 
 #include <string_view>
@@ -17,6 +17,12 @@ base::Status MountConfigMapKeys(Object& daemonset, Object& container, const Cont
 // Folder for package repositories and for certificates in a driver container of that system.
 base::Result<std::string> RepositoryFolder(std::string_view os_id);
 base::Result<std::string> CertificateFolder(std::string_view os_id);
+
+// The Secret of the driver's secretEnv, whose keys become the container's environment. Errors name
+// the field: there is no such Secret, or it could not be read.
+base::Status ApplySecretEnv(Object& container, const Context& context);
+// The members of `probe` that are given, in the driver container's startup probe.
+void OverrideStartupProbe(Object& container, const api::Probe& probe);
 
 void MountLicence(Object& daemonset, Object& container, const api::LicensingConfig& licensing);
 void MountVirtualTopology(Object& daemonset, Object& container, const std::string& config_map);

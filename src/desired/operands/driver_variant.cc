@@ -60,6 +60,11 @@ void MakePrecompiledVariant(Object& daemonset, const std::string& kernel, const 
 }
 
 bool UsesDriverToolkit(const Context& context) {
+  if (context.driver_spec != nullptr) {
+    // NVIDIADriver objects have no switch for it (operand-manifests.md section 23).
+    return context.facts.openshift() && !context.driver().use_precompiled &&
+           !context.facts.driver_toolkit.images.empty();
+  }
   return context.facts.openshift() && context.policy.operator_settings.use_driver_toolkit &&
          !context.driver().use_precompiled && context.facts.driver_toolkit.image_stream_exists &&
          !context.facts.rhcos_versions.empty();

@@ -288,16 +288,17 @@ ccManager: {enabled: true}
   EXPECT_THAT(enabled("devicePlugin: {enabled: false}"), Not(Contains("state-mps-control-daemon")));
 }
 
-// Section 1: NVIDIADriver objects would take over driver and vGPU manager. While nothing looks
-// after such objects, that is an error with the field, and what stands stays.
+// Section 1: NVIDIADriver objects take over driver and vGPU manager. Where there are no such
+// objects, that is an error with the field, and what stands stays.
 TEST(States, NobodyToLeaveTheDriverTo) {
   const auto policy = api::ReadClusterPolicy(MinimalPolicy(*codec::ParseYaml(
       Sandbox("driver: {useNvidiaDriverCRD: true}\nvgpuManager: {enabled: true}"))));
-  const Facts facts = ReadCluster(PlainCluster());
+  Facts facts = ReadCluster(PlainCluster());
+  facts.driver_objects = false;
   const DefaultImages images = TestImages();
   const Context context{
       .policy = *policy, .facts = facts, .images = images, .operator_namespace = "gpu-operator"};
-  const std::vector<RenderedOperand> rendered = Render(context);
+  std::vector<RenderedOperand> rendered = Render(context);
   std::vector<StandingObject> standing;
   for (const RenderedOperand& operand : rendered) {
     const std::string_view state = operand.operand->state;
@@ -314,6 +315,15 @@ TEST(States, NobodyToLeaveTheDriverTo) {
   }
   EXPECT_EQ(standing.size(), 2U);
   EXPECT_THAT(DecideRemovals(rendered, standing, policy->uid), IsEmpty());
+
+  facts.driver_objects = true;
+  rendered = Render(context);
+  const auto removals = DecideRemovals(rendered, standing, policy->uid);
+  ASSERT_EQ(removals.size(), 2U);
+  for (const Removal& removal : removals) {
+    EXPECT_EQ(removal.reason, RemovalReason::kDelegated);
+    EXPECT_TRUE(removal.orphans_pods) << removal.object.key.name;
+  }
 }
 
 // 8 [TestAllAssetsHaveManifestKind], and every folder belongs to an operand.

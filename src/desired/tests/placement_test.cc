@@ -68,13 +68,19 @@ std::vector<Json> RenderDriver(const std::string& owner, const std::string& vers
                                const Facts& facts, const NodeSelector& selector) {
   // The policy's own driver is another one; what is common to all operands comes from the policy.
   const auto policy = api::ReadClusterPolicy(testing::MinimalPolicy(
-      {{"driver", {{"repository", "policy.test"}, {"image", "driver"}, {"version", "1"}}},
-       {"hostPaths", {{"rootFS", "/host-root"}}}}));
+      {{"driver", {{"repository", "policy.test"}, {"image", "driver"}, {"version", "1"}}}}));
   const auto described = api::ReadClusterPolicy(testing::MinimalPolicy(
       {{"driver", {{"repository", "owner.test"}, {"image", "driver"}, {"version", version}}},
-       {"gdrcopy", {{"enabled", version == "580"}}}}));
-  const DriverSpec spec{
-      .driver = described->driver, .gds = described->gds, .gdrcopy = described->gdrcopy};
+       {"gdrcopy",
+        {{"enabled", version == "580"},
+         {"repository", "owner.test"},
+         {"image", "gdrdrv"},
+         {"version", "v2"}}}}));
+  const DriverSpec spec{.driver = described->driver,
+                        .gds = described->gds,
+                        .gdrcopy = described->gdrcopy,
+                        .pool = {.name = owner, .os = **facts.os, .nodes = facts.gpu_nodes},
+                        .host_root = "/host-root"};
   const DefaultImages images = testing::TestImages();
   const Context context{
       .policy = *policy,

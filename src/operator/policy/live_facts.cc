@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "desired/cluster_kinds.h"
-#include "desired/render.h"
 #include "kube/projection.h"
 
 namespace pitcrew::gpu_operator {
@@ -48,7 +47,7 @@ void LiveFacts::ReadServerVersion(const io::StopToken& stop) {
   kubernetes_version_ = version->git_version;
 }
 
-base::Result<desired::Facts> LiveFacts::Gather(const api::ClusterPolicy& policy,
+base::Result<desired::Facts> LiveFacts::Gather(const desired::References& references,
                                                const io::StopToken& stop) {
   ReadServerVersion(stop);
   desired::Facts facts = world_.NodeFacts();
@@ -58,9 +57,8 @@ base::Result<desired::Facts> LiveFacts::Gather(const api::ClusterPolicy& policy,
     const auto version = openshift_version_->Get(stop);
     if (version.is_present()) facts.openshift_version = *version.value();
   }
-  const auto names = desired::ReferencedSecrets(policy);
   std::erase_if(secrets_, [&](const auto& entry) {
-    return std::ranges::find(names, entry.first) == names.end();
+    return std::ranges::find(references.secrets, entry.first) == references.secrets.end();
   });
   const desired::FactSource source{
       .driver_toolkit = [&] { return driver_toolkit_->Get(stop); },
@@ -83,7 +81,7 @@ base::Result<desired::Facts> LiveFacts::Gather(const api::ClusterPolicy& policy,
             }
             return secret->Get(stop);
           }};
-  return desired::CompleteFacts(std::move(facts), policy, source);
+  return desired::CompleteFacts(std::move(facts), references, source);
 }
 
 }  // namespace pitcrew::gpu_operator

@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 
-#include "api/cluster_policy.h"
 #include "base/result.h"
 #include "desired/facts.h"
 #include "io/stop.h"
@@ -25,8 +24,9 @@ class LiveFacts {
   // must outlive this object.
   LiveFacts(World& world, std::function<void()> changed);
 
-  // By one thread. Secrets that the policy no longer names are no longer watched.
-  base::Result<desired::Facts> Gather(const api::ClusterPolicy& policy, const io::StopToken& stop);
+  // By one thread. Secrets that are no longer referred to are no longer watched.
+  base::Result<desired::Facts> Gather(const desired::References& references,
+                                      const io::StopToken& stop);
   // A watch was opened: a server answers that may be newer than the one before. Any thread.
   void ServerMayHaveChanged() { ++openings_; }
 

@@ -181,7 +181,7 @@ desired::PolicyOutcome PolicyController::Pass(const desired::PolicyView& view,
     outcome.failures.push_back(desired::GpuClusterConflict(clusters.front(), view.policy.name));
     return outcome;
   }
-  const auto facts = facts_.Gather(view.policy, stop);
+  const auto facts = facts_.Gather(desired::ReferencesOf(view.policy), stop);
   if (!facts) {
     outcome.failures.push_back(facts.error().message);
     return outcome;
