@@ -43,6 +43,19 @@ class Checklist(unittest.TestCase):
         self.assertNotIn("mps", spec["devicePlugin"])
         self.assertEqual(spec["migManager"]["config"]["default"], "all-disabled")
 
+    def test_38_drivers_of_their_own_objects(self):
+        """clusterpolicy-api.md #38"""
+        objects = support.render("--set", "driver.nvidiaDriverCRD.enabled=true")
+        driver = objects["ClusterPolicy/cluster-policy"]["spec"]["driver"]
+        self.assertEqual(set(driver), {"enabled", "useNvidiaDriverCRD", "upgradePolicy"})
+        self.assertIs(driver["useNvidiaDriverCRD"], True)
+        spec = objects["NVIDIADriver/default"]["spec"]
+        self.assertIs(spec["default"], True)
+        self.assertNotIn("nodeSelector", spec)
+        for values in ("driver.enabled=false", "driver.nvidiaDriverCRD.deployDefaultCR=false"):
+            objects = support.render("--set", "driver.nvidiaDriverCRD.enabled=true", "--set", values)
+            self.assertNotIn("NVIDIADriver/default", objects)
+
     def test_39_combinations_that_cannot_work(self):
         """clusterpolicy-api.md #39: the golden cases refused-* hold the messages; this is the table of the checklist."""
         for values in ({"gpuCluster.deployCR": True},
@@ -206,6 +219,8 @@ USED = {
     "ClusterRole": {
         ("nvidia.com", "clusterpolicies"): _WATCHED | {"delete"},  # deleted by `pitcrew uninstall`
         ("nvidia.com", "clusterpolicies/status"): {"patch"},
+        ("nvidia.com", "nvidiadrivers"): _WATCHED | {"delete"},  # likewise, with --all
+        ("nvidia.com", "nvidiadrivers/status"): {"patch"},
         ("nvidia.com", "gpuclusters"): _WATCHED,
         ("", "nodes"): _WATCHED | {"patch"},
         ("", "events"): {"create", "patch"} | _WATCHED,  # read by `pitcrew doctor` in the operator's pod

@@ -14,6 +14,7 @@
 #include "kube/leader.h"
 #include "kube/projection.h"
 #include "operator/definitions/definition_controller.h"
+#include "operator/drivers/driver_controller.h"
 #include "operator/metrics/collectors.h"
 #include "operator/nodes/node_controller.h"
 #include "operator/policy/policy_controller.h"
@@ -89,7 +90,7 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
     source.Stop();
   };
   options.synced(false);
-  std::atomic<int> unsynced = 3;
+  std::atomic<int> unsynced = identity.nvidia_drivers ? 4 : 3;
   const auto synced = [&] {
     if (--unsynced == 0) options.synced(true);
   };
@@ -117,6 +118,10 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
                              .progress_interval = options.progress_interval,
                              .synced = synced});
   told = &policies;
+  std::optional<DriverController> drivers;
+  if (identity.nvidia_drivers) {
+    drivers.emplace(world, events, options.images, options.progress_interval, synced);
+  }
   std::optional<PermittedDeviceController> devices;
   if (options.permitted_devices.names != nullptr) {
     devices.emplace(world, events, options.permitted_devices);
@@ -125,6 +130,7 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
     ExposeController(nodes.statistics(), exposition);
     ExposeController(policies.statistics(), exposition);
     ExposeController(definitions.statistics(), exposition);
+    if (drivers) ExposeController(drivers->statistics(), exposition);
     if (devices) ExposeController(devices->statistics(), exposition);
     ExposeController(upgrades.statistics(), exposition);
     upgrades.Expose(exposition);
@@ -136,10 +142,13 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
                               identity.kinds.prometheus_rules, restart);
   const DefinitionWatch clusters(client, desired::kGpuClusterDefinition, identity.gpu_clusters,
                                  restart);
+  const DefinitionWatch driver_objects(client, desired::kNvidiaDriverDefinition,
+                                       identity.nvidia_drivers, restart);
   std::vector<Task> tasks = {[&](const io::StopToken& token) { return nodes.Run(token); },
                              [&](const io::StopToken& token) { return policies.Run(token); },
                              [&](const io::StopToken& token) { return definitions.Run(token); },
                              [&](const io::StopToken& token) { return upgrades.Run(token); }};
+  if (drivers) tasks.emplace_back([&](const io::StopToken& token) { return drivers->Run(token); });
   if (devices) tasks.emplace_back([&](const io::StopToken& token) { return devices->Run(token); });
   const auto ended = RunTogether(tasks, source);
   world.Stop();

@@ -109,10 +109,13 @@ class Side:
         return self
 
     def _fill(self):
-        for file in sorted([*CRDS.glob("*.yaml"), *self.extra_crds]):
+        definitions = {}  # of one name the other operator's own
+        for file in [*sorted(CRDS.glob("*.yaml")), *sorted(self.extra_crds)]:
             for document in yaml.safe_load_all(file.read_text()):
                 if document:
-                    self.server.create_crd(document)
+                    definitions[document["metadata"]["name"]] = document
+        for document in definitions.values():
+            self.server.create_crd(document)
         for crd in self.definitions:
             self.server.create_crd(definition(*crd))
         for name in (NAMESPACE, "openshift"):

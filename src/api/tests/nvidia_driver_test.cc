@@ -27,7 +27,7 @@ NvidiaDriver DriverWith(const std::string& spec) {
   return *driver;
 }
 
-std::vector<std::string> ProblemsOf(const std::string& spec) {
+std::vector<std::string> DriverProblems(const std::string& spec) {
   std::vector<std::string> problems;
   for (const FieldProblem& problem : DriverWith(spec).problems) {
     problems.push_back(problem.path + ": " + problem.message);
@@ -86,8 +86,8 @@ TEST(NvidiaDriver, MembersHaveTheNamesOfThisKind) {
 }
 
 TEST(NvidiaDriver, AWrongValueIsNamedByItsPath) {
-  EXPECT_THAT(ProblemsOf("{driverType: host, usePrecompiled: 1, nodeSelector: {pool: 3}, "
-                         "upgradePolicy: {maxParallelUpgrades: -1}}"),
+  EXPECT_THAT(DriverProblems("{driverType: host, usePrecompiled: 1, nodeSelector: {pool: 3}, "
+                             "upgradePolicy: {maxParallelUpgrades: -1}}"),
               ElementsAre("spec.driverType: is \"host\", must be one of \"gpu\", \"vgpu\", "
                           "\"vgpu-host-manager\"",
                           "spec.nodeSelector.pool: must be a string",

@@ -14,7 +14,7 @@ namespace {
 using codec::Json;
 
 // "PoolReady-ubuntu24.04". The names of pools come from labels, whose letters conditions take too.
-std::string ConditionOf(std::string_view pool) { return fmt::format("PoolReady-{}", pool); }
+std::string PoolCondition(std::string_view pool) { return fmt::format("PoolReady-{}", pool); }
 
 std::string NodesText(std::size_t count) {
   return fmt::format("{} node{}", count, count == 1 ? "" : "s");
@@ -80,7 +80,7 @@ Json MakeDriverStatus(const DriverOutcome& outcome, std::string_view operator_na
     conditions.AddError(outcome.reason, outcome.message);
   }
   for (const DriverPoolProgress& pool : outcome.pools) {
-    conditions.Add(ConditionOf(pool.pool), pool.ready, pool.ready ? "Ready" : "RollingOut",
+    conditions.Add(PoolCondition(pool.pool), pool.ready, pool.ready ? "Ready" : "RollingOut",
                    pool.message);
   }
   return {{"state", ToString(outcome.state)},

@@ -42,7 +42,7 @@ std::string NameOf(const DriverAssignment::Choice& choice) {
   return choice.open ? "open" : choice.driver == nullptr ? "none" : choice.driver->name;
 }
 
-std::string Owner(const Drivers& drivers, const std::map<std::string, std::string>& labels) {
+std::string OwnerOf(const Drivers& drivers, const std::map<std::string, std::string>& labels) {
   const DriverAssignment assignment(drivers);
   return NameOf(assignment.Of(LabelsOf(labels)));
 }
@@ -51,30 +51,31 @@ TEST(DriverAssignment, TheSpecificDriverComesBeforeTheDefault) {
   RecordProperty("holds", "operator-behaviour.md #38, driver-lifecycle.md #55");
   const Drivers drivers = {View("fallback", "{default: true}"),
                            View("training", "{nodeSelector: {pool: training}}")};
-  EXPECT_EQ(Owner(drivers, {{"pool", "training"}}), "training");
-  EXPECT_EQ(Owner(drivers, {{"pool", "other"}}), "fallback");
-  EXPECT_EQ(Owner(drivers, {}), "fallback");
-  EXPECT_EQ(Owner({drivers[1]}, {{"pool", "other"}}), "none");
-  EXPECT_EQ(Owner({}, {}), "none");
+  EXPECT_EQ(OwnerOf(drivers, {{"pool", "training"}}), "training");
+  EXPECT_EQ(OwnerOf(drivers, {{"pool", "other"}}), "fallback");
+  EXPECT_EQ(OwnerOf(drivers, {}), "fallback");
+  EXPECT_EQ(OwnerOf({drivers[1]}, {{"pool", "other"}}), "none");
+  EXPECT_EQ(OwnerOf({}, {}), "none");
 }
 
 TEST(DriverAssignment, NoSelectorIsEveryNodeWithAGpu) {
-  EXPECT_EQ(Owner({View("all", "{}")}, {}), "all");
-  EXPECT_EQ(Owner({View("all", "{}")}, {{std::string(api::kGpuPresent), "false"}}), "none");
+  EXPECT_EQ(OwnerOf({View("all", "{}")}, {}), "all");
+  EXPECT_EQ(OwnerOf({View("all", "{}")}, {{std::string(api::kGpuPresent), "false"}}), "none");
   // An empty one names no label that a node would have to have.
-  EXPECT_EQ(Owner({View("all", "{nodeSelector: {}}")}, {{std::string(api::kGpuPresent), "false"}}),
-            "all");
+  EXPECT_EQ(
+      OwnerOf({View("all", "{nodeSelector: {}}")}, {{std::string(api::kGpuPresent), "false"}}),
+      "all");
 }
 
 // "default" is the field, not the name.
 TEST(DriverAssignment, TheNameSaysNothing) {
   const Drivers drivers = {View("default", "{}"), View("other", "{default: true}")};
-  EXPECT_EQ(Owner(drivers, {}), "default");
+  EXPECT_EQ(OwnerOf(drivers, {}), "default");
 }
 
 TEST(DriverAssignment, ADriverThatIsBeingDeletedGetsNoNodes) {
-  EXPECT_EQ(Owner({View("old", "{}", true), View("new", "{default: true}")}, {}), "new");
-  EXPECT_EQ(Owner({View("a", "{default: true}", true), View("b", "{default: true}")}, {}), "b");
+  EXPECT_EQ(OwnerOf({View("old", "{}", true), View("new", "{default: true}")}, {}), "new");
+  EXPECT_EQ(OwnerOf({View("a", "{default: true}", true), View("b", "{default: true}")}, {}), "b");
 }
 
 // A node that two drivers select keeps what it has; no other node waits for it.
@@ -87,8 +88,8 @@ TEST(DriverAssignment, RivalsLeaveTheNodeAsItIs) {
   const auto choice = assignment.Of(LabelsOf({{"pool", "training"}, {"rack", "7"}}));
   EXPECT_TRUE(choice.open);
   EXPECT_THAT(choice.rivals, ElementsAre("a", "b"));
-  EXPECT_EQ(Owner(drivers, {{"pool", "training"}}), "a");
-  EXPECT_EQ(Owner(drivers, {}), "fallback");
+  EXPECT_EQ(OwnerOf(drivers, {{"pool", "training"}}), "a");
+  EXPECT_EQ(OwnerOf(drivers, {}), "fallback");
 }
 
 TEST(DriverAssignment, SeveralDefaultsAreNone) {
@@ -96,8 +97,8 @@ TEST(DriverAssignment, SeveralDefaultsAreNone) {
                            View("default-a", "{default: true}"),
                            View("training", "{nodeSelector: {pool: training}}")};
   EXPECT_THAT(DriverAssignment(drivers).rival_defaults(), ElementsAre("default-a", "default-b"));
-  EXPECT_EQ(Owner(drivers, {}), "open");
-  EXPECT_EQ(Owner(drivers, {{"pool", "training"}}), "training");
+  EXPECT_EQ(OwnerOf(drivers, {}), "open");
+  EXPECT_EQ(OwnerOf(drivers, {{"pool", "training"}}), "training");
 }
 
 // Who is meant cannot be known, and so no node changes hands.
@@ -108,7 +109,7 @@ TEST(DriverAssignment, ASelectorThatCannotBeFollowedLeavesAllNodesAsTheyAre) {
       std::string("{nodeSelector: {pool: 3}}"),
   };
   for (const std::string& spec : wrong) {
-    EXPECT_EQ(Owner({View("wrong", spec), View("right", "{}")}, {}), "open") << spec;
+    EXPECT_EQ(OwnerOf({View("wrong", spec), View("right", "{}")}, {}), "open") << spec;
   }
 }
 

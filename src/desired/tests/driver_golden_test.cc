@@ -18,13 +18,13 @@ namespace {
 
 using codec::Json;
 
-std::filesystem::path Data() {
+std::filesystem::path DriverData() {
   return std::filesystem::path(PITCREW_TEST_DATA).parent_path() / "driver_objects";
 }
 
-std::vector<std::filesystem::path> Cases() {
+std::vector<std::filesystem::path> DriverCases() {
   std::vector<std::filesystem::path> cases;
-  for (const auto& entry : std::filesystem::directory_iterator(Data())) {
+  for (const auto& entry : std::filesystem::directory_iterator(DriverData())) {
     cases.push_back(entry.path());
   }
   return cases;
@@ -43,10 +43,14 @@ std::string RenderCase(const std::filesystem::path& folder) {
   EXPECT_TRUE(driver) << driver.error().ToString();
   Json cluster = PlainCluster();
   codec::ApplyMergePatch(cluster, ReadYaml(folder / "cluster.yaml"));
+  LabelKeys keys;
+  if (driver->node_selector) {
+    for (const auto& [key, value] : *driver->node_selector) keys.insert(key);
+  }
   std::vector<std::shared_ptr<const Node>> nodes;
   for (Json& node : cluster["nodes"]) {
     node["metadata"]["labels"][std::string(api::kDriverOwner)] = driver->name;
-    nodes.push_back(std::make_shared<const Node>(*ReadNode(node)));
+    nodes.push_back(std::make_shared<const Node>(*ReadNode(node, keys)));
   }
   const Facts facts = ReadCluster(cluster);
   const DefaultImages images = TestImages();
@@ -74,12 +78,13 @@ TEST_P(DriverGoldenTest, RendersAsExpected) {
   if (std::getenv("PITCREW_UPDATE_GOLDEN") != nullptr) {
     ASSERT_TRUE(base::WriteFileAtomically(GetParam() / "expected.yaml", actual));
   }
+  ASSERT_FALSE(actual.empty());
   const auto expected = base::ReadFile(GetParam() / "expected.yaml");
   ASSERT_TRUE(expected) << expected.error().ToString();
   EXPECT_EQ(actual, *expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Drivers, DriverGoldenTest, ::testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(Drivers, DriverGoldenTest, ::testing::ValuesIn(DriverCases()),
                          [](const auto& golden) {
                            std::string name = golden.param.filename().string();
                            for (char& letter : name) {

@@ -34,7 +34,7 @@ api::NvidiaDriver DriverWith(const std::string& spec, const std::string& name = 
   return *api::ReadNvidiaDriver(*object);
 }
 
-using Nodes = std::vector<std::shared_ptr<const Node>>;
+using DriverNodes = std::vector<std::shared_ptr<const Node>>;
 
 // A GPU node of driver "a"; an empty value leaves the label out.
 std::shared_ptr<const Node> NodeWith(const std::string& name,
@@ -105,7 +105,7 @@ TEST(DriverNames, OfObjectsNameTheDriver) {
 TEST(DriverPools, AreOneForEachOperatingSystem) {
   RecordProperty("holds",
                  "driver-lifecycle.md #40, operand-manifests.md #44, operator-behaviour.md #45");
-  const Nodes nodes = {RedHat("r1", "9.4"), RedHat("r2", "9.5"), Ubuntu("u1", "22.04")};
+  const DriverNodes nodes = {RedHat("r1", "9.4"), RedHat("r2", "9.5"), Ubuntu("u1", "22.04")};
   const DriverPools pools = PoolsOf(nodes, DriverWith("{}"), false);
   ASSERT_THAT(pools.pools, SizeIs(2));
   EXPECT_EQ(pools.pools[0].name, "rhel9");
@@ -124,8 +124,8 @@ TEST(DriverPools, AreOneForEachOperatingSystem) {
 // driver-lifecycle.md #41: left out, and known to be left out.
 TEST(DriverPools, ANodeOfUnknownSystemIsInNone) {
   RecordProperty("holds", "driver-lifecycle.md #41");
-  const Nodes nodes = {Ubuntu("u1", "22.04"), NodeWith("n1", {{api::kOsReleaseId, "ubuntu"}}),
-                       NodeWith("n2", {})};
+  const DriverNodes nodes = {Ubuntu("u1", "22.04"), NodeWith("n1", {{api::kOsReleaseId, "ubuntu"}}),
+                             NodeWith("n2", {})};
   const DriverPools pools = PoolsOf(nodes, DriverWith("{}"), false);
   ASSERT_THAT(pools.pools, SizeIs(1));
   EXPECT_EQ(pools.pools[0].nodes, 1U);
@@ -137,8 +137,8 @@ TEST(DriverPools, ANodeOfUnknownSystemIsInNone) {
 // driver-lifecycle.md #42: the selector keeps the kernel as the label has it.
 TEST(DriverPools, PrecompiledDriversHaveOneForEachKernel) {
   RecordProperty("holds", "driver-lifecycle.md #42");
-  const Nodes nodes = {Ubuntu("u1", "22.04", "5.15.0-70-generic_x86_64"),
-                       Ubuntu("u2", "22.04", "5.15.0-71-generic"), Ubuntu("u3", "22.04")};
+  const DriverNodes nodes = {Ubuntu("u1", "22.04", "5.15.0-70-generic_x86_64"),
+                             Ubuntu("u2", "22.04", "5.15.0-71-generic"), Ubuntu("u3", "22.04")};
   const DriverPools pools = PoolsOf(nodes, DriverWith("{usePrecompiled: true}"), false);
   ASSERT_THAT(pools.pools, SizeIs(2));
   EXPECT_EQ(pools.pools[0].kernel, "5.15.0-70-generic_x86_64");
@@ -147,10 +147,10 @@ TEST(DriverPools, PrecompiledDriversHaveOneForEachKernel) {
   EXPECT_THAT(pools.unknown, ElementsAre(Pair("u3", api::kKernelVersionFull)));
 }
 
-// Nodes of two architectures have kernels whose names differ in nothing else.
+// DriverNodes of two architectures have kernels whose names differ in nothing else.
 TEST(DriverPools, KernelsOfTwoArchitecturesAreTwo) {
-  const Nodes nodes = {Ubuntu("u1", "22.04", "5.14.0-427.el9.x86_64"),
-                       Ubuntu("u2", "22.04", "5.14.0-427.el9.aarch64")};
+  const DriverNodes nodes = {Ubuntu("u1", "22.04", "5.14.0-427.el9.x86_64"),
+                             Ubuntu("u2", "22.04", "5.14.0-427.el9.aarch64")};
   const api::NvidiaDriver driver = DriverWith("{usePrecompiled: true}");
   const DriverPools pools = PoolsOf(nodes, driver, false);
   ASSERT_THAT(pools.pools, SizeIs(2));
@@ -165,7 +165,7 @@ TEST(DriverPools, OpenShiftHasOneForEachVersionOfRhcos) {
                            {api::kOsReleaseVersionId, "4.14"},
                            {api::kOsTreeVersion, version}});
   };
-  const Nodes nodes = {node("o1", "414.92.202309282257"), node("o2", "")};
+  const DriverNodes nodes = {node("o1", "414.92.202309282257"), node("o2", "")};
   const DriverPools pools = PoolsOf(nodes, DriverWith("{}"), true);
   ASSERT_THAT(pools.pools, SizeIs(1));
   EXPECT_EQ(pools.pools[0].name, "414.92.202309282257");
@@ -179,10 +179,10 @@ TEST(DriverPools, OpenShiftHasOneForEachVersionOfRhcos) {
 // driver-lifecycle.md #44: neither can a driver take nodes of another, nor nodes without a GPU.
 TEST(DriverPools, OnlyTheNodesOfTheDriverCount) {
   RecordProperty("holds", "driver-lifecycle.md #44");
-  const Nodes nodes = {NodeWith("b1", {{api::kDriverOwner, "b"},
-                                       {api::kOsReleaseId, "ubuntu"},
-                                       {api::kOsReleaseVersionId, "22.04"}}),
-                       Ubuntu("u1", "24.04")};
+  const DriverNodes nodes = {NodeWith("b1", {{api::kDriverOwner, "b"},
+                                             {api::kOsReleaseId, "ubuntu"},
+                                             {api::kOsReleaseVersionId, "22.04"}}),
+                             Ubuntu("u1", "24.04")};
   const auto driver = DriverWith(
       fmt::format("{{nodeSelector: {{{}: b, {}: 'false'}}}}", api::kDriverOwner, api::kGpuPresent));
   const DriverPools pools = PoolsOf(nodes, driver, false);
@@ -303,7 +303,7 @@ TEST_F(DriverObjectDigestTest, WithALicence) {
 
 // --- rendering ---
 
-struct Rendered {
+struct RenderedDriver {
   std::vector<Object> objects;
   std::string error;
 
@@ -316,8 +316,8 @@ struct Rendered {
   }
 };
 
-Rendered RenderWith(
-    const api::NvidiaDriver& driver, const Nodes& nodes,
+RenderedDriver RenderWith(
+    const api::NvidiaDriver& driver, const DriverNodes& nodes,
     const std::function<const OwnedObject*(const std::string&)>& standing =
         [](const std::string&) -> const OwnedObject* { return nullptr; },
     const DefaultImages& images = testing::TestImages()) {
@@ -336,8 +336,8 @@ std::string ImageFrom(const Json& daemonset) {
   return testing::ContainerOf(daemonset, "nvidia-driver-ctr")["image"];
 }
 
-std::string ImageWith(const std::string& image, const Nodes& nodes) {
-  const Rendered rendered = RenderWith(DriverWith(image), nodes);
+std::string ImageWith(const std::string& image, const DriverNodes& nodes) {
+  const RenderedDriver rendered = RenderWith(DriverWith(image), nodes);
   const auto daemonsets = rendered.DaemonSets();
   return daemonsets.empty() ? rendered.error : ImageFrom(daemonsets[0]);
 }
@@ -345,7 +345,7 @@ std::string ImageWith(const std::string& image, const Nodes& nodes) {
 // clusterpolicy-api.md #27, driver-lifecycle.md #35.
 TEST(DriverObjects, TheImageIsTheObjectsOwn) {
   RecordProperty("holds", "clusterpolicy-api.md #27, driver-lifecycle.md #35");
-  const Nodes nodes = {Ubuntu("u1", "22.04")};
+  const DriverNodes nodes = {Ubuntu("u1", "22.04")};
   EXPECT_EQ(ImageWith("{image: 'nvcr.io/nvidia/driver:525.85.03'}", nodes),
             "nvcr.io/nvidia/driver:525.85.03-ubuntu22.04");
   EXPECT_EQ(ImageWith("{repository: nvcr.io/nvidia, image: driver, version: 535.104.05}", nodes),
@@ -365,9 +365,9 @@ TEST(DriverObjects, TheImageIsTheObjectsOwn) {
 // clusterpolicy-api.md #28, #31, driver-lifecycle.md #36, #37.
 TEST(DriverObjects, PrecompiledImagesNameTheKernel) {
   RecordProperty("holds", "clusterpolicy-api.md #28, #31, driver-lifecycle.md #36, #37");
-  const Nodes nodes = {Ubuntu("u1", "22.04", "5.15.0-generic"),
-                       Ubuntu("u2", "20.04", "5.4.0-generic")};
-  const Rendered rendered = RenderWith(
+  const DriverNodes nodes = {Ubuntu("u1", "22.04", "5.15.0-generic"),
+                             Ubuntu("u2", "20.04", "5.4.0-generic")};
+  const RenderedDriver rendered = RenderWith(
       DriverWith("{repository: nvcr.io/nvidia, image: driver, version: 535.104.05, usePrecompiled: "
                  "true}"),
       nodes);
@@ -406,9 +406,9 @@ TEST(DriverObjects, TheDevicesOfTheHostAreOneFolder) {
 
 // Kernels of one operating system have one service account, one role and one startup probe.
 TEST(DriverObjects, EachObjectOnce) {
-  const Nodes nodes = {Ubuntu("u1", "22.04", "5.15.0-70-generic"),
-                       Ubuntu("u2", "22.04", "5.15.0-71-generic")};
-  const Rendered rendered =
+  const DriverNodes nodes = {Ubuntu("u1", "22.04", "5.15.0-70-generic"),
+                             Ubuntu("u2", "22.04", "5.15.0-71-generic")};
+  const RenderedDriver rendered =
       RenderWith(DriverWith("{image: 'registry.test/driver:580', usePrecompiled: true}"), nodes);
   std::map<std::string, int> kinds;
   for (const Object& object : rendered.objects) ++kinds[object["kind"]];
@@ -423,7 +423,7 @@ TEST(DriverObjects, EachObjectOnce) {
 }
 
 TEST(DriverObjects, WithoutNodesThereAreNone) {
-  const Rendered rendered = RenderWith(DriverWith("{image: 'registry.test/driver:580'}"), {});
+  const RenderedDriver rendered = RenderWith(DriverWith("{image: 'registry.test/driver:580'}"), {});
   EXPECT_THAT(rendered.objects, IsEmpty());
   EXPECT_EQ(rendered.error, "");
 }
@@ -460,7 +460,7 @@ TEST(DriverObjects, ASecretThatIsMissingIsNamed) {
 
 // operator-behaviour.md section 8.5.
 TEST(DriverObjects, ANewOperatorRestartsNoDriver) {
-  const Nodes nodes = {Ubuntu("u1", "22.04")};
+  const DriverNodes nodes = {Ubuntu("u1", "22.04")};
   const std::string spec = "{image: 'registry.test/driver:580'}";
   DefaultImages old_images = testing::TestImages();
   old_images["DRIVER_MANAGER_IMAGE"] = "registry.test/manager:old";

@@ -65,6 +65,19 @@ NodeController::NodeController(World& world, std::chrono::milliseconds removal_g
         }
         enqueue(kEveryNode);
       });
+  if (world.drivers) {
+    controller_.Watch<desired::DriverView>(
+        *world.drivers, [](const kube::Change<desired::DriverView>& change, const auto& enqueue) {
+          // A change of its status concerns no node.
+          if (change.before != nullptr && change.now != nullptr &&
+              change.before->driver.generation == change.now->driver.generation &&
+              change.before->driver.uid == change.now->driver.uid &&
+              change.before->deleting == change.now->deleting) {
+            return;
+          }
+          enqueue(kEveryNode);
+        });
+  }
   // Which toolkit a node gets depends on those that stand.
   for (Inventory::Kind& kind : world.inventory.kinds()) {
     if (*kind.kind != kube::kDaemonSets) continue;
@@ -225,8 +238,8 @@ base::Result<kube::Action> NodeController::Reconcile(const kube::ObjectKey& key,
     return forget();
   }
   if (const auto wait = EchoAwaited(node)) return kube::Action::RequeueAfter(*wait);
-  const desired::NodeDecision decision = desired::DecideNode(
-      node, desired::NodePolicyOf(policy->policy, world_.NodeMainRuntime()), world_.operands);
+  const desired::NodeDecision decision =
+      desired::DecideNode(node, world_.NodePolicyFor(policy->policy), world_.operands);
   if (decision.empty()) return forget();
   if (decision.removes_gpu) {
     if (const auto wait = WaitBeforeRemoval(key.name, *policy)) return *wait;

@@ -1,5 +1,5 @@
 // Writes the status of the object that a controller follows, and tells Events of what changed in
-// it. Which kind of object it is, is a value: a ClusterPolicy, later a NVIDIADriver or a
+// it. Which kind of object it is, is a value: a ClusterPolicy, a NVIDIADriver, later a
 // GPUCluster.
 #pragma once
 

@@ -33,14 +33,19 @@ Predecessor::Predecessor(std::shared_ptr<kube::Client> client, std::string opera
 
 base::Status Predecessor::Look(const kube::ResourceKind& kind, const io::StopToken& stop) {
   if (looked_.contains(std::string(kind.plural))) return {};
-  const auto listed = client_->List(
-      kind, kind.namespaced ? operator_namespace_ : "",
-      {.label_selector = "!" + std::string(api::kStateLabel), .page_size = 100}, stop);
+  const auto listed = client_->List(kind, kind.namespaced ? operator_namespace_ : "",
+                                    {.label_selector = "", .page_size = 100}, stop);
   if (!listed) {
     return base::Fail(
         listed.error().Within(fmt::format("look for earlier objects of kind {}", kind.kind)));
   }
   for (const Json& item : listed->items) {
+    if (codec::Find(item, {"metadata", "labels", api::kStateLabel}) != nullptr) {
+      if (kube::IsControlledBy(item, owner_uid_) && desired::TakenOverFields(item)) {
+        labelled_.insert({std::string(kind.plural), kube::KeyOf(item)});
+      }
+      continue;
+    }
     if (!MayBeUpstreams(item, owner_uid_)) continue;
     Json object = item;  // objects of a list may lack their kind
     object["kind"] = kind.kind;
@@ -56,7 +61,8 @@ base::Status Predecessor::Look(const kube::ResourceKind& kind, const io::StopTok
 
 base::Status Predecessor::TakeOver(const kube::ResourceKind& kind, const kube::ObjectKey& key,
                                    const io::StopToken& stop) {
-  if (!found_.contains({std::string(kind.plural), key})) return {};
+  const Identity identity{std::string(kind.plural), key};
+  if (!found_.contains(identity) && !labelled_.contains(identity)) return {};
   base::Status status;
   for (int i = 0; i < kTries; ++i) {
     const auto object = client_->Get(kind, key, stop);
@@ -97,6 +103,7 @@ std::vector<desired::StandingObject> Predecessor::Leftovers(const kube::Resource
 
 void Predecessor::Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key) {
   found_.erase({std::string(kind.plural), key});
+  labelled_.erase({std::string(kind.plural), key});
 }
 
 }  // namespace pitcrew::gpu_operator

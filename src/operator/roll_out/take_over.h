@@ -1,6 +1,7 @@
-// Taking over what upstream's operator made: its objects carry the policy's owner reference and no
-// inventory label, and their fields belong to its update calls (operator-behaviour.md sections 6
-// and 14). Without more, an apply would leave every field in place that it does not mention.
+// Taking over what upstream's operator made: its objects carry their owner's reference, those of a
+// policy no inventory label, and their fields belong to its update calls (operator-behaviour.md
+// sections 6, 10 and 14). Without more, an apply would leave every field in place that it does not
+// mention.
 #pragma once
 
 #include <map>
@@ -28,8 +29,8 @@ class Predecessor {
   Predecessor(std::shared_ptr<kube::Client> client, std::string operator_namespace,
               std::string owner_uid, const desired::OperandTable& operands);
 
-  // Lists the objects of `kind` without inventory label, once; after an error again at the next
-  // call. Nothing of this kind may be applied or deleted before it succeeded.
+  // Lists the objects of `kind`, once; after an error again at the next call. Nothing of this kind
+  // may be applied or deleted before it succeeded.
   base::Status Look(const kube::ResourceKind& kind, const io::StopToken& stop);
 
   // Makes the fields of upstream's manager ours, if Look has found such an object. To be called
@@ -51,8 +52,9 @@ class Predecessor {
   std::string operator_namespace_;
   std::string owner_uid_;
   const desired::OperandTable& operands_;
-  std::set<std::string> looked_;  // plurals
-  std::map<Identity, desired::StandingObject> found_;
+  std::set<std::string> looked_;                       // plurals
+  std::map<Identity, desired::StandingObject> found_;  // without inventory label
+  std::set<Identity> labelled_;  // the owner's, with the label: made for a NVIDIADriver
 };
 
 }  // namespace pitcrew::gpu_operator

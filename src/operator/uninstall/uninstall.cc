@@ -64,12 +64,33 @@ base::Result<Policies> DeletePolicies(const Cleaning& cleaning) {
   return policies;
 }
 
-// Finalizers of others may hold a policy.
-base::Status AwaitPoliciesGone(const Cleaning& cleaning, const Uids& uids) {
+// The NVIDIADrivers; they are nobody's part.
+base::Result<Uids> DeleteDrivers(const Cleaning& cleaning) {
+  Uids deleted;
+  TRY_ASSIGN(const bool served, cleaning.client->Serves(desired::kNvidiaDrivers, cleaning.stop));
+  if (!served) return deleted;
+  TRY_ASSIGN(const auto listed,
+             cleaning.client->List(desired::kNvidiaDrivers, "", {}, cleaning.stop));
+  for (const Json& driver : listed.items) {
+    const kube::ObjectKey key = kube::KeyOf(driver);
+    const std::string uid = codec::FindString(driver, {"metadata", "uid"});
+    base::LogInfo("delete the NVIDIADriver", {{"name", key.name}});
+    TRY(Allow(cleaning.client->Delete(desired::kNvidiaDrivers, key, {.uid = uid}, cleaning.stop),
+              base::Code::kNotFound));
+    deleted.insert(uid);
+  }
+  return deleted;
+}
+
+// Finalizers of others may hold an object.
+base::Status AwaitOwnersGone(const Cleaning& cleaning, const kube::ResourceKind& kind,
+                             const Uids& uids) {
   if (uids.empty()) return {};
-  const auto gone = kube::AwaitGone(cleaning.client, desired::kClusterPolicies, uids, {},
-                                    cleaning.stop, cleaning.deadline);
-  return gone ? gone : base::Fail(gone.error().Within("wait until the ClusterPolicy is gone"));
+  const auto gone =
+      kube::AwaitGone(cleaning.client, kind, uids, {}, cleaning.stop, cleaning.deadline);
+  return gone
+             ? gone
+             : base::Fail(gone.error().Within(fmt::format("wait until the {} is gone", kind.kind)));
 }
 
 // The garbage collector does the same in its own time. Whether there was anything.
@@ -162,8 +183,14 @@ base::Status Uninstall(const std::shared_ptr<kube::Client>& client, const Uninst
                           .deadline = std::chrono::steady_clock::now() + options.timeout,
                           .stop = stop};
   TRY_ASSIGN(const Policies policies, DeletePolicies(cleaning));
-  TRY(AwaitPoliciesGone(cleaning, policies.deleted));
-  if (!policies.deleted.empty()) TRY(DeleteAllOwned(cleaning, policies.deleted));
+  TRY(AwaitOwnersGone(cleaning, desired::kClusterPolicies, policies.deleted));
+  Uids owners = policies.deleted;
+  if (options.all_policies) {
+    TRY_ASSIGN(const Uids drivers, DeleteDrivers(cleaning));
+    TRY(AwaitOwnersGone(cleaning, desired::kNvidiaDrivers, drivers));
+    owners.insert(drivers.begin(), drivers.end());
+  }
+  if (!owners.empty()) TRY(DeleteAllOwned(cleaning, owners));
   if (!policies.kept.empty()) {
     base::LogInfo("another ClusterPolicy stands; the nodes keep what they have",
                   {{"name", policies.kept.front()}});

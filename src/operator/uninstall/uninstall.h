@@ -24,14 +24,14 @@ struct UninstallOptions {
   std::string operator_namespace;
   // Names of the policies that go; those that do not exist are gone already.
   std::vector<std::string> policies;
-  bool all_policies = false;
+  bool all_policies = false;  // and all NVIDIADrivers
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
-// Deletes the policies, then all that they own; and when no policy is left, takes from the nodes
-// what desired/node_cleanup.h says, from the namespace what the operator set there, and from
-// KubeVirt and HyperConverged the devices that it permitted. kTimeout at the deadline; may be
-// repeated.
+// Deletes the policies (with all_policies the NVIDIADrivers too), then all that they own; and when
+// no policy is left, takes from the nodes what desired/node_cleanup.h says, from the namespace what
+// the operator set there, and from KubeVirt and HyperConverged the devices that it permitted.
+// kTimeout at the deadline; may be repeated.
 base::Status Uninstall(const std::shared_ptr<kube::Client>& client, const UninstallOptions& options,
                        const io::StopToken& stop);
 

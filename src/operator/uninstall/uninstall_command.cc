@@ -181,7 +181,7 @@ base::Status RunUninstall(int argc, char** argv) {
   std::optional<std::string> timeout;
   common.AddTo(line);
   line.Add({"policy", "", "name of a ClusterPolicy, repeatable"}, &policies);
-  line.Add({"all", "", "every ClusterPolicy"}, &all);
+  line.Add({"all", "", "every ClusterPolicy and NVIDIADriver"}, &all);
   line.Add({"namespace,n", "OPERATOR_NAMESPACE", "the operator's namespace"}, &name_space);
   line.Add({"timeout", "", "how long it may take, for example 5m (the default)"}, &timeout);
   TRY_ASSIGN(const bool go_on, line.Parse(argc, argv));

@@ -44,6 +44,7 @@ base::Result<ClusterIdentity> ReadClusterIdentity(kube::Client& client, const io
   TRY_ASSIGN(identity.kinds.prometheus_rules,
              IsServed(client, desired::kPrometheusRuleDefinition, stop));
   TRY_ASSIGN(identity.gpu_clusters, IsServed(client, desired::kGpuClusterDefinition, stop));
+  TRY_ASSIGN(identity.nvidia_drivers, IsServed(client, desired::kNvidiaDriverDefinition, stop));
   return identity;
 }
 
@@ -91,6 +92,14 @@ World::World(std::shared_ptr<kube::Client> api, std::string own_namespace, Clust
         api, desired::kGpuClusters,
         kube::ProjectJson<bool>([](const Json&) -> base::Result<bool> { return true; }));
   }
+  if (identity.nvidia_drivers) {
+    drivers.emplace(api, desired::kNvidiaDrivers,
+                    kube::ProjectJson<desired::DriverView>(desired::ReadDriverView));
+    drivers->AddHandler([this](const kube::Change<desired::DriverView>&) {
+      const std::lock_guard lock(assignment_mutex_);
+      assignment_ = nullptr;
+    });
+  }
   nodes.AddHandler([this](const kube::Change<desired::Node>& change) { fleet.Count(change); });
 }
 
@@ -98,6 +107,7 @@ void World::Stop() {
   nodes.Stop();
   policies.Stop();
   if (gpu_clusters) gpu_clusters->Stop();
+  if (drivers) drivers->Stop();
   for (Inventory::Kind& kind : inventory.kinds()) kind.informer->Stop();
 }
 
@@ -106,6 +116,9 @@ void World::Expose(prom::Exposition& exposition) const {
   ExposeWatch("clusterpolicies", policies.status(), policies.store().size(), exposition);
   if (gpu_clusters) {
     ExposeWatch("gpuclusters", gpu_clusters->status(), gpu_clusters->store().size(), exposition);
+  }
+  if (drivers) {
+    ExposeWatch("nvidiadrivers", drivers->status(), drivers->store().size(), exposition);
   }
   for (const Inventory::Kind& kind : inventory.kinds()) {
     ExposeWatch(kind.kind->plural, kind.informer->status(), kind.informer->store().size(),
@@ -128,6 +141,49 @@ std::vector<std::string> World::GpuClusters() const {
   for (const auto& [key, exists] : gpu_clusters->store().Snapshot()) names.push_back(key.name);
   std::ranges::sort(names);
   return names;
+}
+
+std::vector<std::shared_ptr<const desired::DriverView>> World::Drivers() const {
+  std::vector<std::shared_ptr<const desired::DriverView>> views;
+  if (!drivers) return views;
+  for (const auto& [key, view] : drivers->store().Snapshot()) {
+    if (view != nullptr) views.push_back(view);
+  }
+  std::ranges::sort(views, {}, [](const auto& view) { return view->driver.name; });
+  return views;
+}
+
+std::shared_ptr<const desired::DriverAssignment> World::Assignment() const {
+  if (!drivers || !drivers->store().synced()) return nullptr;
+  std::shared_ptr<const desired::DriverAssignment> assignment;
+  {
+    const std::lock_guard lock(assignment_mutex_);
+    if (assignment_ == nullptr) {
+      assignment_ = std::make_shared<const desired::DriverAssignment>(Drivers());
+    }
+    assignment = assignment_;
+  }
+  return AskForLabels(assignment->keys()).empty() ? assignment : nullptr;
+}
+
+desired::NodePolicy World::NodePolicyFor(const api::ClusterPolicy& policy) const {
+  desired::NodePolicy result = desired::NodePolicyOf(policy, NodeMainRuntime());
+  if (result.nvidia_driver_crd) result.drivers = Assignment();
+  return result;
+}
+
+std::vector<std::shared_ptr<const desired::Node>> World::AllNodes() const {
+  std::vector<std::shared_ptr<const desired::Node>> all;
+  for (const auto& [key, node] : nodes.store().Snapshot()) all.push_back(node);
+  return all;
+}
+
+desired::LabelKeys World::AskForLabels(desired::LabelKeys keys) const {
+  std::erase_if(keys, [&](const std::string& key) {
+    return desired::IsAlwaysKept(key) || more_node_labels_.contains(key);
+  });
+  if (!keys.empty() && node_labels_wanted) node_labels_wanted(keys);
+  return keys;
 }
 
 desired::StandingToolkits World::Toolkits() const {
@@ -157,28 +213,24 @@ desired::Facts World::NodeFacts() const {
   facts.openshift_version = identity.openshift_version;
   facts.service_monitors = identity.kinds.service_monitors;
   facts.prometheus_rules = identity.kinds.prometheus_rules;
+  facts.driver_objects = identity.nvidia_drivers;
   fleet.Fill(facts);
   return facts;
 }
 
-base::Status World::KeepNodeLabels(desired::LabelKeys wanted) const {
-  std::erase_if(wanted, [&](const std::string& key) {
-    return desired::IsAlwaysKept(key) || more_node_labels_.contains(key);
-  });
+base::Status World::KeepNodeLabels(const desired::LabelKeys& keys) const {
+  const desired::LabelKeys wanted = AskForLabels(keys);
   if (wanted.empty()) return {};
-  const std::string first = *wanted.begin();
-  if (node_labels_wanted) node_labels_wanted(std::move(wanted));
   return base::Fail(base::Unavailable(
       "NodeLabelsNotRead",
-      fmt::format("nodes are being read anew for their label {}, which is asked for", first)));
+      fmt::format("nodes are being read anew for their label {}, which is asked for",
+                  *wanted.begin())));
 }
 
 base::Result<desired::Facts> World::PoolFacts(const desired::NodeSelector& selector) const {
   TRY(KeepNodeLabels(selector.keys()));
-  std::vector<std::shared_ptr<const desired::Node>> all;
-  for (const auto& [key, node] : nodes.store().Snapshot()) all.push_back(node);
   desired::Facts facts = NodeFacts();
-  desired::TotalsOf(all, selector).Fill(facts);
+  desired::TotalsOf(AllNodes(), selector).Fill(facts);
   return facts;
 }
 

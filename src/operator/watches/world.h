@@ -11,8 +11,11 @@
 #include "api/cluster_policy.h"
 #include "base/result.h"
 #include "codec/json.h"
+#include "desired/driver_objects/assignment.h"
+#include "desired/driver_objects/driver_view.h"
 #include "desired/facts.h"
 #include "desired/node.h"
+#include "desired/node_labels.h"
 #include "desired/node_pool.h"
 #include "desired/node_totals.h"
 #include "desired/operand_table.h"
@@ -30,7 +33,8 @@ struct ClusterIdentity {
   std::string kubernetes_version;
   std::string openshift_version;  // "" when the cluster is not OpenShift
   desired::OptionalKinds kinds;
-  bool gpu_clusters = false;  // the kind is served
+  bool gpu_clusters = false;    // the kind is served
+  bool nvidia_drivers = false;  // the kind is served
 
   bool operator==(const ClusterIdentity&) const = default;
 };
@@ -71,6 +75,8 @@ class World {
   kube::Informer<desired::PolicyView> policies;
   // Which there are; none where the kind is not served.
   std::optional<kube::Informer<bool>> gpu_clusters;
+  // None where the kind is not served.
+  std::optional<kube::Informer<desired::DriverView>> drivers;
   Inventory inventory;
   // Called with labels of nodes that somebody asks about and that are not kept yet: a world with
   // them has to take the place of this one. Set before the watches start.
@@ -86,6 +92,15 @@ class World {
   [[nodiscard]] std::shared_ptr<const desired::PolicyView> ActivePolicy() const;
   // Names of the GPUClusters, sorted.
   [[nodiscard]] std::vector<std::string> GpuClusters() const;
+  // The NVIDIADrivers, sorted by name; also those that are being deleted.
+  [[nodiscard]] std::vector<std::shared_ptr<const desired::DriverView>> Drivers() const;
+  // Which of them each node gets its driver from. Null while that is not known: they have not been
+  // listed, or labels that their selectors mention are not kept yet (node_labels_wanted).
+  [[nodiscard]] std::shared_ptr<const desired::DriverAssignment> Assignment() const;
+  // What the node controller goes by.
+  [[nodiscard]] desired::NodePolicy NodePolicyFor(const api::ClusterPolicy& policy) const;
+  // All nodes, as they are known.
+  [[nodiscard]] std::vector<std::shared_ptr<const desired::Node>> AllNodes() const;
   // Of the container toolkit.
   [[nodiscard]] desired::StandingToolkits Toolkits() const;
   // Facts::runtime() without the other facts; none on OpenShift (NodePolicyOf).
@@ -97,10 +112,15 @@ class World {
   [[nodiscard]] base::Result<desired::Facts> PoolFacts(const desired::NodeSelector& selector) const;
   // Success when nodes are kept with labels of these keys; else asks for them
   // (node_labels_wanted), and is kUnavailable.
-  base::Status KeepNodeLabels(desired::LabelKeys wanted) const;
+  base::Status KeepNodeLabels(const desired::LabelKeys& keys) const;
 
  private:
+  // Those of `keys` that are not kept; asks for a world that keeps them.
+  [[nodiscard]] desired::LabelKeys AskForLabels(desired::LabelKeys keys) const;
+
   desired::LabelKeys more_node_labels_;
+  mutable std::mutex assignment_mutex_;
+  mutable std::shared_ptr<const desired::DriverAssignment> assignment_;  // null: to be made anew
 };
 
 }  // namespace pitcrew::gpu_operator

@@ -97,6 +97,14 @@ Arguments: root, spec, name; given and keys (lists), defaultVersion.
 
 {{- define "gpu-operator.driver" -}}
 {{- $from := .root.Values.driver -}}
+{{- if $from.nvidiaDriverCRD.enabled -}}
+{{- /* All else is said by NVIDIADriver objects. */ -}}
+{{- $driver := dict "enabled" $from.enabled "useNvidiaDriverCRD" true -}}
+{{- with $from.upgradePolicy -}}
+{{- include "gpu-operator.upgradePolicy" (dict "from" . "into" $driver) -}}
+{{- end -}}
+{{- $_ := set .spec "driver" $driver -}}
+{{- else -}}
 {{- $driver := dict "enabled" $from.enabled "useNvidiaDriverCRD" false "kernelModuleType" $from.kernelModuleType "usePrecompiled" $from.usePrecompiled -}}
 {{- include "gpu-operator.imageParts" (dict "root" .root "path" "driver" "from" $from "into" $driver) -}}
 {{- include "gpu-operator.copy" (dict "from" $from "into" $driver "keys" (list "imagePullPolicy" "imagePullSecrets" "startupProbe" "livenessProbe" "readinessProbe" "env" "args" "resources" "repoConfig" "certConfig" "licensingConfig" "virtualTopology" "kernelModuleConfig" "secretEnv" "hostNetwork")) -}}
@@ -110,6 +118,7 @@ Arguments: root, spec, name; given and keys (lists), defaultVersion.
 {{- include "gpu-operator.upgradePolicy" (dict "from" . "into" $driver) -}}
 {{- end -}}
 {{- $_ := set .spec "driver" $driver -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "gpu-operator.validator" -}}

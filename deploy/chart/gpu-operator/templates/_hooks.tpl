@@ -8,6 +8,7 @@ helm.sh/hook-delete-policy: hook-succeeded,before-hook-creation
 {{/* Arguments that name the definitions in the image, as a list. */}}
 {{- define "gpu-operator.definitionFiles" -}}
 - --filepath=/opt/gpu-operator/nvidia.com_clusterpolicies.yaml
+- --filepath=/opt/gpu-operator/nvidia.com_nvidiadrivers.yaml
 {{- if .Values.nfd.enabled }}
 - --filepath=/opt/gpu-operator/nfd-api-crds.yaml
 {{- end }}
