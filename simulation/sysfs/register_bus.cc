@@ -134,7 +134,7 @@ void GoOn(RegisterBus::Shared& bus, pid_t thread, int status) {
 }
 
 // All of it in one thread: only the one that has attached may ask.
-void Serve(const std::shared_ptr<RegisterBus::Shared>& bus, pid_t thread,
+void ServeRegisters(const std::shared_ptr<RegisterBus::Shared>& bus, pid_t thread,
            std::promise<int> attached) {
   if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) {
     const int error = errno;
@@ -166,7 +166,7 @@ int RegisterBus::Follow(pid_t thread) {
   }
   std::promise<int> attached;
   auto result = attached.get_future();
-  std::thread(Serve, shared_, thread, std::move(attached)).detach();
+  std::thread(ServeRegisters, shared_, thread, std::move(attached)).detach();
   return result.get();
 }
 #else

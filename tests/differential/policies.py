@@ -130,6 +130,7 @@ def licensing(rng):
 EXCLUDED = {
     "driver.livenessProbe": "any member of it crashes every reconcile of upstream's operator, for ever",
     "driver.readinessProbe": "the same",
+    "driver.upgradePolicy.schedule": "upstream's definition does not have it",
     "daemonsets.podSecurityContext.windowsOptions": "the server refuses it for pods of Linux",
 }
 

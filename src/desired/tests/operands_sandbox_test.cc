@@ -171,8 +171,8 @@ TEST(CcManager, DefaultModeComesBeforeTheUsersVariables) {
     }
   }
   EXPECT_THAT(EnvOf(ContainerOf(daemonset, "nvidia-cc-manager")),
-              ElementsAre("NODE_NAME<-spec.nodeName", "NVIDIA_VISIBLE_DEVICES=void",
-                          "DEFAULT_CC_MODE=on", "A=b"));
+              ElementsAre("PITCREW_COMMAND=k8s-cc-manager", "NODE_NAME<-spec.nodeName",
+                          "NVIDIA_VISIBLE_DEVICES=void", "DEFAULT_CC_MODE=on", "A=b"));
 }
 
 // [TestTransformVFIOManager]
