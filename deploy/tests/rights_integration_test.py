@@ -19,7 +19,7 @@ from apiserver import ApiError, ApiServer
 
 sys.path[:0] = [str(support.ROOT), str(support.ROOT / "tests/differential/node")]
 from cluster import kubevirt_definitions  # noqa: E402  pylint: disable=wrong-import-position
-from simulated_node import LIBRARIES, SimulatedNode, mount  # noqa: E402  pylint: disable=wrong-import-position
+from simulated_node import LIBRARIES, MS_BIND, MS_REC, SimulatedNode, mount  # noqa: E402  pylint: disable=wrong-import-position
 
 PROGRAM = os.environ.get("PITCREW_PROGRAM", str(support.ROOT / "build/dev/bin/pitcrew"))
 NAMESPACE = "gpu-operator"
@@ -276,6 +276,8 @@ class ConfidentialComputingManager(NodeComponent):
 
     def on_node(self, node):
         os.mknod("/dev/fuse", stat.S_IFCHR | 0o600, os.makedev(10, 229))
+        # Which registers a process means is in its folder of the real one.
+        mount(node.folder / "proc", "/proc", flags=MS_BIND | MS_REC)
         served = subprocess.Popen([node.programs / "pitcrew-simulate", "sysfs", "--over", "/sys", "--no-uevents",
                                    "--description", node.folder / "gpus.yaml"], stdout=subprocess.PIPE)
         try:

@@ -135,7 +135,7 @@ void GoOn(RegisterBus::Shared& bus, pid_t thread, int status) {
 
 // All of it in one thread: only the one that has attached may ask.
 void ServeRegisters(const std::shared_ptr<RegisterBus::Shared>& bus, pid_t thread,
-           std::promise<int> attached) {
+                    std::promise<int> attached) {
   if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0) {
     const int error = errno;
     const std::lock_guard lock(bus->mutex);
