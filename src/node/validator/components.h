@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/deadline.h"
@@ -42,6 +43,8 @@ base::Status ValidateDriver(const Options& options, Cluster& cluster, const io::
 base::Status ValidateToolkit(const Options& options, const io::StopToken& stop);
 base::Status ValidateCuda(const Options& options, Cluster& cluster, const io::StopToken& stop);
 base::Status ValidatePlugin(const Options& options, Cluster& cluster, const io::StopToken& stop);
+// kUnavailable "ModuleNotLoaded".
+base::Status RequireModule(const Options& options, std::string_view module);
 // nvidia-fs, gdrcopy, nvidia-peermem: is the kernel module loaded (validator.md 4)?
 base::Status ValidateModule(const Options& options, const std::string& component,
                             const io::StopToken& stop);

@@ -30,17 +30,8 @@ constexpr std::array<ModuleComponent, 3> kModuleComponents = {{
     {"GPU_DIRECT_RDMA_ENABLED", "nvidia-peermem", "nvidia_peermem", "nvidia-peermem-ready"},
 }};
 
-base::Status IsLoaded(const Options& options, const ModuleComponent& component) {
-  TRY_ASSIGN(const auto modules, host::ReadLoadedModules(options.proc));
-  if (std::ranges::find(modules, component.module) == modules.end()) {
-    return base::Fail(base::Unavailable(
-        "ModuleNotLoaded", fmt::format("kernel module {} is not loaded", component.module)));
-  }
-  return {};
-}
-
 base::Status CheckModule(const Options& options, const ModuleComponent& component) {
-  TRY(IsLoaded(options, component));
+  TRY(RequireModule(options, component.module));
   return StatusFolder(options.output_folder).Write(component.file);
 }
 
@@ -120,7 +111,8 @@ class DriverRound {
       if (!on) continue;
       const auto known = std::ranges::find(kModuleComponents, flag, &ModuleComponent::flag);
       if (known == kModuleComponents.end()) continue;
-      TRY(tells_ == Tells::kOthers ? CheckModule(options_, *known) : IsLoaded(options_, *known));
+      TRY(tells_ == Tells::kOthers ? CheckModule(options_, *known)
+                                   : RequireModule(options_, known->module));
     }
     return {};
   }
@@ -194,6 +186,13 @@ base::Status ValidateDriver(const Options& options, Cluster& cluster, const io::
 base::Status CheckDriver(const Options& options, Cluster& cluster, const io::StopToken& stop) {
   TRY(DriverRound(options, cluster, stop, Tells::kNobody).Find());
   return {};
+}
+
+base::Status RequireModule(const Options& options, std::string_view module) {
+  TRY_ASSIGN(const auto modules, host::ReadLoadedModules(options.proc));
+  if (std::ranges::find(modules, module) != modules.end()) return {};
+  return base::Fail(
+      base::Unavailable("ModuleNotLoaded", fmt::format("kernel module {} is not loaded", module)));
 }
 
 base::Status ValidateModule(const Options& options, const std::string& component,

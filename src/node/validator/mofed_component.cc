@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "api/labels.h"
 #include "base/log.h"
-#include "host/kernel.h"
+#include "host/root.h"
 #include "node/validator/components.h"
 
 namespace pitcrew::node::validator {
@@ -14,12 +12,7 @@ constexpr std::string_view kModule = "mlx5_core";
 constexpr std::string_view kContainerReady = ".driver-ready";
 
 base::Status CheckNetworkDriver(const Options& options) {
-  if (options.network_driver_on_host) {
-    TRY_ASSIGN(const auto modules, host::ReadLoadedModules(options.proc));
-    if (std::ranges::find(modules, kModule) != modules.end()) return {};
-    return base::Fail(base::Unavailable(
-        "ModuleNotLoaded", fmt::format("kernel module {} is not loaded on the host", kModule)));
-  }
+  if (options.network_driver_on_host) return RequireModule(options, kModule);
   const auto file = options.network_driver_folder / kContainerReady;
   TRY_ASSIGN(const bool ready, host::Exists(file));
   if (ready) return {};
