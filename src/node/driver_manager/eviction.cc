@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <set>
+#include <string>
 
 #include "base/log.h"
 #include "base/strings.h"
@@ -30,16 +31,10 @@ base::Result<std::vector<codec::Json>> GpuPods(const Options& options, kube::Cli
                                                WithMachines with_machines,
                                                const io::StopToken& stop) {
   TRY_ASSIGN(auto pods, PodsOfNode(options, client, "", stop));
-  auto machines = with_machines == WithMachines::kYes ? PodsWithMachines(options, pods)
-                                                      : std::vector<codec::Json>();
-  if (!machines) {
-    // Those that asked for GPUs leave all the same; what VFIO still has is refused later.
-    base::LogWarning("Nobody can tell which pods have virtual machines with GPUs",
-                     machines.error());
-    machines = std::vector<codec::Json>();
-  }
+  const auto machines = with_machines == WithMachines::kYes ? UidsWithOpenDevices(options, pods)
+                                                            : std::set<std::string>();
   std::erase_if(pods, [&](const codec::Json& pod) {
-    return std::ranges::find(*machines, pod) == machines->end() &&
+    return !machines.contains(codec::FindString(pod, {"metadata", "uid"})) &&
            !workload::UsesGpu(client, pod, stop);
   });
   return pods;

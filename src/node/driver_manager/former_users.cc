@@ -6,7 +6,6 @@
 #include <set>
 #include <vector>
 
-#include "base/log.h"
 #include "base/strings.h"
 #include "kube/await.h"
 #include "kube/ownership.h"
@@ -23,19 +22,6 @@ using codec::Json;
 using Pods = std::vector<Json>;
 
 std::string UidOf(const Json& pod) { return codec::FindString(pod, {"metadata", "uid"}); }
-
-// Nobody where it cannot be told: what VFIO still has then is refused later.
-std::set<std::string> UidsWithOpenDevices(const Options& options, const Pods& pods,
-                                          OpenDevices devices) {
-  std::set<std::string> uids;
-  const auto open = PodsWithMachines(options, pods, devices);
-  if (!open) {
-    base::LogWarning("Nobody can tell which pods have virtual machines with GPUs", open.error());
-    return uids;
-  }
-  for (const Json& pod : *open) uids.insert(UidOf(pod));
-  return uids;
-}
 
 // Pods of the node that have not ended and have GPUs in one of these ways.
 base::Result<Pods> FindUsers(const Options& options, kube::Client& client, const FormerUse& use,

@@ -64,26 +64,7 @@ base::Result<Names> VfioNodesOfGpus(const Options& options, OpenDevices meant) {
   return nodes;
 }
 
-}  // namespace
-
-std::string PodUidOf(std::string_view cgroup) {
-  constexpr std::string_view kPod = "pod";
-  constexpr std::size_t kLength = 36;
-  const auto is_uid = [](std::string_view text) {
-    return text.size() == kLength && std::ranges::all_of(text, [](unsigned char letter) {
-             return std::isxdigit(letter) != 0 || letter == '-' || letter == '_';
-           });
-  };
-  for (auto at = cgroup.find(kPod); at != std::string_view::npos; at = cgroup.find(kPod, at + 1)) {
-    const auto text = cgroup.substr(at + kPod.size(), kLength);
-    if (!is_uid(text)) continue;
-    std::string uid(text);
-    std::ranges::replace(uid, '_', '-');
-    return uid;
-  }
-  return "";
-}
-
+// kDenied "ProcessesHidden" when nobody can tell.
 base::Result<std::vector<codec::Json>> PodsWithMachines(const Options& options,
                                                         const std::vector<codec::Json>& pods,
                                                         OpenDevices devices) {
@@ -106,6 +87,39 @@ base::Result<std::vector<codec::Json>> PodsWithMachines(const Options& options,
     return uids.contains(codec::FindString(pod, {"metadata", "uid"}));
   });
   return found;
+}
+
+}  // namespace
+
+std::string PodUidOf(std::string_view cgroup) {
+  constexpr std::string_view kPod = "pod";
+  constexpr std::size_t kLength = 36;
+  const auto is_uid = [](std::string_view text) {
+    return text.size() == kLength && std::ranges::all_of(text, [](unsigned char letter) {
+             return std::isxdigit(letter) != 0 || letter == '-' || letter == '_';
+           });
+  };
+  for (auto at = cgroup.find(kPod); at != std::string_view::npos; at = cgroup.find(kPod, at + 1)) {
+    const auto text = cgroup.substr(at + kPod.size(), kLength);
+    if (!is_uid(text)) continue;
+    std::string uid(text);
+    std::ranges::replace(uid, '_', '-');
+    return uid;
+  }
+  return "";
+}
+
+std::set<std::string> UidsWithOpenDevices(const Options& options,
+                                          const std::vector<codec::Json>& pods,
+                                          OpenDevices devices) {
+  std::set<std::string> uids;
+  const auto open = PodsWithMachines(options, pods, devices);
+  if (!open) {
+    base::LogWarning("Nobody can tell which pods have virtual machines with GPUs", open.error());
+    return uids;
+  }
+  for (const auto& pod : *open) uids.insert(codec::FindString(pod, {"metadata", "uid"}));
+  return uids;
 }
 
 base::Result<std::set<std::string, std::less<>>> PassthroughResources(const Options& options) {

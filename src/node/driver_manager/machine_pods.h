@@ -17,11 +17,11 @@ enum class OpenDevices {
   kAll,        // GPUs, virtual functions, mediated devices
   kWholeGpus,  // GPUs that VFIO has
 };
-// Those of `pods` of which a process has a VFIO device of NVIDIA's open. kDenied "ProcessesHidden"
-// when nobody can tell.
-base::Result<std::vector<codec::Json>> PodsWithMachines(const Options& options,
-                                                        const std::vector<codec::Json>& pods,
-                                                        OpenDevices devices = OpenDevices::kAll);
+// UIDs of those of `pods` of which a process has a VFIO device of NVIDIA's open. None where nobody
+// can tell, with a warning: what VFIO still has then is refused later.
+std::set<std::string> UidsWithOpenDevices(const Options& options,
+                                          const std::vector<codec::Json>& pods,
+                                          OpenDevices devices = OpenDevices::kAll);
 
 // What this node's whole GPUs and NVSwitches are called as resources for virtual machines, with
 // "nvidia.com/": by their models for KubeVirt and Kata, and by the names that Kata's device plugin
