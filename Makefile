@@ -69,7 +69,7 @@ up: image ## bring a cluster up and run a pod that uses a GPU (CLUSTER=file, VAL
 kubectl-plugin: build ## put `kubectl pitcrew` on the path (BIN=~/.local/bin)
 	@mkdir -p $(BIN)
 	@ln -sf $(abspath $(build))/bin/pitcrew $(BIN)/kubectl-pitcrew
-	@echo "$(BIN)/kubectl-pitcrew: kubectl pitcrew status, doctor, plan"
+	@echo "$(BIN)/kubectl-pitcrew: kubectl pitcrew status, doctor, dashboard, plan"
 
 down: ## take the cluster down and leave nothing (NAME=cluster)
 	@$(cluster) down $(NAME)
@@ -77,10 +77,10 @@ down: ## take the cluster down and leave nothing (NAME=cluster)
 cluster-status: ## show the cluster's nodes, processes and GPUs (NAME=cluster)
 	@$(cluster) status $(NAME)
 
+# Whole clusters run while the sanitizers' presets are built and tried.
 test: programs image ## all tests: rooms under sanitizers, processes and whole clusters with what ships
-	@for preset in asan tsan; do $(MAKE) --no-print-directory build PRESET=$$preset || exit 1; done
-	@$(python) tools/run_tests.py --jobs $(JOBS) --suite asan:$(kinds),fuzz --suite tsan:$(kinds) \
-	  --suite $(PRESET):$(kinds),kernel,e2e
+	@$(python) tools/run_tests.py --jobs $(JOBS) --build --suite asan:$(kinds),fuzz --suite tsan:$(kinds) \
+	  --suite $(PRESET):$(kinds) --beside $(PRESET):e2e,kernel
 
 test-unit: ## unit tests
 	@$(MAKE) --no-print-directory build PRESET=dev

@@ -11,8 +11,10 @@ The machine's own routing, forwarding and packet filter are left alone.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
+import socket
 import subprocess
 
 from cluster.errors import ClusterError
@@ -36,16 +38,33 @@ def _run(argv: list[str], stdin: str | None = None) -> str:
     return result.stdout
 
 
-def choose_subnet(taken: set[str]) -> str:
-    """A /24 that neither the machine's routes and addresses nor another cluster uses."""
-    used = [ipaddress.ip_network(subnet) for subnet in taken]
+def _overlaps_route(candidate) -> bool:
     for route in json.loads(_run(["ip", "-json", "-4", "route", "show", "table", "all"]) or "[]"):
         destination = route.get("dst", "default")
-        if destination != "default":
-            used.append(ipaddress.ip_network(destination, strict=False))
+        if destination != "default" and candidate.overlaps(ipaddress.ip_network(destination, strict=False)):
+            return True
+    return False
+
+
+@contextlib.contextmanager
+def chosen_subnet(taken: set[str]):
+    """A /24 that neither the machine's routes and addresses nor another cluster uses. Until the end of the context, by
+    which its interface should be there, no other run on this machine chooses it: the name of an abstract socket can be
+    had once in a network namespace, and goes with its process."""
+    used = [ipaddress.ip_network(subnet) for subnet in taken]
     for candidate in _CANDIDATES.subnets(new_prefix=24):
-        if not any(candidate.overlaps(other) for other in used):
-            return str(candidate)
+        if any(candidate.overlaps(other) for other in used):
+            continue
+        with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as reservation:
+            try:
+                reservation.bind(f"\0pitcrew-subnet-{candidate}")
+            except OSError:
+                continue
+            # After the reservation: who had it before may have just made its interface.
+            if _overlaps_route(candidate):
+                continue
+            yield str(candidate)
+            return
     raise ClusterError(f"no free /24 is left in {_CANDIDATES} for the cluster's nodes")
 
 

@@ -62,15 +62,14 @@ def is_complete(state: State, cluster: Cluster) -> bool:
     return True
 
 
-def _record(state: State, cluster: Cluster) -> dict:
+def _taken_subnets() -> set[str]:
+    records = [State(other).read() or {} for other in down.clusters()]
+    return {record["subnet"] for record in records if record.get("subnet")}
+
+
+def _record(state: State, cluster: Cluster, subnet: str) -> dict:
     with progress.step("record") as step:
-        taken = set()
-        for other in down.clusters():
-            subnet = (State(other).read() or {}).get("subnet")
-            if subnet:
-                taken.add(subnet)
-        record = {"phase": "starting", "subnet": network.choose_subnet(taken), "description": cluster.plain(),
-                  "file": str(cluster.path)}
+        record = {"phase": "starting", "subnet": subnet, "description": cluster.plain(), "file": str(cluster.path)}
         state.write(record)
         (state.folder / "log").mkdir(exist_ok=True)
         step.detail = str(state.folder)
@@ -150,16 +149,16 @@ def bring_up(state: State, cluster: Cluster, programs: Programs, simulation: ima
     """Everything up to Ready nodes. The caller holds the lock and has removed what an interruption left."""
     if not any(archive.path.stem == "pause" for archive in archives):
         raise ClusterError("the sandbox image is not built, without which no pod starts; `make image` builds it")
-    record = _record(state, cluster)
-    subnet = record["subnet"]
-    with progress.step("certificates"):
-        certificates.create(state.certificates, subnet, [one.name for one in cluster.nodes])
-        control_plane.write_kubeconfigs(state, subnet)
-    if simulation is not None:
-        with progress.step("simulation") as step:
-            simulation.install(state.folder / "simulation")
-            step.detail = str(simulation.source)
-    control = _start_control_plane(state, programs, subnet)
+    with network.chosen_subnet(_taken_subnets()) as subnet:
+        record = _record(state, cluster, subnet)
+        with progress.step("certificates"):
+            certificates.create(state.certificates, subnet, [one.name for one in cluster.nodes])
+            control_plane.write_kubeconfigs(state, subnet)
+        if simulation is not None:
+            with progress.step("simulation") as step:
+                simulation.install(state.folder / "simulation")
+                step.detail = str(simulation.source)
+        control = _start_control_plane(state, programs, subnet)
     history = Timeline(api.Api(state.kubeconfig))
     nodes = _start_nodes(state, cluster, programs, subnet, control.pid)
     _import(state, [one.role for one in nodes], archives)

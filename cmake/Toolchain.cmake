@@ -72,7 +72,7 @@ if(PITCREW_SANITIZE)
   add_link_options(-fsanitize=${PITCREW_SANITIZE})
 endif()
 
-# Several files at a time (the presets asan and tsan): large headers are parsed once for them all. A type of one file's
+# Several files at a time (all presets but dev): large headers are parsed once for them all. A type of one file's
 # own is then not of the main file, and GCC takes its file for a header.
 if(CMAKE_UNITY_BUILD)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)

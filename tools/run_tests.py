@@ -3,21 +3,30 @@
 
 Each --suite names a preset and the kinds (CTest labels) to run in it, for example
     run_tests.py --suite release:unit,golden --suite asan:unit
+Suites run one after the other. Those named by --beside do so at the same time as the others: whole clusters wait most of
+their time, so builds and other tests fit in between, with a lower priority. Their output is shown when a kind has ended.
 Exit status: 0 when every test passed and at least one ran, 1 otherwise, 2 for a usage error.
 """
 
 import argparse
+import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KINDS = ("unit", "golden", "integration", "fuzz", "kernel", "e2e")
+# What gives way to the suites beside it. Their tests have deadlines of minutes; a build has none.
+BUILD_NICENESS, TEST_NICENESS = 15, 5
+# Integration tests wait for API servers, leases and processes more than they compute.
+JOBS_FOR_ONE_CORE = {"integration": 2}
+printing = threading.Lock()
 
 
 def parse_suite(text):
@@ -54,21 +63,21 @@ def cases_of(report, name):
     return passed, failed, skipped
 
 
-def run_kind(preset, kind, only, jobs):
+def run_kind(preset, kind, arguments, lane):
     """Runs one label of one preset; returns (passed, failed names with their reasons, skipped)."""
     build = ROOT / "build" / preset
     if not (build / "CTestTestfile.cmake").exists():
-        sys.exit(f"{build} is not built; run: make build PRESET={preset}")
+        return 0, {f"{preset}: it is not built; run: make build PRESET={preset}": []}, 0
     reports = build / "Testing" / "cases"  # of programs that run all their cases (cmake/Room.cmake)
     shutil.rmtree(reports, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.xml"
         command = ["ctest", "--test-dir", str(build), "-L", f"^{kind}$", "--output-on-failure",
                    "--no-tests=ignore", "--output-junit", str(report),
-                   "-j", "1" if kind == "e2e" else str(jobs)]
-        if only:
-            command += ["-R", only]
-        subprocess.run(command, check=False)
+                   "-j", str(arguments.clusters if kind == "e2e" else arguments.jobs * JOBS_FOR_ONE_CORE.get(kind, 1))]
+        if arguments.only:
+            command += ["-R", arguments.only]
+        lane.run(command, TEST_NICENESS)
         if not report.exists():
             return 0, {f"{preset}: ctest left no report for {kind}": []}, 0
         passed, failed, skipped = 0, {}, 0
@@ -93,23 +102,58 @@ def run_kind(preset, kind, only, jobs):
         return passed, failed, skipped
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--suite", type=parse_suite, action="append", required=True)
-    parser.add_argument("--only", help="a regular expression over test names")
-    parser.add_argument("--jobs", type=int, default=2)
-    arguments = parser.parse_args()
-    rows, failures = [], {}
-    total_passed = total_skipped = 0
-    for preset, kinds in arguments.suite:
-        for kind in kinds:
-            started = time.monotonic()
-            print(f"\n== {kind} tests, {preset} build", flush=True)
-            passed, failed, skipped = run_kind(preset, kind, arguments.only, arguments.jobs)
-            rows.append((preset, kind, passed, len(failed), skipped, time.monotonic() - started))
-            failures |= failed
-            total_passed += passed
-            total_skipped += skipped
+class Lane:
+    """Suites that run one after the other. `aside`: beside another lane, whose output must not be mixed with theirs.
+    `yielding`: another lane's processes go first."""
+
+    def __init__(self, suites, aside, yielding):
+        self.suites, self.aside, self.yielding = suites, aside, yielding
+        self.rows, self.failures = [], {}  # (preset, kind, passed, failed, skipped, seconds); names with their reasons
+
+    def run(self, command, niceness):
+        """Runs a command to its end; its exit status."""
+        if self.yielding:
+            command = ["nice", "-n", str(niceness), *command]
+        if not self.aside:
+            return subprocess.run(command, check=False).returncode
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        with printing:
+            print(done.stdout, end="", flush=True)
+        return done.returncode
+
+    def build(self, preset):
+        """Builds a preset as `make build` does."""
+        started = time.monotonic()
+        status = self.run([os.environ.get("MAKE", "make"), "--no-print-directory", "-C", str(ROOT), "build",
+                           f"PRESET={preset}"], BUILD_NICENESS)
+        self.rows.append((preset, "(build)", "", "", "", time.monotonic() - started))
+        if status != 0:
+            self.failures[f"{preset}: the build failed; its tests did not run"] = []
+        return status == 0
+
+    def run_all(self, arguments):
+        try:
+            self.run_each(arguments)
+        except Exception as problem:  # pylint: disable=broad-except  # a lane that ends early must not look well
+            self.failures[f"tools/run_tests.py: {problem!r}"] = []
+
+    def run_each(self, arguments):
+        for preset, kinds in self.suites:
+            if arguments.build and not self.aside and not self.build(preset):
+                continue
+            for kind in kinds:
+                started = time.monotonic()
+                with printing:
+                    print(f"\n== {kind} tests, {preset} build{', beside the others' if self.aside else ''}", flush=True)
+                passed, failed, skipped = run_kind(preset, kind, arguments, self)
+                self.rows.append((preset, kind, passed, len(failed), skipped, time.monotonic() - started))
+                self.failures |= failed
+
+
+def report(lanes):
+    """Prints what ran and what failed; whether all is well."""
+    rows = [row for lane in lanes for row in lane.rows]
+    failures = {name: reasons for lane in lanes for name, reasons in lane.failures.items()}
     print(f"\n{'build':<10}{'kind':<14}{'passed':>7}{'failed':>8}{'skipped':>9}{'seconds':>9}")
     for preset, kind, passed, failed, skipped, seconds in rows:
         print(f"{preset:<10}{kind:<14}{passed:>7}{failed:>8}{skipped:>9}{seconds:>9.1f}")
@@ -117,8 +161,30 @@ def main():
         print(f"\nfailed: {name}")
         for line in reasons:
             print(f"    {line}")
-    print(f"{total_passed} passed, {len(failures)} failed, {total_skipped} skipped")
-    return 0 if total_passed and not failures else 1
+    passed, skipped = sum(row[2] or 0 for row in rows), sum(row[4] or 0 for row in rows)
+    print(f"{passed} passed, {len(failures)} failed, {skipped} skipped")
+    return bool(passed) and not failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--suite", type=parse_suite, action="append", required=True)
+    parser.add_argument("--beside", type=parse_suite, action="append", default=[],
+                        help="a suite, already built, that runs at the same time as the others")
+    parser.add_argument("--build", action="store_true", help="build each --suite's preset first")
+    parser.add_argument("--only", help="a regular expression over test names")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--clusters", type=int, default=1, help="whole clusters at a time (default: 1)")
+    arguments = parser.parse_args()
+    lanes = [Lane(arguments.suite, aside=False, yielding=bool(arguments.beside))]
+    if arguments.beside:
+        lanes.append(Lane(arguments.beside, aside=True, yielding=False))
+    threads = [threading.Thread(target=lane.run_all, args=(arguments,)) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return 0 if report(lanes) else 1
 
 
 if __name__ == "__main__":

