@@ -262,6 +262,14 @@ def gpu_operator():
                 "annotations": string_map("Annotations of them, for example the folder that they are shown in."),
             }),
         }),
+        "dashboard": obj("The fleet on a web page (docs/dashboard.md). (Not in NVIDIA's chart.)", {
+            "enabled": boolean("Run it as a Deployment with a Service, for whoever may list nodes and pods."),
+            "tlsSecretName": string("Secret of type kubernetes.io/tls with its certificate; without one it makes its "
+                                    "own at the start, which browsers do not know."),
+            "resources": pod_resources("Compute resources of its container."),
+            "nodeSelector": string_map("Nodes that its pod may run on."),
+            "tolerations": fragments.tolerations("Tolerations of its pod."),
+        }),
         "extraObjects": array("Further objects of the release, each an object or a text; templates "
                               "in them are evaluated.", {"type": ["object", "string"],
                                                          "x-free": True}),

@@ -60,8 +60,6 @@ def node_affinity():
 def upgrade_policy():
     schema = cluster_policy.upgrade_policy()
     schema["properties"]["autoUpgrade"]["default"] = True
-    # Not in upstream's, and nobody upgrades these drivers yet.
-    del schema["properties"]["schedule"]
     return schema
 
 

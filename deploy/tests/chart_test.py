@@ -151,7 +151,7 @@ class Images(unittest.TestCase):
 
 class Pods(unittest.TestCase):
     def setUp(self):
-        self.objects = support.render()
+        self.objects = support.render(values={"dashboard.enabled": True})
 
     def pods(self):
         for name, item in self.objects.items():

@@ -3,19 +3,25 @@
 the chart, an operand those of its manifests. PITCREW_PROGRAM names the pitcrew program. (That the operator has no
 rights beside those is chart_test.py's.)"""
 
+import json
 import os
 import pathlib
+import re
+import ssl
 import stat
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 import yaml
 
 import support
 from apiserver import ApiError, ApiServer
+from processes import eventually
 
 sys.path[:0] = [str(support.ROOT), str(support.ROOT / "tests/differential/node")]
 from cluster import kubevirt_definitions  # noqa: E402  pylint: disable=wrong-import-position
@@ -304,6 +310,59 @@ class ConfidentialComputingManager(NodeComponent):
         self.assertNotIn("forbidden", result["log"])
         self.assertEqual(self.server.get(f"/api/v1/nodes/{self.NODE}")["metadata"]["labels"][self.PLUGIN], "true")
         self.assertLessEqual({"CcModeChangeStarted", "CcModeChanged", "CcModeChangeFailed"}, self.reasons())
+
+
+class Dashboard(Account):
+    """The page of the fleet in a cluster, with the rights of its chart."""
+
+    def test_nothing_that_it_shows_is_refused(self):
+        for definition in support.crds().values():
+            self.server.create_crd(definition)
+        self.server.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        objects = support.render(values={"dashboard.enabled": True})
+        kubeconfig = self.create_account("gpu-operator-dashboard", [
+            body for name, body in objects.items() if name.endswith("/gpu-operator-dashboard")])
+        policy = objects["ClusterPolicy/cluster-policy"]
+        policy["spec"]["devicePlugin"]["config"] = {"name": "plugin-config"}
+        self.server.create("/apis/nvidia.com/v1/clusterpolicies", policy)
+        self.server.create("/api/v1/nodes", {"metadata": {"name": "gpu-1", "labels": {
+            "feature.node.kubernetes.io/pci-10de.present": "true"}}})
+        container = objects["Deployment/gpu-operator-dashboard"]["spec"]["template"]["spec"]["containers"][0]
+        words = [word.replace(":8443", "127.0.0.1:0") for word in container["args"]]
+        log = self.server.folder / "dashboard.log"
+        with open(log, "wb") as out, subprocess.Popen([PROGRAM, *words, f"--kubeconfig={kubeconfig}"], stdout=out,
+                                                      stderr=out) as program:
+            try:
+                port = eventually(lambda: re.search(r"port=\"?(\d+)", log.read_text()), lambda: log.read_text()).group(1)
+                fleet = eventually(lambda: self.fleet(port, "admin"), lambda: log.read_text())
+                # It asks who comes, and may.
+                self.assertEqual(self.status(port, "nobody"), 401)
+                self.assertEqual(self.status(port, "operator"), 403)
+            finally:
+                program.terminate()
+        self.assertIn("node/gpu-1", fleet["set"])
+        self.assertEqual([part for name, part in fleet["set"].items() if name.startswith("unknown/")], [])
+        self.assertEqual(program.returncode, 0)
+
+    @staticmethod
+    def ask(port, token):
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        request = urllib.request.Request(f"https://127.0.0.1:{port}/api/fleet", headers={"Authorization": f"Bearer {token}"})
+        return urllib.request.urlopen(request, timeout=60, context=context)
+
+    def fleet(self, port, token):
+        try:
+            with self.ask(port, token) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as refusal:
+            self.assertEqual(refusal.code, 503, "it has not read the cluster yet")
+            return None
+
+    def status(self, port, token):
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            self.ask(port, token)
+        return refused.exception.code
 
 
 if __name__ == "__main__":

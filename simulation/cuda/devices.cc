@@ -16,7 +16,7 @@ CUDA_API Result cuInit(unsigned flags) {
   const std::lock_guard guard(driver.mutex);
   if (driver.file) return kSuccess;
   auto file = StateFile::Open(FindStateFile(LibraryPath()));
-  if (!file) return kNoDevice;
+  if (!file || !(*file)->UseDriver()) return kNoDevice;
   const auto node = (*file)->Snapshot();
   if (node->driver_loaded == 0) return kNoDevice;
   auto devices = ListDevices(*node);

@@ -46,6 +46,14 @@ struct CudaDevice {
 
 struct Context {
   int device = 0;
+  // For how long the simulated GPU has worked for it. Copies take the time that the board would
+  // need, whatever the host's memory does; only events tell of it.
+  double nanoseconds = 0;
+};
+
+// A moment of a context's work; below 0 before it was recorded.
+struct Event {
+  double nanoseconds = -1;
 };
 
 struct Module {
@@ -69,9 +77,12 @@ struct Driver {
   std::map<const void*, std::unique_ptr<Context>> contexts;
   std::map<const void*, std::unique_ptr<Module>> modules;
   std::map<const void*, std::unique_ptr<Function>> functions;
+  std::map<const void*, std::unique_ptr<Event>> events;
+  std::map<const void*, std::unique_ptr<char[]>> host_memory;
   struct Allocation {
     std::size_t size;
     int device;
+    std::uint64_t start;  // where it lies in the memory of the simulated GPU
   };
   std::map<DevicePointer, Allocation> allocations;
 };
@@ -94,6 +105,8 @@ struct View {
 
 Result Look(Driver& driver, int ordinal, View& view);
 std::uint64_t TotalMemory(const View& view);
+// Where `size` bytes are free in the memory of the device, as far as this process has it.
+std::uint64_t FreePlace(const Driver& driver, int device, std::size_t size);
 // Bytes that this process allocated on the device.
 std::uint64_t UsedHere(const Driver& driver, int device);
 // Shows this process on the GPU where the state can be written; in a container it cannot.

@@ -55,10 +55,14 @@ bool DriverContainer::IsVgpuManager() const {
   return fs::exists(paths_.root / kSriovManage, error);
 }
 
+bool DriverContainer::HasSimulatedSysfs() const {
+  return sysfs::IsSimulated(paths_.host_root / "sys");
+}
+
 // Only where there is a kernel that makes them; a tree of plain files has none.
 base::Status DriverContainer::SetVirtualFunctions(bool present) {
   const fs::path sys = paths_.host_root / "sys";
-  if (!IsVgpuManager() || !sysfs::IsSimulated(sys)) return {};
+  if (!IsVgpuManager() || !HasSimulatedSysfs()) return {};
   TRY_ASSIGN(const auto addresses, sysfs::SriovGpus(sys));
   for (const auto& address : addresses) {
     TRY(sysfs::SetVirtualFunctions(sys, address, present));
@@ -108,16 +112,28 @@ base::Status DriverContainer::LoadState() {
   return {};
 }
 
+// The daemons of a driver container have it open.
+base::Status DriverContainer::ShowModule() {
+  // There all containers see it; elsewhere only this one can be shown anything.
+  if (!HasSimulatedSysfs()) {
+    KeepSubmountsOfSysOut();
+    return ShowKernelModule(paths_.root / "sys/module", "nvidia", version_);
+  }
+  TRY_ASSIGN(state_, StateFile::Open(StatePath()));
+  TRY(state_->UseDriver());
+  KeepSubmountsOfSysOut();
+  return {};
+}
+
 base::Status DriverContainer::ShowDevices() {
   TRY(MakeDeviceNodes(paths_.root / "dev", node_));
   if (const auto shown = ShowMigMinors(paths_.root / "proc", node_); !shown) {
     base::LogWarning("MIG devices cannot be given to containers", shown.error());
   }
-  KeepSubmountsOfSysOut();
-  TRY(ShowKernelModule(paths_.root / "sys/module", "nvidia", version_));
+  TRY(ShowModule());
   // A node without a PCI folder of its own (no such bus) has nothing to bind.
   if (std::error_code error; fs::is_directory(PciFolder(), error)) {
-    TRY(BindPciDriver(PciFolder(), node_, "nvidia"));
+    TRY(BindPciDriver(PciFolder(), node_, "nvidia", DriverLife::kWhileUsed));
   }
   return BindFile(StatePath(), StateLibrary());
 }
@@ -139,7 +155,7 @@ base::Status DriverContainer::Start() {
   fs::create_directories(paths_.run / kValidations, error);
   auto status = Load();
   if (!status && pid_file_.valid() && status.error().reason != "DriverContainerRunning") {
-    if (const auto undone = Stop(); !undone) {
+    if (const auto undone = Unload(); !undone) {
       base::LogWarning("Undoing the driver's start left something behind", undone.error());
     }
   }
@@ -147,6 +163,16 @@ base::Status DriverContainer::Start() {
 }
 
 base::Status DriverContainer::Stop() {
+  if (state_ != nullptr && !state_->TakeDriver(false)) {
+    base::LogInfo("The driver is in use; waiting until nobody uses it");
+    (void)state_->TakeDriver(true);
+  }
+  auto status = Unload();
+  state_.reset();
+  return status;
+}
+
+base::Status DriverContainer::Unload() {
   base::Status first;
   const auto keep = [&](base::Status status) {
     if (!status && first) first = std::move(status);

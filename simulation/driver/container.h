@@ -5,11 +5,13 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "base/file_descriptor.h"
 #include "base/result.h"
 #include "simulation/state/layout.h"
+#include "simulation/state/state_file.h"
 
 namespace pitcrew::simulation {
 
@@ -29,16 +31,20 @@ class DriverContainer {
   // earlier run is taken over, GPU state included. On an error everything that was done is undone.
   base::Status Start();
   // Undoes Start; goes on after errors and returns the first. Virtual functions that cannot be
-  // taken away leave the driver as it is.
+  // taken away leave the driver as it is. On a simulated sysfs it waits for programs that use the
+  // driver, for ever: a container that is killed meanwhile leaves it loaded (section 9.10).
   base::Status Stop();
 
   [[nodiscard]] const std::string& version() const { return version_; }
 
  private:
   base::Status Load();
+  base::Status Unload();
   base::Status TakePidFile();
   base::Status LoadState();
   base::Status ShowDevices();
+  base::Status ShowModule();
+  [[nodiscard]] bool HasSimulatedSysfs() const;
   base::Status WriteDaemonStatus(const char* status);
   base::Status SetVirtualFunctions(bool present);
   [[nodiscard]] bool IsVgpuManager() const;
@@ -49,6 +55,7 @@ class DriverContainer {
   ContainerPaths paths_;
   std::string version_;
   base::FileDescriptor pid_file_;
+  std::shared_ptr<StateFile> state_;  // as a user of the driver
   NodeState node_{};
 };
 

@@ -7,6 +7,7 @@
 
 #include "gpu/pci_address.h"
 #include "simulation/driver/pci_attributes.h"
+#include "simulation/sysfs/control.h"
 #include "simulation/sysfs/control_file.h"
 
 namespace pitcrew::simulation {
@@ -75,11 +76,17 @@ base::Status WritePciTree(const fs::path& folder, const NodeState& node) {
   return {};
 }
 
-base::Status BindPciDriver(const fs::path& folder, const NodeState& node, std::string_view driver) {
+base::Status BindPciDriver(const fs::path& folder, const NodeState& node, std::string_view driver,
+                           DriverLife life) {
   // A simulated sysfs has drivers that come and go as modules do.
   const fs::path sys = folder.parent_path().parent_path().parent_path();
   if (sysfs::IsSimulated(sys)) {
-    auto told = sysfs::WriteControl(sys, driver.empty() ? "unload nvidia" : "load nvidia");
+    std::string line = driver.empty() ? "unload nvidia" : "load nvidia ";
+    if (!driver.empty()) line += node.driver_version;
+    if (!driver.empty() && life == DriverLife::kWhileUsed) {
+      line += " " + std::string(sysfs::kWhileUsed);
+    }
+    auto told = sysfs::WriteControl(sys, line);
     const bool already = !told && (told.error().code == base::Code::kExists ||
                                    told.error().code == base::Code::kNotFound);
     return already ? base::Status{} : told;

@@ -9,6 +9,7 @@
 #include "nvml/abi_metrics.h"
 #include "simulation/nvml/session.h"
 #include "simulation/state/identity.h"
+#include "simulation/state/readings.h"
 
 using namespace pitcrew::nvml::abi;
 using namespace pitcrew::simulation;
@@ -74,7 +75,7 @@ NVML_API Return nvmlDeviceGetPcieSpeed(Device device, unsigned* speed) {
   Target target;
   NVML_TRY(ResolveGpu(device, target));
   NVML_REQUIRE(speed != nullptr);
-  *speed = LaneSpeed(target.gpu->pcie_generation);
+  *speed = LaneSpeed(PcieGeneration(*target.gpu));
   return kSuccess;
 }
 

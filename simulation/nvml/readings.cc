@@ -281,13 +281,13 @@ NVML_API Return nvmlDeviceGetGpuMaxPcieLinkGeneration(Device device, unsigned* g
   return nvmlDeviceGetMaxPcieLinkGeneration(device, generation);
 }
 NVML_API Return nvmlDeviceGetCurrPcieLinkGeneration(Device device, unsigned* generation) {
-  return nvmlDeviceGetMaxPcieLinkGeneration(device, generation);
+  return ReadGpu(device, generation, [](const GpuState& gpu) { return PcieGeneration(gpu); });
 }
 NVML_API Return nvmlDeviceGetMaxPcieLinkWidth(Device device, unsigned* width) {
   return ReadGpu(device, width, [](const GpuState& gpu) { return gpu.pcie_width; });
 }
 NVML_API Return nvmlDeviceGetCurrPcieLinkWidth(Device device, unsigned* width) {
-  return nvmlDeviceGetMaxPcieLinkWidth(device, width);
+  return ReadGpu(device, width, [](const GpuState& gpu) { return PcieWidth(gpu); });
 }
 NVML_API Return nvmlDeviceGetPcieReplayCounter(Device device, unsigned* count) {
   return ReadGpu(device, count, [](const GpuState& gpu) { return gpu.pcie_replays; });

@@ -95,6 +95,7 @@ Return Session::Initialize() {
   if (initialized_ == 0) {
     auto file = StateFile::Open(FindStateFile(LibraryPath()));
     if (!file) return FromError(file.error());
+    if (const auto used = (*file)->UseDriver(); !used) return FromError(used.error());
     const auto node = (*file)->Snapshot();
     if (node->driver_loaded == 0) return kDriverNotLoaded;
     visibility_ = FindVisibility(*node);

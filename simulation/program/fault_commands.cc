@@ -143,6 +143,28 @@ void AddMemoryFaults(GpuCommands& commands) {
   remap->add_flag("--pending", rows->pending, "takes effect at the next reset (XID 63)");
   remap->add_flag("--failure", rows->failure, "no row is left to remap to (XID 64); stays");
 
+  struct Stuck {
+    std::uint64_t byte = 0;
+    std::uint32_t bits = 0;
+  };
+  const auto stuck = std::make_shared<Stuck>();
+  auto* bad = commands.AddChange(
+      "bad-memory", "Let bits of one byte of the memory read as 1 whatever is written",
+      [stuck](NodeState& node, std::uint32_t gpu) -> base::Status {
+        if (stuck->byte >= node.gpus[gpu].memory_total) {
+          return base::Fail(base::Invalid(
+              "NoSuchByte", fmt::format("GPU {} has {} bytes of memory; {} is behind its end", gpu,
+                                        node.gpus[gpu].memory_total, stuck->byte)));
+        }
+        node.gpus[gpu].stuck_byte = stuck->byte;
+        node.gpus[gpu].stuck_bits = stuck->bits;
+        return {};
+      });
+  bad->add_option("bits", stuck->bits, "which bits, as a number from 0 to 255; 0 ends it")
+      ->required()
+      ->check(CLI::Range(0, 255));
+  bad->add_option("--byte", stuck->byte, "position in the memory, from its beginning");
+
   const auto action = std::make_shared<std::string>();
   commands
       .AddChange("recovery", "Set the recovery action that NVML says is needed",
@@ -203,16 +225,30 @@ void AddLinkFaults(GpuCommands& commands) {
   struct Pcie {
     std::uint32_t replays = 0;
     std::uint32_t correctable = 0;
+    std::optional<std::uint32_t> generation;
+    std::optional<std::uint32_t> width;
   };
   const auto pcie = std::make_shared<Pcie>();
-  auto* command = commands.AddChange("pcie", "Count errors of the PCIe link",
-                                     [pcie](NodeState& node, std::uint32_t gpu) -> base::Status {
-                                       node.gpus[gpu].pcie_replays += pcie->replays;
-                                       node.gpus[gpu].pcie_correctable_errors += pcie->correctable;
-                                       return {};
-                                     });
+  auto* command = commands.AddChange(
+      "pcie", "Count errors of the PCIe link, or let it train to less than it can",
+      [pcie](NodeState& node, std::uint32_t gpu) -> base::Status {
+        GpuState& state = node.gpus[gpu];
+        state.pcie_replays += pcie->replays;
+        state.pcie_correctable_errors += pcie->correctable;
+        if (pcie->generation.value_or(0) > state.pcie_generation ||
+            pcie->width.value_or(0) > state.pcie_width) {
+          return base::Fail(base::Invalid(
+              "NoSuchLink", fmt::format("the link of GPU {} has at most generation {} and {} lanes",
+                                        gpu, state.pcie_generation, state.pcie_width)));
+        }
+        state.pcie_trained_generation = pcie->generation.value_or(state.pcie_trained_generation);
+        state.pcie_trained_width = pcie->width.value_or(state.pcie_trained_width);
+        return {};
+      });
   command->add_option("--replays", pcie->replays, "replays to add");
   command->add_option("--correctable", pcie->correctable, "correctable errors to add");
+  command->add_option("--generation", pcie->generation, "of PCIe; 0: the highest");
+  command->add_option("--width", pcie->width, "lanes; 0: all");
 }
 
 }  // namespace

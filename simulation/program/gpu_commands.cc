@@ -38,6 +38,12 @@ std::string NotesOn(const GpuState& gpu) {
   if (gpu.remap_pending != 0) notes += " remap-pending";
   if (gpu.remap_failure != 0) notes += " remap-failure";
   if (gpu.throttle.reasons != 0) notes += fmt::format(" throttle={:#x}", gpu.throttle.reasons);
+  if (PcieGeneration(gpu) != gpu.pcie_generation || PcieWidth(gpu) != gpu.pcie_width) {
+    notes += fmt::format(" pcie=gen{}x{}", PcieGeneration(gpu), PcieWidth(gpu));
+  }
+  if (gpu.stuck_bits != 0) {
+    notes += fmt::format(" stuck-bits={:#x}@{}", gpu.stuck_bits, gpu.stuck_byte);
+  }
   if (gpu.links_down != 0) notes += fmt::format(" links-down={:#x}", gpu.links_down);
   if (gpu.mig_current != 0) notes += fmt::format(" mig={}", ListMigDevices(gpu).size());
   return notes;

@@ -6,7 +6,7 @@
 
 namespace pitcrew::simulation {
 
-inline constexpr std::uint32_t kLayoutVersion = 3;
+inline constexpr std::uint32_t kLayoutVersion = 4;
 
 inline constexpr unsigned kMaxGpus = 16;
 inline constexpr unsigned kMaxGpuInstanceProfiles = 18;
@@ -121,6 +121,8 @@ struct GpuState {
   std::uint32_t pcie_switch;       // GPUs with the same number share a switch
   std::uint32_t pcie_generation;
   std::uint32_t pcie_width;
+  std::uint32_t pcie_trained_generation;  // what the link came down to; 0: the highest
+  std::uint32_t pcie_trained_width;
   std::uint32_t module_id;
   std::uint32_t addressing_mode;  // NVML's number: 1 HMM, 2 ATS
   std::uint32_t multiprocessors;
@@ -129,6 +131,11 @@ struct GpuState {
   std::uint64_t memory_total;      // bytes
   std::uint64_t memory_reserved;   // bytes
   std::uint64_t bar1_total;        // bytes
+  // One byte of the memory, counted from its beginning, has bits that read as 1 whatever is
+  // written.
+  std::uint64_t stuck_byte;
+  std::uint32_t stuck_bits;  // 0: the memory is good
+  std::uint32_t stuck_padding;
 
   std::uint32_t sm_clock_idle;  // MHz, also below
   std::uint32_t sm_clock_max;

@@ -39,7 +39,7 @@ double SecondsSince(const GpuState& gpu, std::int64_t now) {
 // Bytes a second that the GPU's PCIe link carries at full load: two fifths of what it could.
 double PcieFullLoad(const GpuState& gpu) {
   // Generation 1 carries 250 MB/s a lane; each one doubles it.
-  return 0.4 * 250e6 * std::exp2(gpu.pcie_generation - 1.0) * gpu.pcie_width;
+  return 0.4 * 250e6 * std::exp2(PcieGeneration(gpu) - 1.0) * PcieWidth(gpu);
 }
 // What an idle GPU and its driver say to each other (nvidia-smi shows some 500 KB/s).
 constexpr double kPcieIdle = 500e3;
@@ -129,6 +129,21 @@ std::uint64_t LinkBytes(const GpuState& gpu, std::int64_t now) {
 std::uint64_t LinkBytesPerSecond(const GpuState& gpu, std::int64_t now) {
   const double load = Load(gpu) * (1 + 0.05 * Wobble(gpu, now, 9));
   return static_cast<std::uint64_t>(load * 0.4e6 * gpu.link_speed_mbps);
+}
+
+std::uint32_t PcieGeneration(const GpuState& gpu) {
+  return gpu.pcie_trained_generation != 0 ? gpu.pcie_trained_generation : gpu.pcie_generation;
+}
+
+std::uint32_t PcieWidth(const GpuState& gpu) {
+  return gpu.pcie_trained_width != 0 ? gpu.pcie_trained_width : gpu.pcie_width;
+}
+
+double PcieCopyRate(const GpuState& gpu) { return 2 * PcieFullLoad(gpu); }
+
+double MemoryCopyRate(const GpuState& gpu) {
+  // Two bits a clock and wire.
+  return 0.8 * 2e6 * gpu.memory_clock_max * gpu.memory_bus_width / 8;
 }
 
 std::uint64_t ClocksEventReasons(const GpuState& gpu) {

@@ -35,6 +35,14 @@ enum class Direction { kSent, kReceived };
 [[nodiscard]] std::uint64_t LinkBytes(const GpuState& gpu, std::int64_t now);
 [[nodiscard]] std::uint64_t LinkBytesPerSecond(const GpuState& gpu, std::int64_t now);
 
+// What the PCIe link has trained to.
+[[nodiscard]] std::uint32_t PcieGeneration(const GpuState& gpu);
+[[nodiscard]] std::uint32_t PcieWidth(const GpuState& gpu);  // lanes
+// Bytes a second of a copy over PCIe in one direction, and of reading or writing the GPU's own
+// memory: four fifths of what bus and clock allow, as benchmarks of real boards come to.
+[[nodiscard]] double PcieCopyRate(const GpuState& gpu);
+[[nodiscard]] double MemoryCopyRate(const GpuState& gpu);
+
 // Why clocks are held down, NVML's bits.
 [[nodiscard]] std::uint64_t ClocksEventReasons(const GpuState& gpu);
 // Nanoseconds that any of the reasons has been in force; never falls.

@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <limits>
 
 namespace pitcrew::simulation {
 namespace {
@@ -241,6 +242,11 @@ base::Result<std::shared_ptr<StateFile>> StateFile::Create(const std::filesystem
   return Open(path);
 }
 
+std::uint64_t StateFile::inode() const {
+  struct stat info{};
+  return ::fstat(fd_.get(), &info) == 0 ? info.st_ino : 0;
+}
+
 std::shared_ptr<const NodeState> StateFile::Snapshot() {
   const std::lock_guard guard(mutex_);
   const auto& header = contents_->header;
@@ -278,6 +284,34 @@ base::Status StateFile::Update(const std::function<bool(NodeState&)>& change) {
   ::syscall(SYS_futex, &header.changes, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   return {};
 }
+
+namespace {
+
+// One byte behind the contents stands for the driver: its users have it locked as readers, who
+// takes it away as the writer. By open file, so that each object of a process is a user of its own.
+bool LockDriver(int fd, short kind, bool wait) {
+  struct flock lock{};
+  lock.l_type = kind;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = std::numeric_limits<std::int32_t>::max();
+  lock.l_len = 1;
+  int result = 0;
+  do {
+    result = ::fcntl(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &lock);
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+}  // namespace
+
+base::Status StateFile::UseDriver() {
+  if (LockDriver(fd_.get(), F_RDLCK, true)) return {};
+  return base::Fail(base::FromErrno(errno, "lock the driver in " + path_.string()));
+}
+
+bool StateFile::TakeDriver(bool wait) { return LockDriver(fd_.get(), F_WRLCK, wait); }
+
+void StateFile::LeaveDriver() { (void)LockDriver(fd_.get(), F_UNLCK, false); }
 
 std::uint32_t StateFile::ChangeCount() const {
   return contents_->header.changes.load(std::memory_order_acquire);

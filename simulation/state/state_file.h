@@ -37,9 +37,20 @@ class StateFile {
 
   [[nodiscard]] bool writable() const { return writable_; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  // A file that is made anew at the same path is another one.
+  [[nodiscard]] std::uint64_t inode() const;
 
   // The current state; cheap while nothing changes.
   std::shared_ptr<const NodeState> Snapshot();
+
+  // The driver's users: the container that loaded it, and every program that has begun to use its
+  // libraries. The kernel forgets one that dies. UseDriver makes this object one of them, and waits
+  // while the driver is being taken away; it ends with the object.
+  base::Status UseDriver();
+  // Takes the driver away from everybody: nobody else uses it until LeaveDriver or the end of this
+  // object. False when others use it and `wait` is not set, and where the file cannot be written.
+  [[nodiscard]] bool TakeDriver(bool wait);
+  void LeaveDriver();
 
   // Runs `change` on a copy and publishes it when `change` returns true. kDenied "StateReadOnly"
   // when the file cannot be written.

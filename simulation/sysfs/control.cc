@@ -32,6 +32,15 @@ Errno RunFault(Machine& machine, const std::vector<std::string>& words) {
   return EINVAL;
 }
 
+// load nvidia [VERSION [while-used]]
+Errno RunLoad(Machine& machine, const std::vector<std::string>& words) {
+  NvidiaModule module;
+  if (words.size() > 2) module.version = words[2];
+  if (words.size() > 3) module.goes_with_users = words[3] == kWhileUsed;
+  if (words.size() > 4 || (words.size() == 4 && !module.goes_with_users)) return EINVAL;
+  return machine.Load(words[1], std::move(module));
+}
+
 std::string Faults(const Machine& machine) {
   std::string text;
   for (const auto& [address, device] : machine.devices()) {
@@ -64,8 +73,8 @@ std::string Modes(const Machine& machine) {
 Errno RunControl(Machine& machine, std::string_view line) {
   const auto words = base::SplitTrimmed(base::Trim(line), ' ');
   if (words.size() == 4 && words[0] == "fault") return RunFault(machine, words);
+  if (words.size() >= 2 && words[0] == "load") return RunLoad(machine, words);
   if (words.size() != 2) return EINVAL;
-  if (words[0] == "load") return machine.Load(words[1]);
   if (words[0] == "unload") return machine.Unload(words[1]);
   if (words[0] == "use") return machine.SetUsed(words[1], true);
   if (words[0] == "leave") return machine.SetUsed(words[1], false);

@@ -9,6 +9,9 @@
 
 namespace pitcrew::simulation::sysfs {
 
+// Of "load nvidia VERSION while-used": NvidiaModule::goes_with_users.
+inline constexpr std::string_view kWhileUsed = "while-used";
+
 void AddControl(const Machine& machine, Tree& tree);
 
 // EINVAL for a line that is no command; else the command's own answer.

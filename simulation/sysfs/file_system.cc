@@ -1,5 +1,7 @@
 #include "simulation/sysfs/file_system.h"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <span>
 #include <utility>
@@ -76,6 +78,33 @@ void FileSystem::TakeMig() {
   if (differs) tree_ = std::make_shared<const Tree>(BuildTree(machine_, options_.surroundings));
 }
 
+bool FileSystem::StateWasReplaced() const {
+  struct stat there{};
+  return ::stat(options_.state.c_str(), &there) != 0 || there.st_ino != state_->inode();
+}
+
+// Who uses the driver can be seen only by trying to take it from all of them.
+void FileSystem::TakeDriverUsers() {
+  const NvidiaModule* nvidia = machine_.nvidia();
+  if (nvidia == nullptr || !nvidia->goes_with_users) return;
+  if (state_ != nullptr && StateWasReplaced()) state_.reset();
+  const auto file = State();
+  if (file == nullptr) return;
+  const bool unused = file->TakeDriver(false);
+  // While a virtual machine has a vGPU of it, it stays without any user.
+  const bool gone = unused && machine_.Unload("nvidia") == 0;
+  if (gone) {
+    (void)file->Update([](NodeState& node) {
+      node.driver_loaded = 0;
+      return true;
+    });
+  }
+  file->LeaveDriver();
+  if (!gone && nvidia->open == !unused) return;
+  if (!gone) machine_.SetDriverOpen(!unused);
+  Settle();
+}
+
 // NVML has the GPUs that NVIDIA's driver has.
 void FileSystem::TellState() {
   const auto file = State();
@@ -111,6 +140,7 @@ void FileSystem::Settle() {
 
 std::shared_ptr<const Tree> FileSystem::Current() {
   const std::lock_guard lock(mutex_);
+  TakeDriverUsers();
   TakeMig();
   return tree_;
 }
@@ -152,6 +182,7 @@ void FileSystem::AwaitUsers(std::unique_lock<std::mutex>& lock, std::string_view
 Errno FileSystem::Store(std::string_view path, std::string_view value) {
   std::unique_lock lock(mutex_);
   AwaitUsers(lock, path, value);
+  TakeDriverUsers();
   TakeMig();
   const Node* node = tree_->Find(path);
   if (node == nullptr) return ENODEV;

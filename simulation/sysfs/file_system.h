@@ -32,7 +32,8 @@ class FileSystem {
  public:
   FileSystem(Machine machine, FileSystemOptions options);
 
-  // The tree as it is now. Looks first whether MIG has changed in the state.
+  // The tree as it is now. Looks first whether MIG has changed in the state, and who uses the
+  // driver.
   std::shared_ptr<const Tree> Current();
   // One write to `path`: 0 or an errno. Waits, as the kernel does, while a virtual machine has the
   // device that is to leave its driver, and while programs have a GPU open that is to leave
@@ -44,6 +45,8 @@ class FileSystem {
  private:
   void Settle();
   void TakeMig();
+  void TakeDriverUsers();
+  bool StateWasReplaced() const;
   void TellState();
   [[nodiscard]] const Device* Leaving(std::string_view path, std::string_view value) const;
   void AwaitUsers(std::unique_lock<std::mutex>& lock, std::string_view path,

@@ -224,9 +224,11 @@ Errno Machine::SetAutoprobe(std::string_view value) {
   return 0;
 }
 
-Errno Machine::Load(std::string_view driver) {
+Errno Machine::Load(std::string_view driver, NvidiaModule module) {
   if (driver != "nvidia") return ENOENT;
   if (drivers_.contains(driver)) return EEXIST;
+  module.loads = nvidia_.loads + 1;
+  nvidia_ = std::move(module);
   drivers_.emplace("nvidia", Driver{"nvidia",
                                     "nvidia",
                                     Driver::Kind::kNvidia,

@@ -107,6 +107,16 @@ struct Platform {
   VgpuFramework framework = VgpuFramework::kNone;  // of the driver that is loaded later
 };
 
+// NVIDIA's kernel module while it is loaded.
+struct NvidiaModule {
+  std::string version;  // empty: it tells none
+  // It goes with its last user, as no rmmod reaches it: the container that loaded it cannot take it
+  // out while programs use it, and whoever would do that next has only the real kernel's call.
+  bool goes_with_users = false;
+  bool open = false;        // programs use it
+  std::uint64_t loads = 0;  // how often it was loaded so far, this time included
+};
+
 // For the kernel's announcements.
 struct Event {
   std::string action;  // "add", "remove", "bind", "unbind", "change"
@@ -140,11 +150,13 @@ class Machine {
   bool WriteRegister(std::string_view address, std::size_t offset, std::uint32_t value);
 
   // Beside sysfs: modules come and go, things go wrong, virtual machines start and end.
-  Errno Load(std::string_view driver);
+  Errno Load(std::string_view driver, NvidiaModule module = {});
   Errno Unload(std::string_view driver);
   Errno SetFault(std::string_view address, FaultPoint point, Errno error);
   // A device's address or an mdev's UUID.
   Errno SetUsed(std::string_view device, bool used);
+  // Whether programs have NVIDIA's driver open, which its module counts.
+  void SetDriverOpen(bool open) { nvidia_.open = open; }
   // How MIG divides the GPU now.
   void SetMig(std::size_t gpu, MigState state);
 
@@ -155,6 +167,10 @@ class Machine {
   }
   [[nodiscard]] const std::map<std::string, Mdev, std::less<>>& mdevs() const { return mdevs_; }
   [[nodiscard]] const std::vector<Gpu>& gpus() const { return gpus_; }
+  // nullptr: it is not loaded.
+  [[nodiscard]] const NvidiaModule* nvidia() const {
+    return drivers_.contains("nvidia") ? &nvidia_ : nullptr;
+  }
   // Of the devices with modes of confidential computing.
   [[nodiscard]] const std::map<PciAddress, SecurityProcessor>& processors() const {
     return processors_;
@@ -212,6 +228,7 @@ class Machine {
   std::map<PciAddress, SecurityProcessor> processors_;
   std::vector<Event> events_;
   bool autoprobe_ = true;
+  NvidiaModule nvidia_;
 };
 
 }  // namespace pitcrew::simulation::sysfs

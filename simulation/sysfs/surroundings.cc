@@ -58,6 +58,8 @@ void RealSys::Plan(const fs::path& real, const Machine& machine) {
       continue;
     }
     for (const auto& entry : Names(real / name)) {
+      // The machine's own driver is not the node's.
+      if (name == "module" && entry.starts_with("nvidia")) continue;
       const std::string path = "/" + name + "/" + entry;
       if (simulated.Find(path) == nullptr) surroundings_.links[path] = ".." + (kReal + path);
     }

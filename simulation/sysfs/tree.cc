@@ -48,6 +48,7 @@ class Builder {
     for (const auto& [name, driver] : machine_.drivers()) AddDriver(driver);
     for (const auto& [address, device] : machine_.devices()) AddDevice(device);
     AddMdevs();
+    AddNvidiaModules();
     tree_.AddFolder("/class/iommu");
     if (machine_.platform().iommu) {
       tree_.AddFolder("/devices/virtual/iommu/dmar0");
@@ -72,6 +73,30 @@ class Builder {
     tree_.AddCommand("/bus/pci/rescan", [](Machine& machine, std::string_view value) {
       return machine.Rescan(value);
     });
+  }
+
+  // NVIDIA's driver is a module that others are built on (driver-lifecycle.md sections 9.6
+  // and 11.2); each of those counts as a use of it, and so does every program that has it open.
+  void AddNvidiaModules() {
+    const NvidiaModule* nvidia = machine_.nvidia();
+    if (nvidia == nullptr) return;
+    std::vector<std::string> others = {"nvidia_modeset", "nvidia_uvm"};
+    if (machine_.platform().framework != VgpuFramework::kNone) others = {"nvidia_vgpu_vfio"};
+    for (const auto& other : others) {
+      AddModule(other, *nvidia, 0);
+      tree_.AddFolder("/module/" + other + "/holders");
+      tree_.AddLinkTo("/module/nvidia/holders/" + other, "/module/" + other);
+    }
+    AddModule("nvidia", *nvidia, others.size() + (nvidia->open ? 1 : 0));
+  }
+
+  void AddModule(const std::string& name, const NvidiaModule& nvidia, std::size_t references) {
+    const std::string folder = "/module/" + name;
+    tree_.AddFolder(folder);
+    tree_.SetIncarnation(folder, nvidia.loads);
+    tree_.AddFile(folder + "/refcnt", std::to_string(references) + "\n");
+    tree_.AddFile(folder + "/initstate", "live\n");
+    if (!nvidia.version.empty()) tree_.AddFile(folder + "/version", nvidia.version + "\n");
   }
 
   // As KVM says it (virtualisation-and-olm.md section 4.5).
@@ -350,6 +375,10 @@ void Tree::AddSetting(const std::string& path, std::string content,
 void Tree::AddRegisters(const std::string& path) {
   Node& node = Add(path, {Node::Kind::kFile, 0600, {}, kRegisterBytes, {}, {}});
   node.is_registers = true;
+}
+
+void Tree::SetIncarnation(const std::string& path, std::uint64_t incarnation) {
+  nodes_.find(path)->second.incarnation = incarnation;
 }
 
 void Tree::AddLinkTo(const std::string& from, const std::string& to) {

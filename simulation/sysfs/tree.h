@@ -3,6 +3,7 @@
 // value: made anew after every change.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <set>
@@ -22,6 +23,7 @@ struct Node {
   std::function<Errno(Machine&, std::string_view)> store;  // of a file that can be written
   std::set<std::string> children;                          // names in a folder
   bool is_registers = false;                               // a device's memory: mapped, not read
+  std::uint64_t incarnation = 0;  // what is made anew at this path is another inode
 };
 
 // What else is in the tree: mount points for what the real /sys has, and links into it.
@@ -47,6 +49,8 @@ class Tree {
                   std::function<Errno(Machine&, std::string_view)> store);
   // Memory region 0 of a device.
   void AddRegisters(const std::string& path);
+  // There must be something at `path`.
+  void SetIncarnation(const std::string& path, std::uint64_t incarnation);
   // From a link in the folder of `from` to `to`, both in this tree.
   void AddLinkTo(const std::string& from, const std::string& to);
 

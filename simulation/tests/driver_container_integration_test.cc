@@ -218,19 +218,18 @@ TEST_F(DriverContainerTest, ComesBackAfterBeingKilled) {
   EXPECT_TRUE(MountsBelow(run() / "driver")->empty());
 }
 
-// With sriov-manage among its files, on a node whose kernel makes virtual functions.
-class VgpuManagerTest : public DriverContainerTest {
+// On a node whose /sys has drivers that come and go.
+class OnSimulatedSysfs : public DriverContainerTest {
  protected:
   void SetUp() override {
     if (!SimulatedSysfs::IsPossible()) GTEST_SKIP() << "needs root and /dev/fuse";
     DriverContainerTest::SetUp();
-    constexpr const char* kMachine = "kernel: {vgpu: mdev}\ngpus: [{profile: A10}]\n";
-    machine_ = std::make_unique<SimulatedSysfs>(kMachine, false);
-    std::ofstream(host() / "etc/pitcrew/simulated-gpus.yaml") << kMachine;
+    const std::string description = Description();
+    machine_ = std::make_unique<SimulatedSysfs>(description, false, run() / "simulation/state");
+    std::ofstream(host() / "etc/pitcrew/simulated-gpus.yaml") << description;
     Mount(machine_->sys(), container() / "host/sys", MS_BIND | MS_REC);
-    fs::create_directories(container() / "usr/lib/nvidia");
-    fs::create_symlink("/usr/bin/pitcrew-simulate", container() / "usr/lib/nvidia/sriov-manage");
   }
+  [[nodiscard]] virtual std::string Description() const { return "gpus: [{profile: T4}]\n"; }
   void TearDown() override {
     ::umount2((container() / "host/sys").c_str(), MNT_DETACH);
     machine_.reset();
@@ -245,6 +244,14 @@ class VgpuManagerTest : public DriverContainerTest {
                                  "--host-root /host 2>&1",
                                  container().string()});
   }
+  static void AwaitLoaded(Process& driver) {
+    std::string line;
+    do {
+      line = driver.ReadLine();
+      ASSERT_FALSE(line.empty()) << "it has ended before it was ready";
+    } while (line.find("The driver is loaded") == std::string::npos);
+  }
+  [[nodiscard]] fs::path Module() const { return machine_->sys() / "module/nvidia"; }
   [[nodiscard]] fs::path Gpu() const { return machine_->sys() / "bus/pci/devices/0000:1b:00.0"; }
   [[nodiscard]] std::string DriverOf(const fs::path& device) const {
     std::error_code error;
@@ -253,14 +260,65 @@ class VgpuManagerTest : public DriverContainerTest {
   std::unique_ptr<SimulatedSysfs> machine_;
 };
 
+// driver-lifecycle.md sections 4.3 and 9.10
+TEST_F(OnSimulatedSysfs, ADriverInUseIsNotUnloaded) {
+  auto driver = Start();
+  AwaitLoaded(*driver);
+  EXPECT_EQ(base::ReadFile(Module() / "version").value_or(""), std::string(kVersion) + "\n");
+  EXPECT_EQ(base::ReadFile(Module() / "refcnt").value_or(""), "3\n");
+  const auto program = *StateFile::Open(run() / "simulation/state");
+  ASSERT_TRUE(program->UseDriver());
+  driver->Signal(SIGTERM);
+  EXPECT_NE(driver->ReadLine().find("The driver is in use"), std::string::npos);
+  EXPECT_EQ(DriverOf(Gpu()), "nvidia");
+  EXPECT_TRUE(fs::exists(run() / "nvidia-driver.pid"));
+  program->LeaveDriver();
+  EXPECT_EQ(driver->Wait().status, 0);
+  EXPECT_FALSE(fs::exists(Module()));
+  EXPECT_EQ(DriverOf(Gpu()), "");
+  EXPECT_FALSE(fs::exists(run() / "nvidia-driver.pid"));
+}
+
+// As the kubelet does it when its patience is at an end.
+TEST_F(OnSimulatedSysfs, AContainerKilledMeanwhileLeavesItLoaded) {
+  auto driver = Start();
+  AwaitLoaded(*driver);
+  auto program = *StateFile::Open(run() / "simulation/state");
+  ASSERT_TRUE(program->UseDriver());
+  driver->Signal(SIGTERM);
+  ASSERT_NE(driver->ReadLine().find("The driver is in use"), std::string::npos);
+  driver->Signal(SIGKILL);
+  (void)driver->Wait();
+  EXPECT_EQ(base::ReadFile(Module() / "refcnt").value_or(""), "3\n");
+  EXPECT_EQ(DriverOf(Gpu()), "nvidia");
+  program.reset();
+  EXPECT_FALSE(fs::exists(Module()));
+  EXPECT_EQ(DriverOf(Gpu()), "");
+  auto next = Start();
+  AwaitLoaded(*next);
+  EXPECT_EQ(base::ReadFile(Module() / "refcnt").value_or(""), "3\n");
+  next->Signal(SIGTERM);
+  EXPECT_EQ(next->Wait().status, 0);
+}
+
+// With sriov-manage among its files, on a node whose kernel makes virtual functions.
+class VgpuManagerTest : public OnSimulatedSysfs {
+ protected:
+  void SetUp() override {
+    OnSimulatedSysfs::SetUp();
+    if (IsSkipped()) return;
+    fs::create_directories(container() / "usr/lib/nvidia");
+    fs::create_symlink("/usr/bin/pitcrew-simulate", container() / "usr/lib/nvidia/sriov-manage");
+  }
+  [[nodiscard]] std::string Description() const override {
+    return "kernel: {vgpu: mdev}\ngpus: [{profile: A10}]\n";
+  }
+};
+
 // driver-lifecycle.md section 11.2, steps 6 to 8, and the signal.
 TEST_F(VgpuManagerTest, MakesVirtualFunctionsAndTakesThemAway) {
   auto manager = Start();
-  std::string line;
-  do {
-    line = manager->ReadLine();
-    ASSERT_FALSE(line.empty()) << "it has ended before it was ready";
-  } while (line.find("The driver is loaded") == std::string::npos);
+  AwaitLoaded(*manager);
   EXPECT_EQ(base::ReadFile(Gpu() / "sriov_numvfs").value_or(""), "24\n");
   EXPECT_EQ(DriverOf(Gpu()), "nvidia");
   EXPECT_EQ(DriverOf(Gpu() / "virtfn23"), "nvidia");

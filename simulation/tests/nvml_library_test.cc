@@ -135,6 +135,18 @@ TEST_F(NvmlLibrary, Item3CountsInitialisations) {
   EXPECT_EQ(Call("nvmlShutdown"), kUninitialized);
 }
 
+// As if it had a device of it open: from the first initialisation to the last shutdown nobody
+// unloads it.
+TEST_F(NvmlLibrary, IsAUserOfTheDriver) {
+  Start("gpus: [{profile: T4}]");
+  EXPECT_EQ(Call("nvmlInit_v2"), kSuccess);
+  EXPECT_FALSE(node_->file().TakeDriver(false));
+  EXPECT_EQ(Call("nvmlShutdown"), kSuccess);
+  EXPECT_FALSE(node_->file().TakeDriver(false));
+  EXPECT_EQ(Call("nvmlShutdown"), kSuccess);
+  EXPECT_TRUE(node_->file().TakeDriver(false));
+}
+
 TEST_F(NvmlLibrary, Item3SeveralThreadsAtOnce) {
   Start("gpus: [{profile: H100-80, count: 2, mig: {enabled: true, devices: {1g.10gb: 7}}}]");
   std::vector<std::thread> threads;

@@ -195,6 +195,21 @@ TEST(StateFile, CreateKeepsTheFileAndItsEventNumbers) {
 }
 
 // The file lies among libraries: what reads ELF headers there must not stumble.
+TEST(StateFile, TheDriverIsTakenOnlyFromNobody) {
+  TestNode node("gpus: [{profile: T4}]");
+  const auto first = *StateFile::Open(node.state_path());
+  auto second = *StateFile::Open(node.state_path());
+  EXPECT_TRUE(first->TakeDriver(false));
+  first->LeaveDriver();
+  ASSERT_TRUE(first->UseDriver());
+  EXPECT_TRUE(first->TakeDriver(false)) << "oneself is nobody else";
+  ASSERT_TRUE(first->UseDriver());
+  ASSERT_TRUE(second->UseDriver());
+  EXPECT_FALSE(first->TakeDriver(false));
+  second.reset();
+  EXPECT_TRUE(first->TakeDriver(true));
+}
+
 TEST(StateFile, BeginsLikeASharedObject) {
   TestNode node(kTwo);
   std::ifstream raw(node.state_path(), std::ios::binary);

@@ -261,7 +261,8 @@ TEST(Machine, FaultsMakeWritesFailUntilTheyEnd) {
 TEST(Machine, WhatIsNoCommandIsRefused) {
   Unmounted subject("gpus: [{profile: T4}]");
   for (const char* line : {"", "fly", "fault 0000:1b:00.0 bind", "fault 0000:1b:00.0 wings EIO",
-                           "fault 0000:1b:00.0 bind EWHAT", "load"}) {
+                           "fault 0000:1b:00.0 bind EWHAT", "load", "load nvidia 580 for-ever",
+                           "load nvidia 580 while-used now"}) {
     EXPECT_EQ(subject.Write("sys/simulation/control", line), EINVAL) << line;
   }
   EXPECT_EQ(subject.Write("sys/simulation/control", "fault 0000:ff:00.0 bind EIO"), ENODEV);
@@ -412,6 +413,80 @@ TEST_F(VirtualFunctions, MigDecidesWhichTypesThereAre) {
 }
 
 // NVML has the GPUs that NVIDIA's driver has.
+// Linux: kernel/module/sysfs.c; driver-lifecycle.md sections 4.3 and 9.6: who prepares a node reads
+// refcnt.
+TEST(Machine, ModulesAreThereWhileTheyAreLoaded) {
+  Unmounted machine("gpus: [{profile: T4}]");
+  EXPECT_EQ(machine.Read("sys/module/nvidia/refcnt").error(), ENOENT);
+  ASSERT_EQ(machine.Write("sys/simulation/control", "load nvidia 580.95.05\n"), 0);
+  EXPECT_EQ(*machine.Read("sys/module/nvidia/refcnt"), "2\n") << "by the modules built on it";
+  EXPECT_EQ(*machine.Read("sys/module/nvidia/version"), "580.95.05\n");
+  EXPECT_THAT(*machine.List("sys/module/nvidia/holders"),
+              UnorderedElementsAre("nvidia_modeset", "nvidia_uvm"));
+  EXPECT_EQ(*machine.Read("sys/module/nvidia_uvm/refcnt"), "0\n");
+  const auto first = machine.files().Current()->Find("/module/nvidia")->incarnation;
+  ASSERT_EQ(machine.Write("sys/simulation/control", "unload nvidia"), 0);
+  EXPECT_EQ(machine.Read("sys/module/nvidia/refcnt").error(), ENOENT);
+  EXPECT_EQ(machine.Read("sys/module/nvidia_uvm/refcnt").error(), ENOENT);
+  ASSERT_EQ(machine.Write("sys/simulation/control", "load nvidia"), 0);
+  EXPECT_NE(machine.files().Current()->Find("/module/nvidia")->incarnation, first);
+}
+
+// section 11.2 step 6
+TEST(Machine, AVgpuManagerHasAnotherModuleOnTop) {
+  Unmounted machine("kernel: {vgpu: mdev}\ngpus: [{profile: T4}]");
+  ASSERT_EQ(machine.Write("sys/simulation/control", "load nvidia"), 0);
+  EXPECT_THAT(*machine.List("sys/module/nvidia/holders"), UnorderedElementsAre("nvidia_vgpu_vfio"));
+  EXPECT_EQ(*machine.Read("sys/module/nvidia/refcnt"), "1\n");
+}
+
+TEST(Machine, AContainersModuleStaysAsLongAsSomebodyUsesIt) {
+  TestNode node("gpus: [{profile: T4}]");
+  auto container = *StateFile::Open(node.state_path());
+  auto program = *StateFile::Open(node.state_path());
+  ASSERT_TRUE(container->UseDriver());
+  ASSERT_TRUE(program->UseDriver());
+  Unmounted machine("gpus: [{profile: T4}]", node.state_path());
+  ASSERT_EQ(machine.Write("sys/simulation/control", "load nvidia 580.95.05 while-used"), 0);
+  EXPECT_EQ(*machine.Read("sys/module/nvidia/refcnt"), "3\n");
+  container.reset();  // killed: it could not unload anything
+  EXPECT_EQ(*machine.Read("sys/module/nvidia/refcnt"), "3\n");
+  EXPECT_EQ(node.file().Snapshot()->driver_loaded, 1u);
+  program.reset();
+  EXPECT_EQ(machine.Read("sys/module/nvidia/refcnt").error(), ENOENT);
+  EXPECT_EQ(node.file().Snapshot()->driver_loaded, 0u) << "no program can begin to use it";
+  EXPECT_EQ(node.file().Snapshot()->gpus[0].detached, 1u);
+}
+
+// A state that was removed and made anew is another file, with other users.
+TEST(Machine, UsersAreThoseOfTheStateThatIsThere) {
+  TestNode node("gpus: [{profile: T4}]");
+  Unmounted machine("gpus: [{profile: T4}]", node.state_path());
+  const auto copy = *node.file().Snapshot();
+  fs::remove(node.state_path());
+  auto program = *StateFile::Create(node.state_path(), copy);
+  ASSERT_TRUE(program->UseDriver());
+  ASSERT_EQ(machine.Write("sys/simulation/control", "load nvidia 580.95.05 while-used"), 0);
+  EXPECT_EQ(*machine.Read("sys/module/nvidia/refcnt"), "3\n");
+}
+
+TEST(Machine, TheDriverOfAVirtualMachinesVgpuStaysWithoutUsers) {
+  TestNode node("gpus: [{profile: T4}]");
+  Unmounted machine("kernel: {vgpu: mdev}\ngpus: [{profile: T4}]", node.state_path());
+  auto container = *StateFile::Open(node.state_path());
+  ASSERT_TRUE(container->UseDriver());
+  ASSERT_EQ(machine.Write("sys/simulation/control", "load nvidia 580.95.05 while-used"), 0);
+  constexpr const char* kUuid = "83b8f4f2-509f-382f-3c1e-e6bfe0fa1001";
+  const std::string type =
+      std::string("sys/class/mdev_bus/") + kGpu + "/mdev_supported_types/nvidia-232";
+  ASSERT_EQ(machine.Write(type + "/create", kUuid), 0);
+  ASSERT_EQ(machine.Write("sys/simulation/control", std::string("use ") + kUuid), 0);
+  container.reset();
+  EXPECT_EQ(*machine.Read("sys/module/nvidia/refcnt"), "1\n");
+  ASSERT_EQ(machine.Write("sys/simulation/control", std::string("leave ") + kUuid), 0);
+  EXPECT_EQ(machine.Read("sys/module/nvidia/refcnt").error(), ENOENT);
+}
+
 TEST(Machine, StateIsToldWhichGpusTheDriverHas) {
   TestNode node("gpus: [{profile: T4, count: 2}]");
   Unmounted subject("gpus: [{profile: T4, count: 2}]", node.state_path());

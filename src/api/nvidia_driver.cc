@@ -4,6 +4,7 @@
 
 #include "api/fields.h"
 #include "api/labels.h"
+#include "api/upgrade_schedule_reader.h"
 
 namespace pitcrew::api {
 namespace {
@@ -62,6 +63,7 @@ base::Result<NvidiaDriver> ReadNvidiaDriver(const codec::Json& object) {
   driver.uid = head.uid;
   driver.generation = head.generation;
   ReadSpec(Block(codec::Find(object, {"spec"}), "spec", driver.problems), driver);
+  ReadScheduleAnnotations(object, driver.driver.upgrade_policy.schedule, driver.problems);
   return driver;
 }
 

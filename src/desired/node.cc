@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "api/labels.h"
+#include "api/qualification.h"
 #include "base/strings.h"
 #include "desired/node_labels.h"
 #include "kube/projection.h"
@@ -44,6 +45,7 @@ constexpr std::string_view kKeptLabels[] = {
     api::kMpsCapable,
     api::kVgpuHostDriverVersion,
     api::kZone,
+    api::kQualification,
 };
 
 // What annotations of a driver upgrade begin with (driver-lifecycle.md section 1.1).

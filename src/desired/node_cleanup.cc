@@ -8,6 +8,7 @@
 #include "api/cc_mode.h"
 #include "api/labels.h"
 #include "api/mig_progress.h"
+#include "api/qualification.h"
 #include "api/upgrade_state.h"
 #include "desired/pause_words.h"
 
@@ -17,8 +18,9 @@ namespace {
 using codec::Json;
 
 // Written by the operator or its operands and by nobody else, whatever the value.
-constexpr std::string_view kLabels[] = {api::kGpuPresent, api::kDriverOwner, api::kUpgradeState,
-                                        api::kMigConfigState, api::kVgpuConfigState};
+constexpr std::string_view kLabels[] = {api::kGpuPresent,      api::kDriverOwner,
+                                        api::kUpgradeState,    api::kMigConfigState,
+                                        api::kVgpuConfigState, api::kQualification};
 constexpr std::string_view kAnnotations[] = {api::kUpgradeEnabledAnnotation,
                                              api::kUpgradeSafeLoadAnnotation,
                                              api::kUpgradePodCompletionStartAnnotation,
@@ -28,7 +30,8 @@ constexpr std::string_view kAnnotations[] = {api::kUpgradeEnabledAnnotation,
                                              api::kUpgradeFailedRevisionAnnotation,
                                              api::kUpgradeTurnAnnotation,
                                              api::kUpgradeLastAnnotation,
-                                             api::kMigConfigProgress};
+                                             api::kMigConfigProgress,
+                                             api::kQualification};
 
 // What the driver manager and the managers of MIG, vGPUs and confidential computing append to a
 // deploy label while they work.

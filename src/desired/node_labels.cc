@@ -1,5 +1,7 @@
 #include "desired/node_labels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -112,9 +114,14 @@ void DecideDriverOwner(const Node& node, const NodePolicy& policy, NodeDecision&
   } else if (!node.labels.Is(api::kDriverOwner, choice.driver->name)) {
     Set(decision.labels, api::kDriverOwner, choice.driver->name);
   }
-  // It tells the driver manager that somebody else sends the pods away before a driver goes. With
-  // drivers of NVIDIADriver objects nobody does yet.
-  if (!policy.sandbox_enabled) DecideUpgradeAnnotation(node, false, decision);
+  // It tells the driver manager that the operator sends the pods away before a driver goes. It does
+  // so for drivers of containers only: those of virtual machines have no rolling upgrade.
+  DecideUpgradeAnnotation(node,
+                          choice.driver != nullptr &&
+                              WorkloadOf(node, policy) == Workload::kContainer &&
+                              choice.driver->type != api::kDriverTypeVgpuHost &&
+                              choice.driver->driver.upgrade_policy.auto_upgrade,
+                          decision);
 }
 
 }  // namespace
@@ -152,9 +159,37 @@ Workload WorkloadOf(const Node& node, const NodePolicy& policy) {
 }
 
 // The driver manager divides the GPUs, and it comes with the driver.
+std::string WhyNotDivided(const DivisionFacts& facts) {
+  if (!facts.sandbox_enabled) return "the policy has sandbox workloads switched off";
+  if (facts.workload != Workload::kContainer) {
+    return fmt::format("the node's workload is {}, which all its GPUs are for",
+                       ToString(facts.workload));
+  }
+  if (!facts.driver_enabled) {
+    return "the operator does not bring the driver, with which the GPUs are divided";
+  }
+  if (facts.driver_label == api::kPreInstalled) {
+    return "the node has a driver of its own, and GPUs are divided before a driver comes";
+  }
+  if (facts.driver_label == "false") {
+    return fmt::format(
+        "the label {}=false keeps the driver off the node, with which the GPUs are "
+        "divided",
+        api::kDeployDriver);
+  }
+  return "";
+}
+
+std::string WhyNotDivided(const Node& node, const NodePolicy& policy) {
+  if (!node.has_machine_gpus) return "";
+  return WhyNotDivided({.sandbox_enabled = policy.sandbox_enabled,
+                        .workload = WorkloadOf(node, policy),
+                        .driver_enabled = policy.driver_enabled,
+                        .driver_label = node.labels.Get(api::kDeployDriver)});
+}
+
 bool IsDivided(const Node& node, const NodePolicy& policy) {
-  return node.has_machine_gpus && policy.sandbox_enabled && policy.driver_enabled &&
-         WorkloadOf(node, policy) == Workload::kContainer;
+  return node.has_machine_gpus && WhyNotDivided(node, policy).empty();
 }
 
 std::optional<Workload> SetUpFor(const std::function<bool(std::string_view key)>& has_label) {
@@ -208,9 +243,10 @@ NodeDecision DecideNode(const Node& node, const NodePolicy& policy, const Operan
       node.labels.Get(api::kMigConfig).empty()) {
     Set(decision.labels, api::kMigConfig, api::kMigConfigAllDisabled);
   }
-  if (policy.nvidia_driver_crd) DecideDriverOwner(node, policy, decision);
   // With NVIDIADriver objects the annotation follows each of them.
-  if (!policy.nvidia_driver_crd || policy.sandbox_enabled) {
+  if (policy.nvidia_driver_crd) {
+    DecideDriverOwner(node, policy, decision);
+  } else {
     DecideUpgradeAnnotation(node, policy.driver_auto_upgrade, decision);
   }
   return decision;

@@ -83,6 +83,17 @@ bool LosesGpu(const Node& node);
 // addresses ("0000:65:00.0,0000:b3:00.0"). Set by a person; without it, none.
 inline constexpr std::string_view kMachineGpus =
     "nvidia.com/gpu-operator.gpus-for-virtual-machines";
+// What decides whether the annotation has an effect on a node.
+struct DivisionFacts {
+  bool sandbox_enabled = false;
+  Workload workload = Workload::kContainer;
+  bool driver_enabled = true;     // the operator brings drivers
+  std::string_view driver_label;  // of the node, api::kDeployDriver
+};
+// Why it has none, as the rest of a sentence; "" where it has one.
+std::string WhyNotDivided(const DivisionFacts& facts);
+// The same of a node; "" also where it has no such annotation.
+std::string WhyNotDivided(const Node& node, const NodePolicy& policy);
 // A node of this workload is set up for virtual machines too, because of that annotation.
 bool IsDivided(const Node& node, const NodePolicy& policy);
 

@@ -17,6 +17,11 @@ using codec::Json;
 constexpr const char* kUnknown = "Unknown";
 constexpr std::string_view kNodeLabelsReady = "NodeLabelsReady";
 
+// Upstream's words, which scripts look for.
+constexpr std::string_view kUpgradesIncomplete =
+    "; NVIDIADriver upgrade has not completed; one or more NVIDIADriver-owned Nodes are marked "
+    "pending, in-progress, or failed";
+
 std::vector<std::string> StatesThatAre(const PolicyOutcome& outcome, Verdict verdict) {
   std::vector<std::string> states;
   for (const OperandReport& report : outcome.operands) {
@@ -49,9 +54,14 @@ void AddSummary(Conditions& conditions, const PolicyOutcome& outcome) {
   const std::vector<std::string> failures = FailuresOf(outcome);
   if (!failures.empty()) {
     conditions.AddError("ReconcileFailed", base::Join(failures, "; "));
-  } else if (const auto states = StatesThatAre(outcome, Verdict::kNotReady); !states.empty()) {
-    conditions.AddError("OperandNotReady", fmt::format("{} is not ready; states not ready: [{}]",
-                                                       outcome.kind, base::Join(states, " ")));
+  } else if (const auto states = StatesThatAre(outcome, Verdict::kNotReady);
+             !states.empty() || outcome.upgrades_incomplete) {
+    conditions.AddError(
+        "OperandNotReady",
+        fmt::format(
+            "{} is not ready{}{}", outcome.kind,
+            states.empty() ? "" : fmt::format("; states not ready: [{}]", base::Join(states, " ")),
+            outcome.upgrades_incomplete ? kUpgradesIncomplete : ""));
   } else if (outcome.first_gpu_nodes_joining) {
     conditions.AddError(
         "OperandNotReady",
@@ -85,7 +95,8 @@ PolicyState StateOf(const PolicyOutcome& outcome) {
   const bool settled = std::ranges::all_of(outcome.operands, [](const OperandReport& report) {
     return report.verdict == Verdict::kReady || report.verdict == Verdict::kDisabled;
   });
-  return outcome.failures.empty() && settled && !outcome.first_gpu_nodes_joining
+  return outcome.failures.empty() && settled && !outcome.first_gpu_nodes_joining &&
+                 !outcome.upgrades_incomplete
              ? PolicyState::kReady
              : PolicyState::kNotReady;
 }

@@ -32,6 +32,9 @@ struct PolicyOutcome {
   std::string schema_outdated;
   // Why no other driver will be upgraded until a person does something; "" normally.
   std::string upgrade_stopped;
+  // Drivers of NVIDIADriver objects are being upgraded, wait for that or have failed in it
+  // (reference driver-lifecycle.md section 2.18).
+  bool upgrades_incomplete = false;
 };
 
 enum class PolicyState { kReady, kNotReady, kIgnored };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <concepts>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,9 +11,9 @@
 
 #include "base/bell.h"
 #include "desired/cluster_kinds.h"
+#include "doctor/machine_watches.h"
 #include "doctor/source.h"
-#include "kube/informer.h"
-#include "kube/projection.h"
+#include "doctor/watch.h"
 
 namespace pitcrew::doctor {
 namespace {
@@ -31,60 +30,9 @@ constexpr std::chrono::milliseconds kTogether{200};
 constexpr int kRest = 9;
 // Each is a stream of its own.
 constexpr std::size_t kMostFailingWatches = 50;
-
-// Most changes of nodes are heartbeats and lists of images, which are not in a view.
-template <class View>
-bool IsSeen(const kube::Change<View>& change) {
-  if constexpr (std::equality_comparable<View>) {
-    return change.before == nullptr || change.now == nullptr || *change.before != *change.now;
-  }
-  return true;
-}
-
-// One watch, and how its objects get into a Cluster.
-class Watch {
- public:
-  virtual ~Watch() = default;
-  virtual void Start() = 0;
-  virtual base::Status WaitUntilSynced(const io::StopToken& stop) = 0;
-  virtual void Put(Cluster& cluster) const = 0;
-};
-
-template <class View>
-class WatchOf final : public Watch {
- public:
-  using Put1 = void (*)(const View&, Cluster&);
-  WatchOf(const std::shared_ptr<kube::Client>& client, const std::shared_ptr<base::Bell>& bell,
-          Kind kind, const kube::ResourceKind& resource, View (*read)(const codec::Json&), Put1 put,
-          kube::InformerOptions options)
-      : kind_(kind),
-        put_(put),
-        informer_(client, resource,
-                  kube::ProjectJson<View>([read](const codec::Json& object) -> base::Result<View> {
-                    return read(object);
-                  }),
-                  std::move(options)) {
-    informer_.AddHandler([bell](const kube::Change<View>& change) {
-      if (IsSeen(change)) bell->Ring();
-    });
-  }
-
-  void Start() override { informer_.Start(); }
-  base::Status WaitUntilSynced(const io::StopToken& stop) override {
-    return informer_.WaitUntilSynced(stop);
-  }
-  void Put(Cluster& cluster) const override {
-    for (const auto& [key, view] : informer_.store().Snapshot()) put_(*view, cluster);
-    // What is known may be old; that is said, and not hidden.
-    const auto trouble = informer_.status().trouble;
-    if (trouble) cluster.unread.emplace(kind_, *trouble);
-  }
-
- private:
-  Kind kind_;
-  Put1 put_;
-  kube::Informer<View> informer_;
-};
+// What is not worth a watch is read again when so much time has passed; the watches, which their
+// server ends every few minutes, make a picture then at the latest.
+constexpr std::chrono::minutes kSeldom{5};
 
 void PutPod(const fleet::Pod& pod, Cluster& cluster) {
   if (pod.key.name_space == cluster.name_space || !pod.requests.empty()) {
@@ -112,6 +60,15 @@ std::vector<std::unique_ptr<Watch>> MakeWatches(const std::shared_ptr<kube::Clie
     add.operator()<fleet::Policy>(
         Kind::kPolicies, desired::kClusterPolicies, fleet::ReadPolicy,
         [](const fleet::Policy& policy, Cluster& cluster) { cluster.policies.push_back(policy); },
+        "", "");
+  }
+  // Where the drivers are theirs from the beginning; a change-over is seen at the next start.
+  if (first.uses_driver_objects()) {
+    add.operator()<fleet::DriverObject>(
+        Kind::kDrivers, desired::kNvidiaDrivers, fleet::ReadDriver,
+        [](const fleet::DriverObject& driver, Cluster& cluster) {
+          cluster.drivers.insert_or_assign(driver.name, driver);
+        },
         "", "");
   }
   add.operator()<fleet::Node>(
@@ -176,36 +133,68 @@ class FailingWatches {
   std::map<fleet::Key, std::unique_ptr<Watch>> watches_;
 };
 
-}  // namespace
+using Watches = std::vector<std::unique_ptr<Watch>>;
 
-base::Status Follow(const std::shared_ptr<kube::Client>& client, const Cluster& first,
-                    const std::function<void(const Cluster&)>& show, const io::StopToken& stop) {
-  TRY_ASSIGN(auto made, base::Bell::Create());
-  const auto bell = std::make_shared<base::Bell>(std::move(made));
-  const auto watches = MakeWatches(client, bell, first);
-  FailingWatches failing(client, bell);
+base::Result<Watches> StartWatches(const std::shared_ptr<kube::Client>& client,
+                                   const std::shared_ptr<base::Bell>& bell, const Cluster& first,
+                                   const io::StopToken& stop) {
+  Watches watches = MakeWatches(client, bell, first);
   for (const auto& watch : watches) watch->Start();
   for (const auto& watch : watches) TRY(watch->WaitUntilSynced(stop));
+  return watches;
+}
+
+// Kinds that can be watched now, and could not be before, or the other way round.
+bool OthersCanBeRead(const Cluster& first, const Cluster& again) {
+  const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
+  return first.definition_absent != again.definition_absent ||
+         !std::ranges::equal(first.unread, again.unread, same);
+}
+
+// What is read seldom, and from `watches` the rest.
+Cluster Look(const Cluster& first, const Watches& watches, FailingWatches& failing,
+             MachineWatches& machines) {
+  Cluster cluster;
+  cluster.name_space = first.name_space;
+  cluster.now = base::WallClock::now();
+  cluster.unread = first.unread;
+  cluster.runtime_classes = first.runtime_classes;
+  cluster.config_maps = first.config_maps;
+  cluster.served_fields = first.served_fields;
+  cluster.definition_absent = first.definition_absent;
+  for (const auto& watch : watches) watch->Put(cluster);
+  if (first.has_read(Kind::kUserPods)) failing.Put(cluster);
+  if (first.has_read(Kind::kMachines)) machines.Put(cluster);
+  cluster.Index();
+  return cluster;
+}
+
+}  // namespace
+
+base::Status Follow(const std::shared_ptr<kube::Client>& client, Cluster first,
+                    const std::function<void(Cluster)>& show, const io::StopToken& stop) {
+  TRY_ASSIGN(auto made, base::Bell::Create());
+  const auto bell = std::make_shared<base::Bell>(std::move(made));
+  FailingWatches failing(client, bell);
+  MachineWatches machines(client, bell);
+  TRY_ASSIGN(Watches watches, StartWatches(client, bell, first, stop));
+  auto read = std::chrono::steady_clock::now();
   while (!stop.stopped()) {
     const auto begin = std::chrono::steady_clock::now();
-    Cluster cluster;
-    cluster.name_space = first.name_space;
-    cluster.now = base::WallClock::now();
-    cluster.unread = first.unread;
-    // These seldom change, and are not worth a watch.
-    cluster.runtime_classes = first.runtime_classes;
-    cluster.config_maps = first.config_maps;
-    cluster.served_fields = first.served_fields;
-    cluster.definition_absent = first.definition_absent;
-    for (const auto& watch : watches) watch->Put(cluster);
-    if (first.has_read(Kind::kUserPods)) failing.Put(cluster);
-    cluster.Index();
-    show(cluster);
+    show(Look(first, watches, failing, machines));
     const auto took =
         std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
     TRY(io::WaitReadable({bell->fd()}, stop));
     bell->Silence();
     if (stop.WaitFor(std::max(kTogether, kRest * took))) break;
+    if (std::chrono::steady_clock::now() - read < kSeldom) continue;
+    read = std::chrono::steady_clock::now();
+    auto again = ReadLive(*client, first.name_space, stop, Extent::kFirst);
+    if (!again) continue;  // a server that does not answer: the watches tell it
+    const bool others = OthersCanBeRead(first, *again);
+    first = *std::move(again);
+    if (!others) continue;
+    TRY_ASSIGN(watches, StartWatches(client, bell, first, stop));
   }
   return {};
 }

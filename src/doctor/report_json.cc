@@ -37,6 +37,7 @@ Json NodeJson(const fleet::NodeReport& node) {
   Json offers = Json::object();
   for (const auto& offer : node.offers) {
     offers[offer.resource] = {{"capacity", offer.capacity}, {"allocatable", offer.allocatable}};
+    if (offer.former) offers[offer.resource]["former"] = true;
   }
   Json json = {{"name", node.name},
                {"workload", ToString(node.workload)},
@@ -45,6 +46,7 @@ Json NodeJson(const fleet::NodeReport& node) {
                {"resources", std::move(offers)}};
   if (!node.product.empty()) json["product"] = node.product;
   if (!node.driver_version.empty()) json["driverVersion"] = node.driver_version;
+  if (!node.qualification.empty()) json["qualification"] = node.qualification;
   AddTime(json, "since", node.since);
   if (node.broken) json["finding"] = FindingJson(*node.broken);
   return json;
@@ -57,6 +59,14 @@ Json OperandJson(const fleet::OperandReport& operand) {
     json["reason"] = operand.reason;
   }
   return json;
+}
+
+Json DriverJson(const fleet::DriverReport& driver) {
+  Json upgrade = Json::object();
+  for (const auto& [state, count] : driver.upgrade) upgrade[state] = count;
+  return {{"name", driver.name},   {"state", driver.state},     {"version", driver.version},
+          {"nodes", driver.nodes}, {"message", driver.message}, {"upgrade", std::move(upgrade)},
+          {"held", driver.held}};
 }
 
 }  // namespace
@@ -90,6 +100,7 @@ Json ToJson(const fleet::Report& report) {
                              {"held", report.upgrade->held},
                              {"waiting", std::move(waiting)}};
   }
+  for (const auto& driver : report.drivers) json["drivers"].push_back(DriverJson(driver));
   for (const auto& operand : report.operands) json["operands"].push_back(OperandJson(operand));
   for (const auto& node : report.nodes) json["nodes"].push_back(NodeJson(node));
   for (const auto& unread : report.unread) {

@@ -128,6 +128,17 @@ base::Status ReadPluginConfig(kube::Client& client, Reading& reading, Cluster& c
   return {};
 }
 
+// Only where drivers are theirs: elsewhere nobody needs rights to read them.
+base::Status ReadDrivers(Reading& reading, Cluster& cluster) {
+  cluster.Index();
+  if (!cluster.uses_driver_objects()) return {};
+  return reading.Read(Kind::kDrivers, desired::kNvidiaDrivers, "", "", Extent::kWhole,
+                      [&](const Json& object) {
+                        auto driver = fleet::ReadDriver(object);
+                        cluster.drivers.insert_or_assign(driver.name, std::move(driver));
+                      });
+}
+
 base::Status ReadPods(Reading& reading, Extent extent, Cluster& cluster) {
   const auto take_pod = [&](const Json& object) {
     auto pod = fleet::ReadPod(object);
@@ -161,17 +172,6 @@ base::Status ReadFailingPods(kube::Client& client, Reading& reading, Cluster& cl
     if (!pod.requests.empty()) cluster.pods.insert_or_assign(key, std::move(pod));
   }
   return {};
-}
-
-// One that waits; the instance tells more than the machine that it is of.
-void TakeMachine(const Json& object, Cluster& cluster) {
-  auto machine = fleet::ReadMachine(object);
-  if (!machine.waits || machine.resources.empty()) return;
-  if (machine.kind == kubevirt::kInstances.kind) {
-    cluster.machines.insert_or_assign(machine.key, std::move(machine));
-  } else {
-    cluster.machines.try_emplace(machine.key, std::move(machine));
-  }
 }
 
 // Only where nodes are for virtual machines: elsewhere nobody needs rights to read them.
@@ -226,6 +226,15 @@ std::string WaitingPods(std::string_view phase, std::string_view name_space) {
   return fmt::format("status.phase={},metadata.namespace!={}", phase, name_space);
 }
 
+void PutMachine(const fleet::Machine& machine, Cluster& cluster) {
+  if (!machine.waits || machine.resources.empty()) return;
+  if (machine.kind == kubevirt::kInstances.kind) {
+    cluster.machines.insert_or_assign(machine.key, machine);
+  } else {
+    cluster.machines.try_emplace(machine.key, machine);
+  }
+}
+
 void Take(const Json& object, Cluster& cluster) {
   const std::string kind = codec::FindString(object, {"kind"});
   const fleet::Key key = fleet::ReadKey(object);
@@ -238,6 +247,8 @@ void Take(const Json& object, Cluster& cluster) {
     cluster.daemonsets.insert_or_assign(key.name, fleet::ReadDaemonSet(object));
   } else if (kind == "ClusterPolicy") {
     cluster.policies.push_back(fleet::ReadPolicy(object));
+  } else if (kind == desired::kNvidiaDrivers.kind) {
+    cluster.drivers.insert_or_assign(key.name, fleet::ReadDriver(object));
   } else if (kind == "Event") {
     if (codec::FindString(object, {"type"}) != "Normal") {
       cluster.events.push_back(fleet::ReadEvent(object));
@@ -251,7 +262,7 @@ void Take(const Json& object, Cluster& cluster) {
   } else if (kind == "CustomResourceDefinition" && key.name == kPolicyDefinition) {
     cluster.served_fields = fleet::ReadServedFields(object);
   } else if (kind == kubevirt::kVirtualMachines.kind || kind == kubevirt::kInstances.kind) {
-    TakeMachine(object, cluster);
+    PutMachine(fleet::ReadMachine(object), cluster);
   } else if (auto permission = fleet::ReadPermission(object)) {
     cluster.permissions.push_back(*std::move(permission));
   } else if (kind == "PodLog") {
@@ -338,6 +349,7 @@ base::Result<Cluster> ReadLive(kube::Client& client, const std::string& name_spa
   TRY(reading.Read(
       Kind::kPolicies, desired::kClusterPolicies, "", "", Extent::kWhole,
       [&](const Json& object) { cluster.policies.push_back(fleet::ReadPolicy(object)); }));
+  TRY(ReadDrivers(reading, cluster));
   TRY(reading.Read(Kind::kNodes, kube::kNodes, "", "", extent, [&](const Json& object) {
     auto node = fleet::ReadNode(object);
     cluster.nodes.insert_or_assign(node.name, std::move(node));

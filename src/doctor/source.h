@@ -22,6 +22,10 @@ std::string WaitingPods(std::string_view phase, std::string_view name_space);
 // newest warnings first, 200 at most. Whether they ask for GPUs is not known of them.
 std::vector<fleet::Key> FailingPods(const fleet::Cluster& cluster);
 
+// One that waits for GPUs; others are not kept. An instance tells more than the machine that it is
+// of.
+void PutMachine(const fleet::Machine& machine, fleet::Cluster& cluster);
+
 // Takes one object into `cluster`, by its kind; kinds of no use are ignored.
 void Take(const codec::Json& object, fleet::Cluster& cluster);
 // From a file, or from standard input for "-": what is not in it does not exist. `now` is the

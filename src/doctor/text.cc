@@ -59,6 +59,20 @@ std::string OperandLines(const Report& report, const TextOptions& options) {
   return table.empty() ? "" : "\n" + table.Text(options.colours, options.width);
 }
 
+std::string DriverLines(const Report& report, const TextOptions& options) {
+  Table table({"NVIDIADRIVER", "STATE", "NODES", "VERSION", "UPGRADE", "REASON"});
+  for (const auto& driver : report.drivers) {
+    std::vector<std::string> upgrade;
+    for (const auto& [state, count] : driver.upgrade) {
+      upgrade.push_back(fmt::format("{} {}", count, state));
+    }
+    table.Add({driver.name, driver.state, fmt::format("{}", driver.nodes), driver.version,
+               base::Join(upgrade, ", "), driver.held.empty() ? driver.message : driver.held},
+              driver.state == "ready" ? Colour::kGood : Colour::kBad, 1);
+  }
+  return table.empty() ? "" : "\n" + table.Text(options.colours, options.width);
+}
+
 std::string UpgradeLines(const Report& report) {
   if (!report.upgrade) return "";
   std::vector<std::string> parts;
@@ -73,7 +87,11 @@ std::string UpgradeLines(const Report& report) {
 }
 
 std::string NodeLines(const Report& report, const TextOptions& options) {
+  // A column only where some node was ever qualified.
+  const bool qualified = std::ranges::any_of(
+      report.nodes, [](const auto& node) { return !node.qualification.empty(); });
   std::vector<std::string> titles = {"NODE", "WORKLOAD", "STAGE", "GPUS", "FOR"};
+  if (qualified) titles.emplace_back("QUALIFIED");
   if (options.wide) titles.insert(titles.end(), {"PRODUCT", "DRIVER"});
   titles.emplace_back("REASON");
   Table table(std::move(titles));
@@ -81,6 +99,7 @@ std::string NodeLines(const Report& report, const TextOptions& options) {
     std::vector<std::string> cells = {node.name, std::string(ToString(node.workload)),
                                       std::string(ToString(node.stage)), Gpus(node),
                                       Age(node.since, report.now)};
+    if (qualified) cells.push_back(node.qualification.empty() ? "-" : node.qualification);
     if (options.wide) cells.insert(cells.end(), {node.product, node.driver_version});
     cells.push_back(Reason(node));
     table.Add(std::move(cells), ColourOf(node.stage), 2);
@@ -318,7 +337,7 @@ std::string Age(fleet::Time since, base::WallClock::time_point now) {
 std::string Gpus(const NodeReport& node) {
   std::string text;
   for (const auto& offer : node.offers) {
-    if (offer.capacity == 0 && node.offers.size() > 1) continue;
+    if (offer.former || (offer.capacity == 0 && node.offers.size() > 1)) continue;
     if (!text.empty()) text += " ";
     text += fmt::format("{}/{}", offer.allocatable, offer.capacity);
     if (offer.resource != api::kGpuResource) text += " " + offer.resource;
@@ -328,8 +347,9 @@ std::string Gpus(const NodeReport& node) {
 
 std::string StatusText(const Report& report, const TextOptions& options) {
   std::string text = PolicyLines(report, options) + OperandLines(report, options) +
-                     UpgradeLines(report) + NodePart(report, options) +
-                     FindingCounts(report, options) + UnreadLines(report);
+                     DriverLines(report, options) + UpgradeLines(report) +
+                     NodePart(report, options) + FindingCounts(report, options) +
+                     UnreadLines(report);
   if (report.is_broken() || !report.pods.empty())
     text += "\n`pitcrew doctor` tells the evidence and the fix.\n";
   return text;

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "driver_upgrade/succession.h"
 #include "kube/ownership.h"
 
 namespace pitcrew::driver_upgrade {
@@ -12,7 +13,6 @@ namespace {
 
 using codec::Json;
 
-constexpr std::string_view kRevisionHash = "controller-revision-hash";
 constexpr std::int64_t kMostRestarts = 10;
 
 const Json& ListAt(const Json& object, std::initializer_list<std::string_view> path) {
@@ -67,11 +67,32 @@ std::string DigestBelow(const Json& object, std::initializer_list<std::string_vi
   return spec == nullptr ? "" : DigestOf(*spec);
 }
 
+// The DaemonSet controller says for which node a pod is by an affinity to the node's name.
+std::string TargetOf(const Json& pod) {
+  for (const Json& term :
+       ListAt(pod, {"spec", "affinity", "nodeAffinity",
+                    "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"})) {
+    for (const Json& field : ListAt(term, {"matchFields"})) {
+      const Json& values = ListAt(field, {"values"});
+      if (codec::FindString(field, {"key"}) == "metadata.name" && values.size() == 1 &&
+          values[0].is_string()) {
+        return values[0].get<std::string>();
+      }
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 base::Result<DriverDaemonSet> ReadDriverDaemonSet(const Json& object) {
-  return DriverDaemonSet{.uid = codec::FindString(object, {"metadata", "uid"}),
-                         .digest = DigestBelow(object, {"spec", "template", "spec"})};
+  DriverDaemonSet daemonset{.name = codec::FindString(object, {"metadata", "name"}),
+                            .uid = codec::FindString(object, {"metadata", "uid"}),
+                            .digest = DigestBelow(object, {"spec", "template", "spec"})};
+  if (const Json* spec = codec::Find(object, {"spec", "template", "spec"})) {
+    daemonset.configuration = DriverConfigurationOf(*spec);
+  }
+  return daemonset;
 }
 
 base::Result<Revision> ReadRevision(const Json& object) {
@@ -94,6 +115,7 @@ base::Result<DriverPod> ReadDriverPod(const Json& object) {
   DriverPod pod{.name = codec::FindString(object, {"metadata", "name"}),
                 .uid = codec::FindString(object, {"metadata", "uid"}),
                 .node = codec::FindString(object, {"spec", "nodeName"}),
+                .waits_for = "",
                 .owner_uid = "",
                 .revision = codec::FindString(object, {"metadata", "labels", kRevisionHash}),
                 .digest = DigestBelow(object, {"spec"}),
@@ -102,6 +124,9 @@ base::Result<DriverPod> ReadDriverPod(const Json& object) {
                 .failing = IsFailing(object)};
   const Json& owners = ListAt(object, {"metadata", "ownerReferences"});
   if (!owners.empty()) pod.owner_uid = codec::FindString(owners.front(), {"uid"});
+  if (pod.node.empty()) pod.waits_for = TargetOf(object);
+  if (const Json* spec = codec::Find(object, {"spec"}))
+    pod.configuration = DriverConfigurationOf(*spec);
   return pod;
 }
 
@@ -111,7 +136,7 @@ base::Result<ValidatorPod> ReadValidatorPod(const Json& object) {
 }
 
 void Templates::Add(const DriverDaemonSet& daemonset) {
-  by_uid_[daemonset.uid].digest = daemonset.digest;
+  by_uid_[daemonset.uid].daemonset = daemonset;
 }
 
 void Templates::Add(const Revision& revision) {
@@ -135,7 +160,23 @@ std::string Templates::NewestOf(const DriverPod& pod) const {
 
 bool Templates::RestartsOnly(const DriverPod& pod) const {
   const auto found = by_uid_.find(pod.owner_uid);
-  return found != by_uid_.end() && !pod.digest.empty() && found->second.digest == pod.digest;
+  return found != by_uid_.end() && !pod.digest.empty() &&
+         found->second.daemonset.digest == pod.digest;
+}
+
+Succession Templates::SuccessionOf(const DriverPod& pod, const DriverPod* waiting) const {
+  if (waiting == nullptr || SyncOf(pod) != Sync::kOrphaned) return Succession::kNone;
+  const auto found = by_uid_.find(waiting->owner_uid);
+  // Without a revision the DaemonSet controller has not looked at it yet.
+  if (found == by_uid_.end() || !found->second.revision) return Succession::kNone;
+  const bool same =
+      pod.configuration != 0 && pod.configuration == found->second.daemonset.configuration;
+  return same ? Succession::kSame : Succession::kOther;
+}
+
+std::string Templates::DaemonSetOf(const DriverPod& pod) const {
+  const auto found = by_uid_.find(pod.owner_uid);
+  return found == by_uid_.end() ? "" : found->second.daemonset.name;
 }
 
 const DriverPod* ChoosePod(const std::vector<std::shared_ptr<const DriverPod>>& pods) {

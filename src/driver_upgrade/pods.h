@@ -18,9 +18,14 @@ namespace pitcrew::driver_upgrade {
 inline constexpr kube::ResourceKind kControllerRevisions{"apps", "v1", "controllerrevisions",
                                                          "ControllerRevision"};
 
+// Label of pods and revisions.
+inline constexpr std::string_view kRevisionHash = "controller-revision-hash";
+
 struct DriverDaemonSet {
+  std::string name = {};
   std::string uid;
-  std::string digest;  // of the configuration of its template's driver; "" when it has none
+  std::string digest = {};  // of the configuration of its template's driver; "" when it has none
+  std::uint64_t configuration = 0;  // DriverConfigurationOf its template
 
   bool operator==(const DriverDaemonSet&) const = default;
 };
@@ -39,10 +44,12 @@ base::Result<Revision> ReadRevision(const codec::Json& object);
 struct DriverPod {
   std::string name;
   std::string uid;
-  std::string node;       // "" until it is bound
-  std::string owner_uid;  // of its first owner; "" for an orphan
-  std::string revision;   // label controller-revision-hash
-  std::string digest;     // as in DriverDaemonSet
+  std::string node;                 // "" until it is bound
+  std::string waits_for;            // the node that a DaemonSet's pod is for, until it is bound
+  std::string owner_uid;            // of its first owner; "" for an orphan
+  std::string revision;             // label controller-revision-hash
+  std::string digest;               // as in DriverDaemonSet
+  std::uint64_t configuration = 0;  // likewise
   bool deleting = false;
   bool ready = false;    // it runs, and so do all of its containers, ready
   bool failing = false;  // a container that is not ready has been restarted more than 10 times
@@ -67,6 +74,13 @@ enum class Sync {
   kOrphaned,  // it has no owner
 };
 
+// Who is to run the driver of a node whose pod has no owner any more.
+enum class Succession {
+  kNone,   // nobody, as far as is seen
+  kOther,  // a DaemonSet with another driver
+  kSame,   // a DaemonSet that would run what runs already (succession.h)
+};
+
 // The newest versions of all driver DaemonSets.
 class Templates {
  public:
@@ -79,10 +93,15 @@ class Templates {
   [[nodiscard]] std::string NewestOf(const DriverPod& pod) const;
   // A new pod would run the driver that the pod runs already: it takes no eviction to start it.
   [[nodiscard]] bool RestartsOnly(const DriverPod& pod) const;
+  // `waiting`: the DaemonSet's pod that waits for the node of the orphan `pod`; null when there is
+  // none.
+  [[nodiscard]] Succession SuccessionOf(const DriverPod& pod, const DriverPod* waiting) const;
+  // Name of the pod's DaemonSet; "" when it is not known.
+  [[nodiscard]] std::string DaemonSetOf(const DriverPod& pod) const;
 
  private:
   struct Newest {
-    std::string digest;
+    DriverDaemonSet daemonset;
     std::optional<Revision> revision;
   };
   std::map<std::string, Newest, std::less<>> by_uid_;

@@ -151,7 +151,10 @@ class Decision {
 
   void Idle(UpgradeState state) {
     if (facts_.pod == nullptr) return;
-    if (facts_.sync == Sync::kOutdated || WaitsForSafeLoad() || Requested()) {
+    const bool asked = WaitsForSafeLoad() || Requested();
+    if (facts_.succession == Succession::kSame && !asked) {
+      step_ = DecideHandOver();
+    } else if (facts_.sync == Sync::kOutdated || facts_.succession == Succession::kOther || asked) {
       RememberCordon();
       // Times of an upgrade that was broken off.
       for (const std::string_view key : kTrackingAnnotations) RemoveAnnotation(key);
@@ -395,6 +398,13 @@ Step DecideRelease(const desired::Node& node) {
     if (node.UpgradeNotes().contains(key)) step.annotations[std::string(key)] = std::nullopt;
   }
   if (desired::IsCordonedForUpgrade(node)) step.unschedulable = false;
+  return step;
+}
+
+Step DecideHandOver() {
+  Step step;
+  step.work = Work::kHandOverPod;
+  step.waits_for = "its driver's pod to have its new owner";
   return step;
 }
 

@@ -38,7 +38,8 @@ struct NodeFacts {
   Sync sync = Sync::kUnknown;
   std::string newest_revision = {};  // Templates::NewestOf
   bool restarts_only = false;        // Templates::RestartsOnly
-  bool granted = false;              // the wave has a place for the node (wave.h)
+  Succession succession = Succession::kNone;
+  bool granted = false;  // the wave has a place for the node (wave.h)
   Jobs jobs = Jobs::kNotLookedAt;
   Removal gpu_pods = {};  // of the state pod-deletion-required
   Removal drain = {};     // of the state drain-required
@@ -48,7 +49,7 @@ struct NodeFacts {
 };
 
 // What is to be done beside writing the node.
-enum class Work { kNone, kWatchJobs, kRemoveGpuPods, kDrain, kDeleteDriverPod };
+enum class Work { kNone, kWatchJobs, kRemoveGpuPods, kDrain, kDeleteDriverPod, kHandOverPod };
 
 struct Note {
   bool warning = false;
@@ -81,6 +82,10 @@ Step DecideStep(const NodeFacts& facts, const api::UpgradePolicy& policy);
 // The same where drivers are not upgraded by themselves (any longer): what an upgrade did to the
 // node is taken back. Settings of persons stay.
 Step DecideRelease(const desired::Node& node);
+
+// The orphaned driver pod of the node is to be handed over to the DaemonSet that waits for its
+// place: whether drivers are upgraded or not, this changes none.
+Step DecideHandOver();
 
 // The merge patch of a step, which fails when the node is no longer at `resource_version`.
 codec::Json PatchOf(const Step& step, std::string_view resource_version);

@@ -33,6 +33,8 @@ std::string ToString(Kind kind, std::string_view name_space) {
       return fmt::format("NodeFeatures of namespace {}", name_space);
     case Kind::kMachines:
       return "KubeVirt objects and virtual machines";
+    case Kind::kDrivers:
+      return "NVIDIADrivers";
   }
   return "";
 }

@@ -31,6 +31,7 @@ enum class Kind {
   kLogs,
   kFeatures,  // what the workers of node feature discovery tell
   kMachines,  // KubeVirt, HyperConverged and their virtual machines
+  kDrivers,   // NVIDIADrivers
 };
 // "Pods of namespace gpu-operator".
 std::string ToString(Kind kind, std::string_view name_space);
@@ -55,6 +56,8 @@ class Cluster {
 
   std::map<std::string, Node, std::less<>> nodes;
   std::vector<Policy> policies;
+  // NVIDIADrivers; read where the active policy leaves drivers to them.
+  std::map<std::string, DriverObject, std::less<>> drivers;
   std::map<Key, Pod> pods;  // of the operator's namespace and of users
   std::map<std::string, DaemonSet, std::less<>> daemonsets;
   std::map<Key, Machine> machines;      // that ask for GPUs and wait
@@ -85,6 +88,10 @@ class Cluster {
   // The oldest policy, of equally old ones the first by name (operator-behaviour.md section 4);
   // null when there is none.
   [[nodiscard]] const Policy* active_policy() const { return active_; }
+  // Drivers are those of NVIDIADriver objects.
+  [[nodiscard]] bool uses_driver_objects() const {
+    return active_ != nullptr && active_->spec.driver.use_nvidia_driver_crd;
+  }
   [[nodiscard]] const std::vector<const Pod*>& PodsOf(std::string_view node) const;
   // Newest first.
   [[nodiscard]] const std::vector<const Event*>& EventsOf(std::string_view kind,

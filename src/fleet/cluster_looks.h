@@ -17,6 +17,13 @@ std::vector<Seen> ImagesMissing(const Cluster& cluster);
 // are of a former version. Drivers that the operator upgrades are UpgradeHeld's.
 std::vector<Seen> PodsOutdated(const Cluster& cluster);
 
+// NVIDIADrivers that select the same nodes, and selectors that cannot be followed.
+std::vector<Seen> DriversConflict(const Cluster& cluster);
+// NVIDIADrivers that the operator cannot carry out.
+std::vector<Seen> DriversFail(const Cluster& cluster);
+// GPU nodes for containers that no NVIDIADriver is for.
+std::vector<Seen> NodesWithoutDriver(const Cluster& cluster);
+
 // Nodes that wait for the upgrade of their driver, where none begins: because of the policy's
 // limits, because too many have failed, or because somebody keeps them off.
 std::vector<Seen> UpgradeHeld(const Cluster& cluster);

@@ -296,6 +296,16 @@ constexpr ClusterRule kClusterRules[] = {
      "evicts them first):\n"
      "$ kubectl delete pod -n {namespace} {pod}"},
     {"driver-upgrade-held", look::UpgradeHeld, "{advice}"},
+    {"drivers-conflict", look::DriversConflict,
+     "Let each node have one: other labels in the selectors, or one default.\n"
+     "$ kubectl edit nvidiadriver {driver}"},
+    {"driver-object-fails", look::DriversFail,
+     "The message names the object or the field.\n"
+     "$ kubectl edit nvidiadriver {driver}"},
+    {"node-without-driver", look::NodesWithoutDriver,
+     "Select such nodes by a NVIDIADriver, or make one the default (spec.default: true). On a node "
+     "that has a driver of its own, say so: label nvidia.com/gpu.deploy.driver=false.\n"
+     "$ kubectl get nvidiadrivers"},
     {"operator-not-running", OperatorMissing,
      "If it runs in another namespace, name that with -n; otherwise see why it has no pod:\n"
      "$ kubectl describe deployment -n {namespace} gpu-operator"},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -21,6 +22,24 @@ constexpr std::string_view kValidatorApp = "nvidia-operator-validator";
 
 api::UpgradeState StateOf(const Node& node) {
   return api::UpgradeStateNamed(node.Label(api::kUpgradeState));
+}
+
+// Nodes by the state of their upgrade, in the order of the states.
+using StateCounts = std::map<api::UpgradeState, int>;
+std::vector<std::pair<std::string, int>> InOrder(const StateCounts& counts) {
+  std::vector<std::pair<std::string, int>> states;
+  for (const api::UpgradeState state : api::UpgradeStates()) {
+    if (const auto found = counts.find(state); found != counts.end()) {
+      states.emplace_back(api::NameOf(state), found->second);
+    }
+  }
+  return states;
+}
+
+bool AllDone(const std::vector<std::pair<std::string, int>>& states) {
+  return std::ranges::all_of(states, [](const auto& entry) {
+    return entry.first == api::NameOf(api::UpgradeState::kDone);
+  });
 }
 
 // Nodes that wait and that somebody keeps off.
@@ -77,19 +96,60 @@ void LookAtPods(const Cluster& cluster,
 
 }  // namespace
 
-bool UpgradesDrivers(const Cluster& cluster) {
-  const Policy* policy = cluster.active_policy();
-  return policy != nullptr && desired::NodePolicyOf(policy->spec).driver_auto_upgrade;
+std::string UpgradePool::Object(const Cluster& cluster) const {
+  return driver.empty() ? "ClusterPolicy " + cluster.active_policy()->name
+                        : "NVIDIADriver " + driver;
 }
 
-driver_upgrade::Wave WaveOf(const Cluster& cluster) {
+std::string UpgradePool::PolicyPath() const {
+  return driver.empty() ? "spec.driver.upgradePolicy" : "spec.upgradePolicy";
+}
+
+bool UpgradePool::Has(const Node& node) const {
+  return driver.empty() || node.Label(api::kDriverOwner) == driver;
+}
+
+std::vector<UpgradePool> UpgradePoolsOf(const Cluster& cluster) {
+  const auto stopped = [](const auto& object) {
+    const Condition* condition = object.Find("DriverUpgradeReady");
+    return condition != nullptr && condition->status == "False" ? condition : nullptr;
+  };
   const Policy* policy = cluster.active_policy();
-  const api::UpgradePolicy upgrade =
-      policy == nullptr ? api::UpgradePolicy{} : policy->spec.driver.upgrade_policy;
+  if (policy == nullptr) return {};
+  if (!cluster.uses_driver_objects()) {
+    return {{.driver = "",
+             .policy = &policy->spec.driver.upgrade_policy,
+             .enabled = desired::NodePolicyOf(policy->spec).driver_auto_upgrade,
+             .stopped = stopped(*policy)}};
+  }
+  std::vector<UpgradePool> pools;
+  for (const auto& [name, driver] : cluster.drivers) {
+    if (driver.view->deleting) continue;
+    const api::NvidiaDriver& spec = driver.view->driver;
+    pools.push_back({.driver = name,
+                     .policy = &spec.driver.upgrade_policy,
+                     .enabled = spec.driver.upgrade_policy.auto_upgrade &&
+                                spec.type != api::kDriverTypeVgpuHost,
+                     .stopped = stopped(driver)});
+  }
+  return pools;
+}
+
+std::optional<UpgradePool> UpgraderOf(const Cluster& cluster, const DaemonSet& daemonset) {
+  if (!daemonset.images.contains(kDriverContainer)) return std::nullopt;
+  const std::string_view owner = Get(daemonset.node_selector, api::kDriverOwner);
+  for (const UpgradePool& pool : UpgradePoolsOf(cluster)) {
+    if (pool.enabled && pool.driver == owner) return pool;
+  }
+  return std::nullopt;
+}
+
+driver_upgrade::Wave WaveOf(const Cluster& cluster, const UpgradePool& pool) {
+  const api::UpgradePolicy& upgrade = *pool.policy;
   const auto versions = VersionsOf(cluster);
   std::vector<driver_upgrade::Member> members;
   for (const auto& [name, node] : cluster.nodes) {
-    if (StateOf(node) == api::UpgradeState::kNone) continue;
+    if (StateOf(node) == api::UpgradeState::kNone || !pool.Has(node)) continue;
     driver_upgrade::Member& member = members.emplace_back(
         driver_upgrade::Member{.name = name,
                                .state = StateOf(node),
@@ -105,50 +165,76 @@ driver_upgrade::Wave WaveOf(const Cluster& cluster) {
 }
 
 std::optional<UpgradeReport> DescribeUpgrade(const Cluster& cluster) {
-  std::map<api::UpgradeState, int> counts;
+  StateCounts counts;
   for (const auto& [name, node] : cluster.nodes) ++counts[StateOf(node)];
   UpgradeReport report;
-  bool all_done = true;
-  for (const api::UpgradeState state : api::UpgradeStates()) {
-    if (!counts.contains(state)) continue;
-    report.states.emplace_back(api::NameOf(state), counts[state]);
-    all_done = all_done && state == api::UpgradeState::kDone;
-  }
-  if (all_done) return std::nullopt;
-  if (UpgradesDrivers(cluster)) {
-    driver_upgrade::Wave wave = WaveOf(cluster);
-    report.held = std::move(wave.held);
-    report.waiting = std::move(wave.waiting);
+  report.states = InOrder(counts);
+  if (AllDone(report.states)) return std::nullopt;
+  for (const UpgradePool& pool : UpgradePoolsOf(cluster)) {
+    if (!pool.enabled) continue;
+    driver_upgrade::Wave wave = WaveOf(cluster, pool);
+    const std::string whose = pool.driver.empty() ? "" : pool.driver + ": ";
+    if (!wave.held.empty()) {
+      report.held += (report.held.empty() ? "" : "; ") + whose + wave.held;
+    }
+    for (auto& [why, nodes] : wave.waiting) report.waiting[whose + why] = std::move(nodes);
   }
   return report;
 }
 
-std::vector<Seen> look::UpgradeHeld(const Cluster& cluster) {
-  if (!UpgradesDrivers(cluster)) return {};
-  std::vector<Seen> all = Skipped(cluster);
-  const Policy* policy = cluster.active_policy();
-  const Condition* stopped = policy->Find("DriverUpgradeReady");
-  const driver_upgrade::Wave wave = WaveOf(cluster);
-  const bool told = stopped != nullptr && stopped->status == "False";
+std::vector<DriverReport> DescribeDrivers(const Cluster& cluster) {
+  std::vector<DriverReport> reports;
+  if (!cluster.uses_driver_objects()) return reports;
+  for (const auto& [name, driver] : cluster.drivers) {
+    DriverReport& report = reports.emplace_back();
+    report.name = name;
+    report.state = driver.state.empty() ? "not looked at yet" : driver.state;
+    report.version = driver.view->driver.driver.image.version;
+    StateCounts counts;
+    for (const auto& [node_name, node] : cluster.nodes) {
+      if (node.Label(api::kDriverOwner) != name) continue;
+      ++report.nodes;
+      ++counts[StateOf(node)];
+    }
+    report.upgrade = InOrder(counts);
+    if (AllDone(report.upgrade)) report.upgrade.clear();
+    const Condition* error = driver.Find("Error");
+    if (error != nullptr && error->status == "True") report.message = error->message;
+  }
+  for (const UpgradePool& pool : UpgradePoolsOf(cluster)) {
+    const auto report = std::ranges::find(reports, pool.driver, &DriverReport::name);
+    if (report != reports.end() && pool.enabled) report->held = WaveOf(cluster, pool).held;
+  }
+  return reports;
+}
+
+namespace {
+
+std::optional<Seen> HeldIn(const Cluster& cluster, const UpgradePool& pool) {
+  const driver_upgrade::Wave wave = WaveOf(cluster, pool);
   // While a node is under way, the others only wait for their turn; and what the schedule keeps
   // is kept because somebody wants it so.
-  if (!told && (wave.held.empty() || wave.in_progress > 0 || wave.by_schedule)) return all;
-  const std::string why = told ? stopped->message : wave.held;
-  Seen seen{.summary = fmt::format("the upgrade of the drivers does not go on: {}", why),
-            .evidence = {{"ClusterPolicy " + policy->name, "spec.driver.upgradePolicy",
-                          fmt::format("maxParallelUpgrades {}, maxUnavailable {}",
-                                      policy->spec.driver.upgrade_policy.max_parallel_upgrades,
-                                      policy->spec.driver.upgrade_policy.max_unavailable),
-                          std::nullopt}},
-            .words = {{"advice",
-                       "It goes on by itself when what the message names is over: see what those "
-                       "nodes need, or change the limits or the schedule.\n"
-                       "$ kubectl edit clusterpolicy " +
-                           policy->name}},
-            .since = told ? stopped->since : Time()};
+  if (pool.stopped == nullptr && (wave.held.empty() || wave.in_progress > 0 || wave.by_schedule)) {
+    return std::nullopt;
+  }
+  const std::string why = pool.stopped != nullptr ? pool.stopped->message : wave.held;
+  const std::string object = pool.Object(cluster);
+  Seen seen{
+      .summary = fmt::format("the upgrade of the drivers does not go on: {}", why),
+      .evidence = {{object, pool.PolicyPath(),
+                    fmt::format("maxParallelUpgrades {}, maxUnavailable {}",
+                                pool.policy->max_parallel_upgrades, pool.policy->max_unavailable),
+                    std::nullopt}},
+      .words = {{"advice",
+                 "It goes on by itself when what the message names is over: see what those "
+                 "nodes need, or change the limits or the schedule.\n"
+                 "$ kubectl edit " +
+                     base::ToLower(object.substr(0, object.find(' '))) +
+                     object.substr(object.find(' '))}},
+      .since = pool.stopped != nullptr ? pool.stopped->since : Time()};
   for (const auto& [name, node] : cluster.nodes) {
     if (seen.evidence.size() > look::kMostNamed) break;
-    if (StateOf(node) == api::UpgradeState::kNone) continue;
+    if (StateOf(node) == api::UpgradeState::kNone || !pool.Has(node)) continue;
     if (StateOf(node) == api::UpgradeState::kFailed) {
       seen.evidence.push_back(SawLabel(node, api::kUpgradeState));
     } else if (node.unschedulable) {
@@ -157,7 +243,22 @@ std::vector<Seen> look::UpgradeHeld(const Cluster& cluster) {
       seen.evidence.push_back({"Node " + name, "condition Ready", node.ready, std::nullopt});
     }
   }
-  all.push_back(std::move(seen));
+  return seen;
+}
+
+}  // namespace
+
+std::vector<Seen> look::UpgradeHeld(const Cluster& cluster) {
+  std::vector<Seen> all;
+  bool upgrades = false;
+  for (const UpgradePool& pool : UpgradePoolsOf(cluster)) {
+    if (!pool.enabled) continue;
+    upgrades = true;
+    if (auto seen = HeldIn(cluster, pool)) all.push_back(*std::move(seen));
+  }
+  if (!upgrades) return {};
+  auto skipped = Skipped(cluster);
+  all.insert(all.begin(), skipped.begin(), skipped.end());
   return all;
 }
 

@@ -1,7 +1,10 @@
-// How far the roll-out of a changed driver is (driver_upgrade/wave.h).
+// How far the roll-out of changed drivers is (driver_upgrade/wave.h): of the ClusterPolicy's, or of
+// each NVIDIADriver's by its own policy.
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "driver_upgrade/wave.h"
 #include "fleet/cluster.h"
@@ -9,11 +12,28 @@
 
 namespace pitcrew::fleet {
 
-// The active policy lets the operator upgrade drivers.
-bool UpgradesDrivers(const Cluster& cluster);
-// Over the nodes with a state.
-driver_upgrade::Wave WaveOf(const Cluster& cluster);
+// Whose nodes go by which policy.
+struct UpgradePool {
+  std::string driver;  // name of the NVIDIADriver; "": the ClusterPolicy's driver
+  const api::UpgradePolicy* policy = nullptr;  // borrowed from the cluster
+  bool enabled = false;
+  // What the operator says, if it cannot go on; null when it can. Borrowed likewise.
+  const Condition* stopped = nullptr;
+
+  // "ClusterPolicy cluster-policy", "NVIDIADriver training".
+  [[nodiscard]] std::string Object(const Cluster& cluster) const;
+  [[nodiscard]] std::string PolicyPath() const;
+  [[nodiscard]] bool Has(const Node& node) const;
+};
+std::vector<UpgradePool> UpgradePoolsOf(const Cluster& cluster);
+// The pool that upgrades the pods of a driver's DaemonSet; none when nobody does.
+std::optional<UpgradePool> UpgraderOf(const Cluster& cluster, const DaemonSet& daemonset);
+
+// Over the nodes of the pool that have a state.
+driver_upgrade::Wave WaveOf(const Cluster& cluster, const UpgradePool& pool);
 // None where no node is in another state than done.
 std::optional<UpgradeReport> DescribeUpgrade(const Cluster& cluster);
+// Each NVIDIADriver, by name.
+std::vector<DriverReport> DescribeDrivers(const Cluster& cluster);
 
 }  // namespace pitcrew::fleet

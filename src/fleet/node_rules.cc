@@ -8,6 +8,7 @@
 #include "api/upgrade_state.h"
 #include "base/strings.h"
 #include "desired/node_labels.h"
+#include "fleet/operand_looks.h"
 #include "fleet/rules.h"
 
 namespace pitcrew::fleet {
@@ -204,17 +205,10 @@ Look SplitIgnored(const NodeContext& context) {
   if (context.policy == nullptr || Get(context.node.annotations, desired::kMachineGpus).empty()) {
     return std::nullopt;
   }
-  std::string why;
-  if (!context.policy->sandbox.enabled) {
-    why = "the policy has sandbox workloads switched off";
-  } else if (context.workload != desired::Workload::kContainer) {
-    why = fmt::format("the node's workload is {}, which all its GPUs are for",
-                      ToString(context.workload));
-  } else if (!context.policy->driver_enabled()) {
-    why = "the operator does not bring the driver, with which the GPUs are divided";
-  } else if (context.node.Label(api::kDeployDriver) == api::kPreInstalled) {
-    why = "the node has a driver of its own, and GPUs are divided before a driver comes";
-  }
+  const auto why = desired::WhyNotDivided({.sandbox_enabled = context.policy->sandbox.enabled,
+                                           .workload = context.workload,
+                                           .driver_enabled = context.policy->driver_enabled(),
+                                           .driver_label = context.node.Label(api::kDeployDriver)});
   if (why.empty()) return std::nullopt;
   return Seen{
       .summary = fmt::format("no GPU of the node is set apart for virtual machines: {}", why),
@@ -466,6 +460,7 @@ constexpr NodeRule kNodeRules[] = {
      "On {node}: dmesg | grep -i -e nvrm -e xid; lsmod | grep nvidia. Then start the pod of the "
      "driver again:\n"
      "$ kubectl delete pod -n {namespace} {driver-pod}"},
+    {"gpus-not-qualified", Stage::kValidation, look::NotQualified, look::kNotQualifiedFix},
 };
 
 }  // namespace

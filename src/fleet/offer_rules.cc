@@ -3,10 +3,13 @@
 
 #include <algorithm>
 
+#include "api/cc_mode.h"
 #include "api/labels.h"
 #include "api/mig_progress.h"
+#include "api/vgpu_config.h"
 #include "base/clock.h"
 #include "base/strings.h"
+#include "fleet/former_offers.h"
 #include "fleet/rules.h"
 
 namespace pitcrew::fleet {
@@ -86,6 +89,36 @@ Look MigPending(const NodeContext& context) {
   return seen;
 }
 
+// What a manager says of a change that failed. Its annotation has the form of MIG's.
+Look ChangeFailed(const NodeContext& context, std::string_view what, std::string_view label,
+                  std::string_view state, std::string_view annotation) {
+  if (context.node.Label(state) != "failed") return std::nullopt;
+  const std::string_view asked = context.node.Label(label);
+  Seen seen{.summary = asked.empty()
+                           ? fmt::format("the node's default {} could not be applied", what)
+                           : fmt::format("the {} \"{}\" could not be applied", what, asked),
+            .evidence = {SawLabel(context.node, label), SawLabel(context.node, state)},
+            .words = {},
+            .since = std::nullopt};
+  const auto text = Get(context.node.annotations, annotation);
+  const auto progress = text.empty() ? std::nullopt : api::ParseMigProgress(text);
+  if (progress && progress->phase == "failed") {
+    seen.summary += ": " + FirstLine(progress->message);
+    if (const auto since = base::ParseRfc3339(progress->since)) seen.since = *since;
+  }
+  return seen;
+}
+
+Look VgpuFailed(const NodeContext& context) {
+  return ChangeFailed(context, "vGPU configuration", api::kVgpuConfig, api::kVgpuConfigState,
+                      api::kVgpuConfigProgress);
+}
+
+Look CcFailed(const NodeContext& context) {
+  return ChangeFailed(context, "mode of confidential computing", api::kCcMode, api::kCcModeState,
+                      api::kCcModeProgress);
+}
+
 bool Offers(const Node& node) {
   return std::ranges::any_of(node.allocatable, [](const auto& entry) { return entry.second > 0; });
 }
@@ -115,19 +148,28 @@ void AddPluginWords(const NodeContext& context, Seen& seen) {
 Look NotOffered(const NodeContext& context) {
   if (!HasPlugin(context) || Offers(context.node)) return std::nullopt;
   // They are offered, and unfit: that is the next finding.
-  if (std::ranges::any_of(context.node.capacity,
-                          [](const auto& entry) { return entry.second > 0; })) {
+  if (std::ranges::any_of(context.node.capacity, [&](const auto& entry) {
+        return entry.second > 0 && !IsFormerOffer(context, entry.first);
+      })) {
     return std::nullopt;
   }
-  const bool listed = !context.node.capacity.empty();
-  return Seen{.summary = listed
-                             ? "the device plugin runs, and the kubelet offers 0 GPUs"
-                             : "the device plugin runs, and the kubelet does not know it: the node "
-                               "offers no resource of nvidia.com",
-              .evidence = {{"Node " + context.node.name, "status.capacity[nvidia.com/*]",
-                            listed ? "0" : "absent", std::nullopt}},
-              .words = {{"resource", std::string(api::kGpuResource)}},
-              .since = std::nullopt};
+  std::vector<std::string> former;
+  for (const auto& [resource, capacity] : context.node.capacity) {
+    if (IsFormerOffer(context, resource)) former.push_back(resource);
+  }
+  const bool listed = former.size() < context.node.capacity.size();
+  return Seen{
+      .summary = listed ? "the device plugin runs, and the kubelet offers 0 GPUs"
+                        : "the device plugin runs, and the kubelet does not know it: the node "
+                          "offers no resource of nvidia.com",
+      .evidence = {{"Node " + context.node.name, "status.capacity[nvidia.com/*]",
+                    listed ? "0"
+                    : former.empty()
+                        ? "absent"
+                        : "only those of a plugin that has ended: " + base::Join(former, ", "),
+                    std::nullopt}},
+      .words = {{"resource", std::string(api::kGpuResource)}},
+      .since = std::nullopt};
 }
 
 // The device plugin offers shared GPUs only while they have a server. The pod of the MPS control
@@ -154,7 +196,7 @@ Look SomeUnhealthy(const NodeContext& context) {
   for (const auto& [resource, capacity] : context.node.capacity) {
     const auto found = context.node.allocatable.find(resource);
     const std::int64_t offered = found == context.node.allocatable.end() ? 0 : found->second;
-    if (offered >= capacity) continue;
+    if (offered >= capacity || IsFormerOffer(context, resource)) continue;
     Seen seen{.summary = fmt::format("{} of the node's {} {} are unhealthy", capacity - offered,
                                      capacity, resource),
               .evidence = {{"Node " + context.node.name, "status.allocatable[" + resource + "]",
@@ -212,6 +254,15 @@ constexpr NodeRule kOfferRules[] = {
      "The GPUs must not be in use. If it lasts, see who uses them, and what the MIG manager says:\n"
      "$ kubectl get pods -A --field-selector spec.nodeName={node}\n"
      "$ kubectl logs -n {namespace} {mig-pod}"},
+    {"vgpu-failed", Stage::kAllocatable, VgpuFailed,
+     "Read why; what fits on the GPUs is in it, or told by nvidia-vgpu-dm status. Choose another "
+     "configuration, or end the virtual machine that is named: then it is tried again by itself.\n"
+     "$ kubectl label node {node} nvidia.com/vgpu.config=NAME --overwrite\n"
+     "$ kubectl exec -n {namespace} {vgpu-pod} -- nvidia-vgpu-dm status"},
+    {"cc-failed", Stage::kAllocatable, CcFailed,
+     "Read why. The GPUs have the modes of before. Choose another mode, or mend what is named: "
+     "what may pass is tried again by itself.\n"
+     "$ kubectl label node {node} nvidia.com/cc.mode=off --overwrite"},
     {"mps-not-serving", Stage::kAllocatable, MpsNotServing,
      "The reason is in the line; it is tried again at most every 30 s. A GPU that a process of "
      "another pod holds cannot be shared until that ends.\n"

@@ -38,4 +38,13 @@ Look InitWaits(const OperandContext& context);
 Look NotReady(const OperandContext& context);
 Look Starting(const OperandContext& context);
 
+// The node tells that its GPUs were tested and have failed, whoever asked for it.
+Look NotQualified(const NodeContext& context);
+inline constexpr std::string_view kNotQualifiedFix =
+    "Drain {node}. Rows that wait to be remapped and counted errors need a reset of the GPU or a "
+    "restart of the node; a link or clocks that are too slow somebody who looks at slot, cooling "
+    "and power; wrong memory and failed remapping another GPU. Then test again "
+    "(docs/qualification.md):\n"
+    "$ kubectl pitcrew qualify {node} --wait";
+
 }  // namespace pitcrew::fleet::look

@@ -60,7 +60,7 @@ std::vector<Seen> look::PodsOutdated(const Cluster& cluster) {
   for (const auto& [name, daemonset] : cluster.daemonsets) {
     const Operand* operand = cluster.operand_table->OfDaemonSet(name);
     if (!daemonset.on_delete || operand == nullptr) continue;
-    if (daemonset.images.contains("nvidia-driver-ctr") && UpgradesDrivers(cluster)) continue;
+    if (UpgraderOf(cluster, daemonset)) continue;
     const auto pods = OutdatedPods(cluster, daemonset);
     if (pods.empty()) continue;
     Seen seen{

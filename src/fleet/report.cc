@@ -7,7 +7,9 @@
 #include <tuple>
 
 #include "api/labels.h"
+#include "api/qualification.h"
 #include "fleet/driver_wave.h"
+#include "fleet/former_offers.h"
 #include "fleet/outdated_pods.h"
 
 namespace pitcrew::fleet {
@@ -66,10 +68,13 @@ NodeReport DescribeNode(const NodeContext& context) {
   report.workload = context.workload;
   report.product = node.Label(api::kGpuProduct);
   report.driver_version = node.Label("nvidia.com/cuda.driver-version.full");
+  report.qualification = node.Label(api::kQualification);
   for (const auto& [resource, capacity] : node.capacity) {
     const auto found = node.allocatable.find(resource);
-    report.offers.push_back(
-        {resource, capacity, found == node.allocatable.end() ? 0 : found->second});
+    report.offers.push_back({.resource = resource,
+                             .capacity = capacity,
+                             .allocatable = found == node.allocatable.end() ? 0 : found->second,
+                             .former = IsFormerOffer(context, resource)});
   }
   report.broken = FirstBroken(context);
   if (report.broken) report.stage = report.broken->stage;
@@ -159,8 +164,12 @@ void DescribeMachines(const Cluster& cluster, const Question& question, Report& 
 // The policy or an operand is behind, whatever the findings say.
 bool IsBehind(const Report& report) {
   return (report.policy && report.policy->state != "ready") ||
-         std::ranges::any_of(report.operands, [](const OperandReport& operand) {
-           return !operand.behind.empty() || operand.ready < operand.desired;
+         std::ranges::any_of(report.operands,
+                             [](const OperandReport& operand) {
+                               return !operand.behind.empty() || operand.ready < operand.desired;
+                             }) ||
+         std::ranges::any_of(report.drivers, [](const DriverReport& driver) {
+           return driver.state != "ready" && driver.state != "disabled";
          });
 }
 
@@ -207,6 +216,7 @@ Report MakeReport(const Cluster& cluster, const Question& question) {
     return std::tuple(node.ready(), node.stage);
   });
   if (question.empty()) report.operands = DescribeOperands(cluster, report.nodes);
+  if (question.empty()) report.drivers = DescribeDrivers(cluster);
   if (question.empty()) {
     report.upgrade = DescribeUpgrade(cluster);
   } else {

@@ -42,9 +42,12 @@ struct NodeReport {
     std::string resource;
     std::int64_t capacity = 0;
     std::int64_t allocatable = 0;
+    bool former = false;  // of a device plugin that has ended; the kubelet forgets it by itself
   };
   std::vector<Offer> offers;
   Time since;  // of the state that it is in
+  // State of its qualification (api/qualification.h); "" where the node tells of none.
+  std::string qualification;
   // Why the upgrade of its driver does not begin; "" when it may, or has none before it. Of nodes
   // that were asked for.
   std::string upgrade_waits;
@@ -58,6 +61,18 @@ struct UpgradeReport {
   std::string held;  // why no node that waits begins; "" when one may, or none waits
   // Nodes that wait, by the reason.
   std::map<std::string, std::vector<std::string>> waiting;
+};
+
+// A NVIDIADriver.
+struct DriverReport {
+  std::string name;
+  std::string state;
+  std::string version;
+  int nodes = 0;        // that have been given it
+  std::string message;  // what is wrong, as the operator says it; "" when nothing is
+  // Its nodes by the state of their upgrade; empty when all are done.
+  std::vector<std::pair<std::string, int>> upgrade;
+  std::string held;  // as in UpgradeReport
 };
 
 // What could not be read, and why.
@@ -79,6 +94,7 @@ struct Report {
   std::string name_space;
   std::optional<PolicyReport> policy;  // the active one
   std::vector<OperandReport> operands;
+  std::vector<DriverReport> drivers;     // where drivers are those of NVIDIADrivers
   std::optional<UpgradeReport> upgrade;  // none where every driver is as it shall be
   // Nodes with GPUs, or those asked for: first those that are not ready, along the chain, then by
   // name.

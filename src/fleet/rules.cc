@@ -55,6 +55,7 @@ void AddWords(const NodeContext& context, Seen& seen) {
   seen.words.emplace("toolkit-pod", NameOf(context.PodOf(context.Named("container toolkit"))));
   seen.words.emplace("plugin-pod", NameOf(context.PodOf(context.Named("device plugin"))));
   seen.words.emplace("mig-pod", NameOf(context.PodOf(context.Named("MIG manager"))));
+  seen.words.emplace("vgpu-pod", NameOf(context.PodOf(context.Named("vGPU device manager"))));
   seen.words.emplace("worker-pod", NameOf(context.DiscoveryWorker()));
   seen.words.emplace("namespace", context.cluster.name_space);
   seen.words.emplace("policy", PolicyName(context.cluster));

@@ -165,6 +165,21 @@ void ReadController(const Json& object, std::string& kind, std::string& name) {
   }
 }
 
+const Condition* FindCondition(const std::vector<Condition>& conditions, std::string_view type) {
+  const auto found = std::ranges::find(conditions, type, &Condition::type);
+  return found == conditions.end() ? nullptr : &*found;
+}
+
+std::vector<Condition> ReadConditions(const Json& object) {
+  std::vector<Condition> conditions;
+  for (const Json& condition : FindList(object, {"status", "conditions"})) {
+    conditions.push_back({FindString(condition, {"type"}), FindString(condition, {"status"}),
+                          FindString(condition, {"reason"}), FindString(condition, {"message"}),
+                          ReadTime(condition, {"lastTransitionTime"})});
+  }
+  return conditions;
+}
+
 }  // namespace
 
 std::string_view Get(const Labels& labels, std::string_view key) {
@@ -244,8 +259,10 @@ const std::vector<Toleration>& DaemonSetTolerations() {
 }
 
 const Condition* Policy::Find(std::string_view type) const {
-  const auto found = std::ranges::find(conditions, type, &Condition::type);
-  return found == conditions.end() ? nullptr : &*found;
+  return FindCondition(conditions, type);
+}
+const Condition* DriverObject::Find(std::string_view type) const {
+  return FindCondition(conditions, type);
 }
 
 Time ReadTime(const Json& object, std::initializer_list<std::string_view> path) {
@@ -360,18 +377,29 @@ Policy ReadPolicy(const Json& object) {
   policy.name = FindString(object, {"metadata", "name"});
   policy.created = ReadTime(object, {"metadata", "creationTimestamp"});
   policy.state = FindString(object, {"status", "state"});
-  for (const Json& condition : FindList(object, {"status", "conditions"})) {
-    policy.conditions.push_back({FindString(condition, {"type"}), FindString(condition, {"status"}),
-                                 FindString(condition, {"reason"}),
-                                 FindString(condition, {"message"}),
-                                 ReadTime(condition, {"lastTransitionTime"})});
-  }
+  policy.conditions = ReadConditions(object);
   if (auto spec = api::ReadClusterPolicy(object)) {
     policy.spec = *std::move(spec);
   } else {
     policy.spec.problems.push_back({"", spec.error().message});
   }
   return policy;
+}
+
+DriverObject ReadDriver(const Json& object) {
+  DriverObject driver{.name = FindString(object, {"metadata", "name"}),
+                      .state = FindString(object, {"status", "state"}),
+                      .conditions = ReadConditions(object),
+                      .view = nullptr};
+  auto view = std::make_shared<desired::DriverView>();
+  if (auto read = desired::ReadDriverView(object)) {
+    *view = *std::move(read);
+  } else {
+    view->driver.name = driver.name;
+    view->driver.problems.push_back({"spec", read.error().message});
+  }
+  driver.view = std::move(view);
+  return driver;
 }
 
 Event ReadEvent(const Json& object) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,6 +16,7 @@
 #include "api/cluster_policy.h"
 #include "base/clock.h"
 #include "codec/json.h"
+#include "desired/driver_objects/driver_view.h"
 #include "desired/operand_table.h"
 
 namespace pitcrew::fleet {
@@ -202,6 +204,16 @@ struct Policy {
   [[nodiscard]] const Condition* Find(std::string_view type) const;
 };
 
+// A NVIDIADriver.
+struct DriverObject {
+  std::string name;
+  std::string state;  // ready, notReady, disabled, or "" when the operator has not written one
+  std::vector<Condition> conditions;
+  std::shared_ptr<const desired::DriverView> view;
+
+  [[nodiscard]] const Condition* Find(std::string_view type) const;
+};
+
 struct Event {
   std::string kind;  // of the object that it is about
   Key object;
@@ -233,6 +245,7 @@ Node ReadNode(const codec::Json& object);
 Pod ReadPod(const codec::Json& object);
 DaemonSet ReadDaemonSet(const codec::Json& object);
 Policy ReadPolicy(const codec::Json& object);
+DriverObject ReadDriver(const codec::Json& object);
 Event ReadEvent(const codec::Json& object);
 RuntimeClass ReadRuntimeClass(const codec::Json& object);
 Features ReadFeatures(const codec::Json& object);

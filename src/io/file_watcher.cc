@@ -29,6 +29,19 @@ std::filesystem::path NearestExisting(std::filesystem::path folder) {
   return folder;
 }
 
+// Until the watched folder is the nearest one that exists: what was made between the look and the
+// watch tells nobody any more. Nothing is watched where no part of the path exists.
+base::Status WatchNearestExisting(FileWatcher& watcher, const std::filesystem::path& folder) {
+  for (;;) {
+    const auto existing = NearestExisting(folder);
+    const auto watched = watcher.Watch(existing);
+    if (!watched && watched.error().code != base::Code::kNotFound) return watched;
+    std::error_code problem;
+    const bool there = watched || !std::filesystem::is_directory(existing, problem);
+    if (there && NearestExisting(folder) == existing) return {};
+  }
+}
+
 }  // namespace
 
 base::Result<FileWatcher> FileWatcher::Create() {
@@ -76,13 +89,7 @@ base::Status WaitForFiles(const std::vector<std::filesystem::path>& folders,
     // Watches come before the question, so a change between the two is not missed. A fresh watcher
     // each round follows folders as they come and go.
     TRY_ASSIGN(auto watcher, FileWatcher::Create());
-    for (const auto& folder : folders) {
-      const auto existing = NearestExisting(folder);
-      if (auto watched = watcher.Watch(existing);
-          !watched && watched.error().code != base::Code::kNotFound) {
-        return watched;
-      }
-    }
+    for (const auto& folder : folders) TRY(WatchNearestExisting(watcher, folder));
     TRY_ASSIGN(const bool is_done, done());
     if (is_done) return {};
     TRY(WaitReadable({watcher.fd()}, stop, deadline));

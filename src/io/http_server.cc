@@ -69,7 +69,7 @@ class Server final : public HttpServer {
     if (thread_.joinable()) thread_.join();
   }
 
-  base::Status Listen(const std::string& text, std::map<std::string, Handler> handlers) {
+  base::Status Listen(const std::string& text, std::map<std::string, RequestHandler> handlers) {
     TRY_ASSIGN(const auto address, ParseListenAddress(text));
     if (options_.tls) {
       TRY_ASSIGN(const auto identity, options_.tls());
@@ -95,8 +95,8 @@ class Server final : public HttpServer {
 
  private:
   void Configure() {
-    // Two threads do for health and metrics; the library would take eight or more.
-    server_->new_task_queue = [] { return new httplib::ThreadPool(2); };
+    // The library would take eight or more.
+    server_->new_task_queue = [this] { return new httplib::ThreadPool(options_.threads); };
     // Not SO_REUSEPORT, the library's habit: a second server on the port is an error, not a rival.
     server_->set_socket_options([](int fd) {
       const int on = 1;
@@ -119,23 +119,17 @@ class Server final : public HttpServer {
         });
   }
 
-  void Answer(const std::string& path, Handler handler) {
-    const auto answer = [handle = std::move(handler)](const httplib::Request&,
+  void Answer(const std::string& path, RequestHandler handler) {
+    const auto answer = [handle = std::move(handler)](const httplib::Request& request,
                                                       httplib::Response& response) {
-      HttpAnswer made = handle();
+      HttpAnswer made = handle(RequestOf(request));
       response.status = made.status;
       for (const auto& [name, value] : made.headers) response.set_header(name, value);
-      if (made.body.empty()) {
-        response.set_content("", made.content_type);
-        return;
+      if (made.next_part) {
+        SendParts(std::move(made), response);
+      } else {
+        SendBody(std::move(made), response);
       }
-      // Neither copied nor compressed: a scraper waits for less time than compression takes.
-      auto body = std::make_shared<const std::string>(std::move(made.body));
-      response.set_content_provider(
-          body->size(), made.content_type,
-          [body](std::size_t offset, std::size_t length, httplib::DataSink& sink) {
-            return sink.write(body->data() + offset, length);
-          });
     };
     server_->Get(path, answer);
     if (!options_.any_method) return;
@@ -144,6 +138,40 @@ class Server final : public HttpServer {
     server_->Patch(path, answer);
     server_->Delete(path, answer);
     server_->Options(path, answer);
+  }
+
+  static HttpServerRequest RequestOf(const httplib::Request& request) {
+    HttpServerRequest seen{.path = request.path, .query = {}, .headers = {}};
+    for (const auto& [name, value] : request.params) seen.query.try_emplace(name, value);
+    for (const auto& [name, value] : request.headers) {
+      seen.headers.try_emplace(base::ToLower(name), value);
+    }
+    return seen;
+  }
+
+  // Neither copied nor compressed: a scraper waits for less time than compression takes.
+  static void SendBody(HttpAnswer made, httplib::Response& response) {
+    if (made.body.empty()) {
+      response.set_content("", made.content_type);
+      return;
+    }
+    auto body = std::make_shared<const std::string>(std::move(made.body));
+    response.set_content_provider(
+        body->size(), made.content_type,
+        [body](std::size_t offset, std::size_t length, httplib::DataSink& sink) {
+          return sink.write(body->data() + offset, length);
+        });
+  }
+
+  static void SendParts(HttpAnswer made, httplib::Response& response) {
+    response.set_chunked_content_provider(
+        made.content_type,
+        [next = std::move(made.next_part)](std::size_t, httplib::DataSink& sink) {
+          const auto part = next();
+          if (part) return sink.write(part->data(), part->size());
+          sink.done();
+          return true;
+        });
   }
 
   bool Bind(const ListenAddress& address) {
@@ -167,11 +195,28 @@ class Server final : public HttpServer {
 
 }  // namespace
 
+std::string_view HttpServerRequest::header(std::string_view lower_case_name) const {
+  const auto found = headers.find(lower_case_name);
+  return found == headers.end() ? std::string_view() : found->second;
+}
+
 base::Result<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
                                                             std::map<std::string, Handler> handlers,
                                                             HttpServerOptions options) {
+  std::map<std::string, RequestHandler> by_path;
+  for (auto& [path, handler] : handlers) {
+    by_path[path] = [handle = std::move(handler)](const HttpServerRequest&) { return handle(); };
+  }
   auto server = std::make_unique<Server>(std::move(options));
-  TRY(server->Listen(address, std::move(handlers)));
+  TRY(server->Listen(address, std::move(by_path)));
+  return std::unique_ptr<HttpServer>(std::move(server));
+}
+
+base::Result<std::unique_ptr<HttpServer>> HttpServer::StartWith(const std::string& address,
+                                                                RequestHandler handler,
+                                                                HttpServerOptions options) {
+  auto server = std::make_unique<Server>(std::move(options));
+  TRY(server->Listen(address, {{".*", std::move(handler)}}));
   return std::unique_ptr<HttpServer>(std::move(server));
 }
 

@@ -1,4 +1,4 @@
-// A small HTTP/1.1 server for health and metrics endpoints.
+// A small HTTP/1.1 server: health and metrics endpoints, and pages for people.
 #pragma once
 
 #include <chrono>
@@ -21,6 +21,22 @@ struct HttpAnswer {
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
   HttpHeaders headers = {};
+  // Unset: `body` is the whole. Otherwise the body is what this returns call by call, until it
+  // returns nothing, the client has gone, or the client does not take a part within
+  // HttpServerOptions::timeout. It may block, and takes one of the server's threads meanwhile; it
+  // is destroyed at the end, whichever it was. A part must not be empty.
+  std::function<std::optional<std::string>()> next_part = nullptr;
+};
+
+// A request as a handler sees it.
+struct HttpServerRequest {
+  std::string path;                          // decoded, without the query
+  std::map<std::string, std::string> query;  // decoded; of a repeated name the first
+  // By name in lower case; of a repeated one the first.
+  std::map<std::string, std::string, std::less<>> headers;
+
+  // "" when there is none.
+  [[nodiscard]] std::string_view header(std::string_view lower_case_name) const;
 };
 
 // What a client says of itself by basic authentication.
@@ -57,7 +73,9 @@ struct HttpServerOptions {
   HttpHeaders headers = {};
   // Other methods than GET and HEAD are answered alike.
   bool any_method = false;
-  std::chrono::seconds timeout{5};  // to read a request, and to write an answer
+  std::chrono::seconds timeout{5};  // to read a request, and to write an answer (or a part of it)
+  // So many requests are answered at a time; more wait. Two do for health and metrics.
+  std::size_t threads = 2;
   // Whether a request is answered; 401 otherwise. Asked for each one, with nullopt when it names
   // nobody. Unset: everybody.
   std::function<bool(const std::optional<HttpCredentials>&)> allow = nullptr;
@@ -70,6 +88,7 @@ struct HttpServerOptions {
 class HttpServer {
  public:
   using Handler = std::function<HttpAnswer()>;
+  using RequestHandler = std::function<HttpAnswer(const HttpServerRequest&)>;
 
   // `address` as Go writes it: ":8080", "127.0.0.1:8081", "[::1]:9000"; port 0 takes a free one.
   // Paths of handlers are regular expressions.
@@ -77,6 +96,12 @@ class HttpServer {
   static base::Result<std::unique_ptr<HttpServer>> Start(const std::string& address,
                                                          std::map<std::string, Handler> handlers,
                                                          HttpServerOptions options = {});
+  // The same with one handler for every path.
+  static base::Result<std::unique_ptr<HttpServer>> StartWith(const std::string& address,
+                                                             RequestHandler handler,
+                                                             HttpServerOptions options = {});
+  // Ends when parts that are being made (HttpAnswer::next_part) have ended: whoever makes them
+  // must be told before.
   virtual ~HttpServer() = default;
   [[nodiscard]] virtual int port() const = 0;
 };

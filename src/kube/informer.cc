@@ -199,14 +199,18 @@ void Reflector::Implementation::Report(const WatchStep& step, const WatchInput& 
     base::LogDebug("watch interrupted",
                    {{"resource", kind.plural}, {"error", trouble->ToString()}});
   }
-  const std::scoped_lock lock(mutex);
-  status.watching = std::holds_alternative<Watching>(step.next);
-  if (opened) {
-    ++status.watches;
-    status.trouble.reset();
+  const bool troubled = trouble.has_value();
+  {
+    const std::scoped_lock lock(mutex);
+    status.watching = std::holds_alternative<Watching>(step.next);
+    if (opened) {
+      ++status.watches;
+      status.trouble.reset();
+    }
+    if (trouble) status.trouble = std::move(trouble);
+    if (committed && !std::exchange(status.synced, true) && synced) synced->Ring();
   }
-  if (trouble) status.trouble = std::move(trouble);
-  if (committed && !std::exchange(status.synced, true) && synced) synced->Ring();
+  if (troubled && options.interrupted) options.interrupted();
 }
 
 // After an exception (of a callback, or no memory is left) it is not known how far the step has

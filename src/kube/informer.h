@@ -38,6 +38,9 @@ struct InformerOptions {
   // Called on the informer's thread each time a watch was opened: at the start, when the server
   // ended one as it does every few minutes, and after every interruption. Must not block.
   std::function<void()> opened{};
+  // Called on the informer's thread each time the store stops being kept up to date, and again
+  // while it is not; status() tells why. Must not block.
+  std::function<void()> interrupted{};
 };
 
 struct InformerStatus {

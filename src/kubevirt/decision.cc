@@ -32,10 +32,13 @@ std::map<std::string, std::vector<std::string>> OfferedBy(const std::vector<Mach
   return offered;
 }
 
-// A node may offer the entry's resource later without a change of its workload.
+// A node may offer the entry's resource later without a change of its workload. One for containers
+// is here because some of its GPUs are for virtual machines, as whole ones.
 bool CouldOffer(const MachineNode& node, const Entry& entry, const api::SandboxWorkloads& sandbox) {
-  const Workload fitting = entry.list == List::kPci ? Workload::kPassthrough : Workload::kVgpu;
-  if (desired::WorkloadFor(node.workload, sandbox) != fitting) return false;
+  const Workload workload = desired::WorkloadFor(node.workload, sandbox);
+  const bool fits =
+      entry.list == List::kPci ? workload != Workload::kVgpu : workload == Workload::kVgpu;
+  if (!fits) return false;
   return node.capacity.empty() || node.capacity.contains(entry.resource);
 }
 

@@ -1,6 +1,7 @@
 // The headers that declare the functions of commands.def.
 #pragma once
 
+#include "dashboard/command.h"
 #include "doctor/command.h"
 #include "node/cc_manager/command.h"
 #include "node/config_manager/command.h"
@@ -21,4 +22,5 @@
 #include "node/vgpu_dm/command.h"
 #include "operator/command.h"
 #include "plan/command.h"
+#include "qualify/command.h"
 #include "vm/command.h"

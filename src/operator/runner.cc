@@ -107,20 +107,30 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
   kube::EventRecorder events(client, "nvidia-gpu-operator", kube::MakeLeaderIdentity());
   NodeController nodes(world, options.removal_grace, budget, events, synced);
   PolicyController* told = nullptr;  // before the watches start
+  DriverController* drivers_told = nullptr;
   DefinitionController definitions(client, options.manage_definitions,
                                    [&] { told->EnqueuePolicies(); });
-  UpgradeController upgrades(world, metrics, events, [&] { told->EnqueuePolicies(); }, synced);
+  UpgradeController upgrades(
+      world, metrics, events,
+      [&] {
+        told->EnqueuePolicies();
+        if (drivers_told != nullptr) drivers_told->EnqueueAllSoon();
+      },
+      synced);
   PolicyController policies(world, metrics, events,
                             {.images = options.images,
                              .removals_held = [&] { return nodes.removals_held(); },
                              .schema_outdated = [&] { return definitions.outdated(); },
-                             .upgrade_stopped = [&] { return upgrades.stopped(); },
+                             .upgrade_stopped = [&] { return upgrades.stopped(""); },
+                             .upgrades_incomplete = [&] { return upgrades.incomplete(); },
                              .progress_interval = options.progress_interval,
                              .synced = synced});
   told = &policies;
   std::optional<DriverController> drivers;
   if (identity.nvidia_drivers) {
-    drivers.emplace(world, events, options.images, options.progress_interval, synced);
+    drivers.emplace(world, events, options.images, options.progress_interval, synced,
+                    [&](const std::string& name) { return upgrades.stopped(name); });
+    drivers_told = &*drivers;
   }
   std::optional<PermittedDeviceController> devices;
   if (options.permitted_devices.names != nullptr) {

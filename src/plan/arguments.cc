@@ -67,7 +67,7 @@ base::Result<std::optional<Arguments>> ReadArguments(
   std::optional<bool> manage_kubevirt;
   OptionalText pci_ids;
   Arguments arguments;
-  line.Add({"filename,f", "", "the ClusterPolicy, - for standard input; default: the active one"},
+  line.Add({"filename,f", "", "a ClusterPolicy, NVIDIADrivers, or both; - for standard input"},
            &policy);
   line.Add({"cluster", "", "the objects of the cluster: YAML stream, List or JSON, - for stdin"},
            &cluster);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "base/strings.h"
 #include "desired/node_totals.h"
@@ -125,12 +126,12 @@ void ApplyChanges(Json& target, const desired::Changes& changes) {
 }
 
 // What the operator keeps of a node that is labelled as planned.
-base::Result<Node> Labelled(const PlannedNode& node) {
+base::Result<Node> Labelled(const PlannedNode& node, const desired::LabelKeys& keys) {
   Json object = NodeAfter(*node.live, node.decision.labels, node.decision.annotations);
   if (const Json* info = codec::Find(*node.live, {"status", "nodeInfo"})) {
     object["status"]["nodeInfo"] = *info;
   }
-  return desired::ReadNode(object);
+  return desired::ReadNode(object, keys);
 }
 
 // DaemonSets of the container toolkit that the operator finds again.
@@ -146,12 +147,26 @@ desired::StandingToolkits ToolkitsOf(const Snapshot& snapshot,
   return standing;
 }
 
+// What the operator would do to a node that has been changed as decided.
+base::Status DecideFurther(const desired::NodePolicy& node_policy, const desired::LabelKeys& keys,
+                           PlannedNode& node) {
+  TRY_ASSIGN(const Node labelled, Labelled(node, keys));
+  const desired::NodeDecision more = desired::DecideNode(labelled, node_policy);
+  for (const auto& [key, value] : more.labels) node.decision.labels[key] = value;
+  for (const auto& [key, value] : more.annotations) node.decision.annotations[key] = value;
+  return {};
+}
+
 // Decides every node, first alone, then with the guard over all.
-void DecideNodes(const std::vector<Node>& nodes, const NodeTotals& totals,
-                 const desired::PolicyView& policy, const desired::NodePolicy& node_policy,
-                 PlannedCluster& cluster) {
+base::Status DecideNodes(const std::vector<Node>& nodes, const NodeTotals& totals,
+                         const desired::PolicyView& policy, const desired::NodePolicy& node_policy,
+                         PlannedCluster& cluster) {
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     cluster.nodes[i].decision = desired::DecideNode(nodes[i], node_policy);
+    // The owner of its driver comes after the label that says that there is a GPU.
+    if (node_policy.drivers != nullptr && !cluster.nodes[i].decision.empty()) {
+      TRY(DecideFurther(node_policy, node_policy.drivers->keys(), cluster.nodes[i]));
+    }
   }
   // A snapshot does not tell which labels went before it.
   const desired::RemovalBudget budget;
@@ -161,18 +176,27 @@ void DecideNodes(const std::vector<Node>& nodes, const NodeTotals& totals,
     node.held = node.decision.removes_gpu && !cluster.removals_held.empty();
     if (node.held) node.decision = {};
   }
+  return {};
 }
 
 // The nodes as they will be labelled, all together.
 base::Result<NodeTotals> TotalsOfLabelled(const std::vector<Node>& nodes,
-                                          const std::vector<PlannedNode>& planned) {
+                                          const std::vector<PlannedNode>& planned,
+                                          const desired::LabelKeys& keys, PlannedCluster& cluster) {
   NodeTotals totals;
+  cluster.labelled.clear();
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     if (planned[i].decision.empty()) {
       totals.Add(nodes[i]);
+      if (cluster.drivers != nullptr) {
+        cluster.labelled.push_back(std::make_shared<const Node>(nodes[i]));
+      }
     } else {
-      TRY_ASSIGN(const Node node, Labelled(planned[i]));
+      TRY_ASSIGN(Node node, Labelled(planned[i], keys));
       totals.Add(node);
+      if (cluster.drivers != nullptr) {
+        cluster.labelled.push_back(std::make_shared<const Node>(std::move(node)));
+      }
     }
   }
   return totals;
@@ -184,8 +208,10 @@ base::Result<Facts> LabelNodes(const Snapshot& snapshot, const Facts& facts,
                                const desired::PolicyView& policy, PlannedCluster& cluster) {
   std::vector<Node> nodes;
   NodeTotals totals;
+  const desired::LabelKeys keys =
+      cluster.drivers == nullptr ? desired::LabelKeys{} : cluster.drivers->keys();
   for (const auto& [key, object] : snapshot.All(kube::kNodes)) {
-    TRY_ASSIGN(Node node, desired::ReadNode(object));
+    TRY_ASSIGN(Node node, desired::ReadNode(object, keys));
     totals.Add(node);
     nodes.push_back(std::move(node));
     cluster.nodes.push_back({.live = &object, .decision = {}, .held = false});
@@ -196,9 +222,10 @@ base::Result<Facts> LabelNodes(const Snapshot& snapshot, const Facts& facts,
   for (int round = 0;; ++round) {
     cluster.main_runtime =
         desired::NodeMainRuntime(before.openshift_version, before.runtimes, before.toolkits);
-    DecideNodes(nodes, totals, policy, desired::NodePolicyOf(policy.policy, cluster.main_runtime),
-                cluster);
-    TRY_ASSIGN(const NodeTotals labelled, TotalsOfLabelled(nodes, cluster.nodes));
+    desired::NodePolicy node_policy = desired::NodePolicyOf(policy.policy, cluster.main_runtime);
+    node_policy.drivers = cluster.drivers;
+    TRY(DecideNodes(nodes, totals, policy, node_policy, cluster));
+    TRY_ASSIGN(const NodeTotals labelled, TotalsOfLabelled(nodes, cluster.nodes, keys, cluster));
     Facts after = facts;
     labelled.Fill(after);
     if (after.runtime() == before.runtime() || round == kRounds) return after;
@@ -249,15 +276,20 @@ base::Result<std::string> ReadKubernetesVersion(std::string_view text) {
 base::Result<PlannedCluster> ReadCluster(const Snapshot& snapshot,
                                          const desired::PolicyView& policy,
                                          const std::string& operator_namespace,
-                                         const std::optional<std::string>& kubernetes_version) {
+                                         const std::optional<std::string>& kubernetes_version,
+                                         std::shared_ptr<const desired::DriverAssignment> drivers,
+                                         const desired::References& references) {
   TRY(CheckReadable(snapshot, kube::kNodes));
   PlannedCluster cluster;
+  cluster.drivers = std::move(drivers);
   TRY_ASSIGN(Facts facts, FactsOfCluster(snapshot, kubernetes_version));
   facts.toolkits = ToolkitsOf(snapshot, operator_namespace);
   TRY_ASSIGN(facts, LabelNodes(snapshot, facts, policy, cluster));
+  desired::References all = desired::ReferencesOf(policy.policy);
+  std::ranges::copy(references.config_maps, std::back_inserter(all.config_maps));
+  std::ranges::copy(references.secrets, std::back_inserter(all.secrets));
   TRY_ASSIGN(cluster.facts,
-             desired::CompleteFacts(std::move(facts), desired::ReferencesOf(policy.policy),
-                                    SourceOf(snapshot, operator_namespace)));
+             desired::CompleteFacts(std::move(facts), all, SourceOf(snapshot, operator_namespace)));
   return cluster;
 }
 
@@ -271,6 +303,7 @@ std::vector<snapshot::Query> QueriesOfCluster(const std::string& operator_namesp
   std::vector<snapshot::Query> queries{
       {.kind = desired::kClusterPolicies},
       {.kind = desired::kGpuClusters},
+      {.kind = desired::kNvidiaDrivers},
       {.kind = kube::kNodes},
       {.kind = kube::kNamespaces, .name = operator_namespace},
       definition(desired::kServiceMonitorDefinition),

@@ -2,6 +2,7 @@
 // labelled, and the facts that follow from both.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/result.h"
 #include "codec/json.h"
 #include "desired/cluster_kinds.h"
+#include "desired/driver_objects/assignment.h"
 #include "desired/facts.h"
 #include "desired/node_labels.h"
 #include "desired/policy_view.h"
@@ -33,6 +35,9 @@ struct PlannedCluster {
   std::optional<desired::Runtime> main_runtime;
   // Why some nodes keep labels that they would lose; "" normally.
   std::string removals_held;
+  // With NVIDIADrivers: the nodes as they will be labelled, by name, and which driver is for each.
+  std::vector<std::shared_ptr<const desired::Node>> labelled;
+  std::shared_ptr<const desired::DriverAssignment> drivers;
 };
 
 // The policy that the operator would follow: the oldest one that is not being deleted. Null when
@@ -43,11 +48,14 @@ base::Result<const codec::Json*> ActivePolicy(const snapshot::Snapshot& snapshot
 base::Result<std::string> ReadKubernetesVersion(std::string_view text);
 
 // `kubernetes_version`: given by a person, else the server's, else the lowest of the kubelets'.
+// `drivers`: null where the drivers are not those of NVIDIADrivers; else with what these refer to.
 // Fails when something could not be read that what would run depends on.
 base::Result<PlannedCluster> ReadCluster(const snapshot::Snapshot& snapshot,
                                          const desired::PolicyView& policy,
                                          const std::string& operator_namespace,
-                                         const std::optional<std::string>& kubernetes_version);
+                                         const std::optional<std::string>& kubernetes_version,
+                                         std::shared_ptr<const desired::DriverAssignment> drivers,
+                                         const desired::References& references);
 
 // What to read of a live cluster, before a policy is known and after it.
 std::vector<snapshot::Query> QueriesOfCluster(const std::string& operator_namespace);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <utility>
@@ -18,8 +20,10 @@
 #include "desired/render.h"
 #include "kube/ownership.h"
 #include "plan/cluster.h"
+#include "plan/drivers.h"
 #include "plan/permitted_devices.h"
 #include "plan/reasons.h"
+#include "plan/upgrades.h"
 
 namespace pitcrew::plan {
 namespace {
@@ -53,7 +57,12 @@ class Planner {
 
   void PlanOperand(const RenderedOperand& rendered);
   void PlanRemovals(std::span<const RenderedOperand> rendered,
-                    const std::string& operator_namespace);
+                    const std::string& operator_namespace) {
+    PlanRemovalsOf(policy_.policy.uid, rendered, operator_namespace);
+  }
+  // `changed`: fields of the driver that are changed; "" when none is.
+  void PlanDriver(const PlannedDriver& driver, const std::string& changed,
+                  const std::string& operator_namespace);
   void PlanNode(const PlannedNode& node);
   void PlanNamespace(const std::string& name, const desired::Facts& facts);
   // Once per kind that could not be read.
@@ -65,6 +74,8 @@ class Planner {
   Plan& plan() { return plan_; }
 
  private:
+  void PlanRemovalsOf(const std::string& owner_uid, std::span<const RenderedOperand> rendered,
+                      const std::string& operator_namespace);
   void PlanObject(const Json& desired, const RenderedOperand& rendered);
   void PlanChange(Item& item, const Json& live);
 
@@ -117,8 +128,32 @@ void Planner::PlanObject(const Json& desired, const RenderedOperand& rendered) {
   plan_.items.push_back(std::move(item));
 }
 
-void Planner::PlanRemovals(std::span<const RenderedOperand> rendered,
-                           const std::string& operator_namespace) {
+void Planner::PlanDriver(const PlannedDriver& driver, const std::string& changed,
+                         const std::string& operator_namespace) {
+  const std::string name = "NVIDIADriver " + driver.view->driver.name;
+  const std::size_t first = plan_.items.size();
+  PlanOperand(driver.rendered);
+  if (!driver.keeps_all && !driver.view->driver.uid.empty()) {
+    PlanRemovalsOf(driver.view->driver.uid, {&driver.rendered, 1}, operator_namespace);
+  }
+  for (std::size_t i = first; i < plan_.items.size(); ++i) {
+    Item& item = plan_.items[i];
+    if (item.action == Action::kCreate) item.reason = name;
+    if (item.action == Action::kChange && !changed.empty()) {
+      item.reason = fmt::format("changed in {}: {}", name, changed);
+    }
+    if (item.action == Action::kDelete) {
+      item.reason = driver.rendered.mode == Mode::kDelegated
+                        ? "spec.driver.useNvidiaDriverCRD is not true: the driver is the "
+                          "ClusterPolicy's; pods go on running"
+                        : name + ": no node of it needs this";
+    }
+  }
+}
+
+void Planner::PlanRemovalsOf(const std::string& owner_uid,
+                             std::span<const RenderedOperand> rendered,
+                             const std::string& operator_namespace) {
   std::vector<desired::StandingObject> standing;
   for (const kube::ResourceKind& kind : desired::OwnedKinds()) {
     for (const auto& [key, object] : snapshot_.All(kind)) {
@@ -127,8 +162,7 @@ void Planner::PlanRemovals(std::span<const RenderedOperand> rendered,
       standing.push_back(desired::StandingOf(kind, object));
     }
   }
-  for (const desired::Removal& removal :
-       desired::DecideRemovals(rendered, standing, policy_.policy.uid)) {
+  for (const desired::Removal& removal : desired::DecideRemovals(rendered, standing, owner_uid)) {
     plan_.items.push_back(
         {.action = Action::kDelete,
          .object = *snapshot_.FindPresent(*removal.object.kind, removal.object.key),
@@ -299,7 +333,8 @@ bool Plan::has_changes() const {
   return std::ranges::any_of(items, [](const Item& item) { return item.action != Action::kNone; });
 }
 
-base::Result<Plan> MakePlan(const Snapshot& snapshot, const Json& policy, const Options& options) {
+base::Result<Plan> MakePlan(const Snapshot& snapshot, const Json& policy, const Options& options,
+                            const std::vector<Json>& given_drivers) {
   const Json* stored = snapshot.FindPresent(
       desired::kClusterPolicies,
       {.namespace_name = "", .name = codec::FindString(policy, {"metadata", "name"})});
@@ -308,8 +343,14 @@ base::Result<Plan> MakePlan(const Snapshot& snapshot, const Json& policy, const 
   if (view.policy.name.empty()) {
     return base::Fail(base::Invalid("InvalidPolicy", "metadata.name: is required"));
   }
+  TRY_ASSIGN(const WantedDrivers drivers, ReadWantedDrivers(snapshot, given_drivers));
+  std::shared_ptr<const desired::DriverAssignment> assignment;
+  if (view.policy.driver.use_nvidia_driver_crd && !drivers.unread) {
+    assignment = std::make_shared<const desired::DriverAssignment>(drivers.views);
+  }
   TRY_ASSIGN(const PlannedCluster cluster,
-             ReadCluster(snapshot, view, options.operator_namespace, options.kubernetes_version));
+             ReadCluster(snapshot, view, options.operator_namespace, options.kubernetes_version,
+                         assignment, ReferencesOf(drivers)));
   Planner planner(snapshot, view, Reasons(adopted, stored));
   Plan& plan = planner.plan();
   plan.problems = CheckPolicyObject(adopted, view.policy);
@@ -327,11 +368,27 @@ base::Result<Plan> MakePlan(const Snapshot& snapshot, const Json& policy, const 
                                  .operator_namespace = options.operator_namespace};
   const std::vector<RenderedOperand> rendered = desired::Render(context);
   for (const RenderedOperand& operand : rendered) planner.PlanOperand(operand);
+  for (const PlannedDriver& driver :
+       PlanDrivers(drivers, snapshot, view.policy, cluster, options, plan.problems)) {
+    const auto changed = drivers.changed_fields.find(driver.view->driver.name);
+    planner.PlanDriver(driver, changed == drivers.changed_fields.end() ? "" : changed->second,
+                       options.operator_namespace);
+  }
   planner.ReportFailures();
   planner.PlanRemovals(rendered, options.operator_namespace);
   for (const PlannedNode& node : cluster.nodes) planner.PlanNode(node);
   planner.PlanNamespace(options.operator_namespace, cluster.facts);
   plan.notes = NotesOf(snapshot, view.policy, cluster);
+  for (const auto& driver : drivers.views) {
+    if (!driver->driver.uid.empty() || assignment == nullptr) continue;
+    plan.notes.push_back(
+        fmt::format("NVIDIADriver {} is new: the names of its DaemonSets will end in a hash of the "
+                    "uid that the cluster gives it",
+                    driver->driver.name));
+  }
+  std::ranges::move(UpgradeNotesOf(snapshot, view.policy, drivers, cluster, plan.items,
+                                   options.operator_namespace),
+                    std::back_inserter(plan.notes));
   if (options.permit) PlanPermittedDevices(snapshot, view, cluster, *options.permit, plan);
   Sort(plan);
   return planner.Take();

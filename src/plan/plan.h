@@ -74,8 +74,9 @@ struct Options {
 // `policy`: the object that is to be the active policy; of one that stands under the same name, uid
 // and annotations are taken from there. What of the policy is wrong is among the problems, and what
 // can be rendered all the same is planned. Fails when nothing can be planned.
+// `drivers`: NVIDIADrivers that are to take the place of those of the same names, or to be added.
 base::Result<Plan> MakePlan(const snapshot::Snapshot& snapshot, const codec::Json& policy,
-                            const Options& options);
+                            const Options& options, const std::vector<codec::Json>& drivers = {});
 
 // What goes when the policies are deleted and the operator leaves. Nodes keep their place in the
 // list with the labels and annotations that stay.

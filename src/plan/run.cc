@@ -4,9 +4,12 @@
 
 #include <algorithm>
 
+#include "api/labels.h"
+#include "api/nvidia_driver.h"
 #include "base/strings.h"
 #include "codec/yaml.h"
 #include "plan/cluster.h"
+#include "plan/drivers.h"
 #include "plan/permitted_devices.h"
 #include "snapshot/file.h"
 #include "snapshot/live.h"
@@ -23,27 +26,49 @@ constexpr int kFailure = 1;
 constexpr int kWrongInput = 2;
 constexpr int kChanges = 3;
 
-// The one ClusterPolicy of a file; other objects beside it are an error, because nobody knows then
-// which one is meant.
-base::Result<Json> ReadPolicyFile(const std::string& path) {
+// What is wanted: what stands in the file that -f names.
+struct Wanted {
+  Json policy;                // null: the active one of the cluster
+  std::vector<Json> drivers;  // NVIDIADrivers, in the place of those of the same names
+};
+
+// At most one ClusterPolicy, and any number of NVIDIADrivers; other objects beside them are an
+// error, because nobody knows then what is meant.
+base::Result<Wanted> ReadWantedFile(const std::string& path) {
   TRY_ASSIGN(const std::string text, snapshot::ReadInput(path));
   const std::string source = snapshot::NameOfInput(path);
   TRY_ASSIGN(auto documents, codec::ParseYamlStream(text, source));
-  if (documents.size() != 1) {
+  Wanted wanted;
+  int policies = 0;
+  for (Json& document : documents) {
+    if (codec::FindString(document, {"kind"}) == api::kNvidiaDriverKind) {
+      if (const auto read = api::ReadNvidiaDriver(document); !read) {
+        return base::Fail(read.error().Within(source));
+      }
+      wanted.drivers.push_back(std::move(document));
+      continue;
+    }
+    if (const auto read = api::ReadClusterPolicy(document); !read) {
+      return base::Fail(read.error().Within(source));
+    }
+    ++policies;
+    wanted.policy = std::move(document);
+  }
+  if (policies > 1 || documents.empty()) {
     return base::Fail(base::Invalid(
-        "NotAClusterPolicy", fmt::format("{}: one ClusterPolicy is expected, found {} documents",
-                                         source, documents.size())));
+        "NotAClusterPolicy",
+        fmt::format("{}: one ClusterPolicy is expected, and NVIDIADrivers beside or in place of "
+                    "it; found {} documents",
+                    source, documents.size())));
   }
-  if (const auto read = api::ReadClusterPolicy(documents.front()); !read) {
-    return base::Fail(read.error().Within(source));
-  }
-  return std::move(documents.front());
+  return wanted;
 }
 
 // The policy to plan for, and the cluster with all that concerns it.
 struct Inputs {
   Snapshot snapshot;
-  Json policy;  // null for an uninstall
+  Json policy;                // null for an uninstall
+  std::vector<Json> drivers;  // that are given
 };
 
 base::Result<Json> ActivePolicyOf(const Snapshot& snapshot) {
@@ -72,16 +97,17 @@ base::Result<Snapshot> ReadClusterFile(const std::string& path) {
 }
 
 base::Result<Inputs> ReadInputs(const Arguments& arguments, const io::StopToken& stop) {
-  Json policy;
+  Wanted wanted;
   if (!arguments.policy_file.empty()) {
-    TRY_ASSIGN(policy, ReadPolicyFile(arguments.policy_file));
+    TRY_ASSIGN(wanted, ReadWantedFile(arguments.policy_file));
   }
+  Json& policy = wanted.policy;
   if (!arguments.live) {
     TRY_ASSIGN(Snapshot snapshot, ReadClusterFile(arguments.cluster_file));
     if (policy.is_null() && !arguments.uninstall) {
       TRY_ASSIGN(policy, ActivePolicyOf(snapshot));
     }
-    return Inputs{std::move(snapshot), std::move(policy)};
+    return Inputs{std::move(snapshot), std::move(policy), std::move(wanted.drivers)};
   }
   const std::string& name_space = arguments.options.operator_namespace;
   TRY_ASSIGN(const auto client, snapshot::Connect(arguments.kubeconfig, arguments.context));
@@ -89,13 +115,15 @@ base::Result<Inputs> ReadInputs(const Arguments& arguments, const io::StopToken&
   if (arguments.uninstall || arguments.options.permit) {
     TRY(snapshot::ReadMore(*client, QueriesOfPermittedDevices(snapshot), snapshot, stop));
   }
-  if (arguments.uninstall) return Inputs{std::move(snapshot), {}};
+  if (arguments.uninstall) return Inputs{std::move(snapshot), {}, {}};
   if (policy.is_null()) {
     TRY_ASSIGN(policy, ActivePolicyOf(snapshot));
   }
   TRY_ASSIGN(const auto read, api::ReadClusterPolicy(policy));
   TRY(snapshot::ReadMore(*client, QueriesOfPolicy(read, name_space), snapshot, stop));
-  return Inputs{std::move(snapshot), std::move(policy)};
+  TRY(snapshot::ReadMore(*client, QueriesOfDrivers(snapshot, wanted.drivers, name_space), snapshot,
+                         stop));
+  return Inputs{std::move(snapshot), std::move(policy), std::move(wanted.drivers)};
 }
 
 // "Node", "node/gpu-1": kinds without regard to case, as people type them.
@@ -124,7 +152,7 @@ std::string Print(const Plan& plan, const Arguments& arguments) {
 base::Result<Plan> PlanFor(const Arguments& arguments, const io::StopToken& stop) {
   TRY_ASSIGN(const Inputs inputs, ReadInputs(arguments, stop));
   if (arguments.uninstall) return MakeUninstallPlan(inputs.snapshot);
-  return MakePlan(inputs.snapshot, inputs.policy, arguments.options);
+  return MakePlan(inputs.snapshot, inputs.policy, arguments.options, inputs.drivers);
 }
 
 int StatusOf(const Plan& plan) {

@@ -22,13 +22,13 @@ import time
 import yaml
 
 from sides import KINDS, NAMESPACE, ROOT, Side, oracle_command
-from apiserver import _ADMIN_TOKEN, ApiError  # noqa: E402
+from apiserver import _ADMIN_TOKEN  # noqa: E402
 
 SKIPPED = 77
 STATE = "nvidia.com/gpu-driver-upgrade-state"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 REVISIONS = f"/apis/apps/v1/namespaces/{NAMESPACE}/controllerrevisions"
-DRIVER = f"{KINDS['DaemonSet']}/nvidia-driver-daemonset"
+DRIVERS = "/apis/nvidia.com/v1alpha1/nvidiadrivers"
 MERGE = "application/merge-patch+json"
 POLICY = yaml.safe_load((ROOT / "tests/faults/policy.yaml").read_text(encoding="utf-8"))
 LABELS = {"feature.node.kubernetes.io/pci-10de.present": "true",
@@ -94,6 +94,7 @@ class Played:
 
     def __init__(self, side, case):
         self.side, self.server, self.case = side, side.server, case
+        self.driver = None  # the path of the driver's DaemonSet
         self.names = [node["name"] for node in case["nodes"]]
 
     def merge(self, path, patch):
@@ -126,18 +127,24 @@ class Played:
             if node["other"]:
                 self.create_pod(f"other-{node['name']}", node["name"], {"ownerReferences": owner}, {})
 
+    def daemonset(self):
+        """The driver's; none before it has been made."""
+        found = self.server.get(f"{KINDS['DaemonSet']}?labelSelector=app.kubernetes.io/component%3Dnvidia-driver")["items"]
+        if found:
+            self.driver = f"{KINDS['DaemonSet']}/{found[0]['metadata']['name']}"
+        return found[0] if found else None
+
     def play(self):
         """What the DaemonSet controller and the kubelets would do now."""
-        try:
-            daemonset = self.server.get(DRIVER)
-        except ApiError:
+        daemonset = self.daemonset()
+        if daemonset is None:
             return None
         template = daemonset["spec"]["template"]
         digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
-        owner = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "nvidia-driver-daemonset",
+        owner = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": daemonset["metadata"]["name"],
                   "uid": daemonset["metadata"]["uid"], "controller": True, "blockOwnerDeletion": True}]
         labels = template["metadata"]["labels"] | {"controller-revision-hash": digest}
-        revision = f"nvidia-driver-daemonset-{digest}"
+        revision = f"{daemonset['metadata']['name']}-{digest}"
         if revision not in [one["metadata"]["name"] for one in self.server.get(REVISIONS)["items"]]:
             self.server.create(REVISIONS, {
                 "metadata": {"name": revision, "labels": labels, "ownerReferences": owner},
@@ -155,7 +162,7 @@ class Played:
                                     {**owner[0], "name": "validator", "uid": "v"}]}, {})
         if daemonset["status"].get("observedGeneration") != daemonset["metadata"]["generation"]:
             count = len(self.names)
-            self.merge(f"{DRIVER}/status", {"status": {
+            self.merge(f"{self.driver}/status", {"status": {
                 "observedGeneration": daemonset["metadata"]["generation"], "desiredNumberScheduled": count,
                 "currentNumberScheduled": count, "numberReady": count, "numberAvailable": count,
                 "updatedNumberScheduled": count}})
@@ -192,13 +199,15 @@ class Played:
                 self.merge(f"/api/v1/nodes/{name}",
                            {"metadata": {"annotations": {"nvidia.com/gpu-driver-upgrade-requested": "true"}}})
             return
+        of_object = self.case["objects"]
         if self.case["change"] == "version":
-            patch = {"driver": {"version": "590.3.4"}}
+            patch = {"version": "590.3.4"} if of_object else {"driver": {"version": "590.3.4"}}
         else:
-            patch = {"daemonsets": {"annotations": {"example.com/team": "a"}}}
-        before = self.server.get(DRIVER)["metadata"]["generation"]
-        self.merge("/apis/nvidia.com/v1/clusterpolicies/cluster-policy", {"spec": patch})
-        while self.server.get(DRIVER)["metadata"]["generation"] == before:
+            patch = {"annotations": {"example.com/team": "a"}}
+            patch = patch if of_object else {"daemonsets": patch}
+        before = self.daemonset()["metadata"]["generation"]
+        self.merge(f"{DRIVERS}/all" if of_object else "/apis/nvidia.com/v1/clusterpolicies/cluster-policy", {"spec": patch})
+        while self.daemonset()["metadata"]["generation"] == before:
             time.sleep(0.05)
 
     def result(self, history):
@@ -217,11 +226,16 @@ class Played:
 def run(side, case):
     played = Played(side, case)
     played.fill()
-    # With virtual machines no driver is upgraded.
-    spec = {**POLICY, "sandboxWorkloads": {"enabled": False}, "driver": {**POLICY.get("driver", {}), "enabled": True, "repository": "nvcr.io/nvidia",
-                                 "image": "driver", "version": "580.1.2", "upgradePolicy": case["upgradePolicy"]}}
+    driver = {"repository": "nvcr.io/nvidia", "image": "driver", "version": "580.1.2",
+              "upgradePolicy": case["upgradePolicy"]}
+    # With virtual machines no driver of the policy is upgraded.
+    spec = {**POLICY, "sandboxWorkloads": {"enabled": False},
+            "driver": {**POLICY.get("driver", {}), "enabled": True, "useNvidiaDriverCRD": case["objects"]} | driver}
     history = History(side.server)
     side.start()
+    if case["objects"]:
+        side.server.create(DRIVERS, {"apiVersion": "nvidia.com/v1alpha1", "kind": "NVIDIADriver",
+                                     "metadata": {"name": "all"}, "spec": {"default": True} | driver})
     side.submit({"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy",
                  "metadata": {"name": "cluster-policy"}, "spec": spec})
     played.wait(lambda states: all(state == "upgrade-done" for state in states.values()))
@@ -240,6 +254,7 @@ def main():
     parser.add_argument("--ours", default=str(ROOT / "build/release/bin/pitcrew"), help="the pitcrew program")
     parser.add_argument("--cases", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--objects", action="store_true", help="the driver of a NVIDIADriver, not the ClusterPolicy's")
     arguments = parser.parse_args()
     oracle = os.environ.get("PITCREW_ORACLE")
     if not oracle:
@@ -248,7 +263,7 @@ def main():
     crds = sorted(pathlib.Path(oracle, "crds").glob("*.yaml"))
     failures = 0
     for number in range(arguments.cases):
-        case = draw(random.Random(f"{arguments.seed}/{number}"))
+        case = draw(random.Random(f"{arguments.seed}/{number}")) | {"objects": arguments.objects}
         results = []
         for name, command, more in (("other", oracle_command(oracle), crds), ("ours", [arguments.ours, "operator"], ())):
             with Side(name, command, more) as side:

@@ -81,14 +81,16 @@ class Metrics(support.ClusterTest):
 
     def test_40_the_node_says_how_far_it_is(self):
         """validator.md #30: on a node whose chain is whole."""
+        expected = [f'gpu_operator_node_{name}{{node="gpu"}} {value}\n' for name, value in (
+            ("driver_ready", 1), ("toolkit_ready", 1), ("plugin_ready", 1), ("cuda_ready", 1),
+            ("driver_validation", 1), ("device_plugin_devices_total", 2))]
         for _ in range(120):
             page = self.page("nvidia-node-status-exporter", 8000)
-            if 'gpu_operator_node_driver_validation{node="gpu"} 1' in page:
+            if all(line in page for line in expected):
                 break
             time.sleep(0.5)
-        for name, value in (("driver_ready", 1), ("toolkit_ready", 1), ("plugin_ready", 1), ("cuda_ready", 1),
-                            ("driver_validation", 1), ("device_plugin_devices_total", 2)):
-            self.assertIn(f'gpu_operator_node_{name}{{node="gpu"}} {value}\n', page)
+        for line in expected:
+            self.assertIn(line, page)
         self.assertIn('gpu_operator_nvidia_pci_devices_total{node="gpu"} 2\n', page)
 
 

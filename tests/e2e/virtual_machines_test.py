@@ -203,6 +203,30 @@ class VirtualMachines(support.ClusterTest):
                 self.client.delete(f"{PODS}/{name}")
                 self.await_offered(VGPU, offered)
 
+    def test_42_some_gpus_of_a_node_for_virtual_machines(self):
+        """Of two GPUs each side has one, and offers it under its own name; then containers have both again."""
+        first, second = sorted(self.drivers(CONTAINER))
+        self.addCleanup(self.divide, None)
+        for chosen, offered in ((second, {"gpu": 1, "GH100_H100_SXM5_80GB": 1}), (None, {"gpu": 2})):
+            with self.subTest(chosen=chosen):
+                self.divide(chosen)
+                self.await_offered(CONTAINER, offered)
+                self.assertEqual(self.drivers(CONTAINER),
+                                 {first: "nvidia", second: "vfio-pci" if chosen else "nvidia"})
+                if chosen:
+                    _, variables = self.start_machine("virt-launcher-d", "GH100_H100_SXM5_80GB", CONTAINER)
+                    self.assertEqual(list(variables.values()), [second])
+                    self.client.delete(f"{PODS}/virt-launcher-d")
+                    self.client.wait_gone(PODS, "virt-launcher-d", SECONDS)
+
+    def divide(self, addresses):
+        """The annotation counts from the next start of the driver's pod."""
+        self.client.request("PATCH", f"{NODES}/{CONTAINER}", {"metadata": {"annotations": {
+            "nvidia.com/gpu-operator.gpus-for-virtual-machines": addresses}}}, content_type="application/merge-patch+json")
+        for pod in self.client.get(support.OPERATOR_PODS)["items"]:
+            if pod["spec"].get("nodeName") == CONTAINER and pod["metadata"]["labels"].get("app") == "nvidia-driver-daemonset":
+                self.client.delete(f"{support.OPERATOR_PODS}/{pod['metadata']['name']}", own_grace=True)
+
     def test_50_an_unknown_workload_is_told_and_changes_nothing(self):
         before = self.client.get(f"{NODES}/{PASSTHROUGH}")["metadata"]["labels"]
         self.label(PASSTHROUGH, WORKLOAD, "vm-passthru")

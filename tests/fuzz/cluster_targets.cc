@@ -3,6 +3,7 @@
 #include "api/cluster_policy.h"
 #include "codec/json.h"
 #include "codec/yaml.h"
+#include "dashboard/readings.h"
 #include "fuzz/target.h"
 #include "snapshot/file.h"
 #include "snapshot/list_cutter.h"
@@ -31,8 +32,16 @@ void CutList(std::string_view input) {
         "as many items are cut as there are");
 }
 
-constexpr Target kTargets[] = {
-    {"cluster_policy", ReadClusterPolicy}, {"snapshot", ReadSnapshot}, {"list_cutter", CutList}};
+// What an exporter says becomes JSON, whatever it is.
+void ReadGpuReadings(std::string_view input) {
+  const auto json = dashboard::ToJson(dashboard::ReadExposition(input));
+  Check(codec::ParseJson(codec::ToJsonText(json)).has_value(), "readings are JSON");
+}
+
+constexpr Target kTargets[] = {{"cluster_policy", ReadClusterPolicy},
+                               {"snapshot", ReadSnapshot},
+                               {"list_cutter", CutList},
+                               {"gpu_readings", ReadGpuReadings}};
 
 }  // namespace
 

@@ -194,6 +194,22 @@ TEST_F(WorkloadChange, OnVirtualFunctionsToo) {
   }
 }
 
+// The audio function of the board is in the GPU's group.
+TEST_F(WorkloadChange, AGroupGoesWholeOrNotAtAll) {
+  RecordProperty("holds", "virtualisation-and-olm.md #25");
+  Start(kMediated);
+  ChangeAndExpect(Use::kContainers);
+  const std::string audio = "0000:1b:00.1";
+  machine_->Command("fault " + audio + " bind EBUSY");
+  EXPECT_FALSE(ChangeTo(Use::kPassthrough));
+  EXPECT_NE(Driver(Gpu()), "vfio-pci");
+  EXPECT_NE(Driver(audio), "vfio-pci");
+  EXPECT_EQ(Override(Gpu()), "(null)\n");
+  EXPECT_EQ(Override(audio), "(null)\n");
+  machine_->Command("fault " + audio + " bind none");
+  ChangeAndExpect(Use::kPassthrough);
+}
+
 // Their GPU has no driver by then that removes them.
 TEST_F(WorkloadChange, KilledFromVirtualFunctionsToPassthrough) {
   Start(kOnFunctions);

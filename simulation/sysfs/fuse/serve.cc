@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <string>
+#include <string_view>
 
 #include "simulation/sysfs/file_system.h"
 
@@ -21,6 +23,8 @@ void* Init(fuse_conn_info*, fuse_config* config) {
   config->attr_timeout = 0;
   config->negative_timeout = 0;
   config->direct_io = 0;  // decided for each file
+  // The same path is the same inode, whenever somebody looks; libfuse would number as it is asked.
+  config->use_ino = 1;
   config->kernel_cache = 0;
   return fuse_get_context()->private_data;
 }
@@ -30,6 +34,7 @@ int GetAttributes(const char* path, struct stat* result, fuse_file_info*) {
   const Node* node = tree->Find(path);
   if (node == nullptr) return -ENOENT;
   *result = {};
+  result->st_ino = std::hash<std::string_view>{}(path) + node->incarnation;
   result->st_nlink = 1;
   result->st_mode = node->mode;
   switch (node->kind) {

@@ -30,7 +30,8 @@ bool NeedsOpenModules(const api::NvidiaDriver& driver) {
   if (pieces.empty() || pieces.size() > version.size()) return false;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const auto number = base::ParseUnsigned(pieces[i]);
-    if (!number) return false;
+    // A number of a semantic version has no leading zero; those of drivers have ("570.172.08").
+    if (!number || (pieces[i].size() > 1 && pieces[i].starts_with('0'))) return false;
     version[i] = *number;
   }
   constexpr std::array<std::uint64_t, 3> kFirst{2, 17, 5};
@@ -105,6 +106,10 @@ base::Result<std::vector<Object>> RenderPool(const api::NvidiaDriver& driver,
 
 std::vector<api::FieldProblem> CheckDriver(const api::NvidiaDriver& driver) {
   std::vector<api::FieldProblem> problems = driver.problems;
+  // Those are about upgrades alone, and the condition of these tells.
+  std::erase_if(problems, [](const api::FieldProblem& problem) {
+    return problem.path.starts_with("metadata.annotations");
+  });
   for (const api::Component* sidecar : {&driver.gds, &driver.gdrcopy}) {
     if (driver.driver.use_precompiled && sidecar->enabled.value_or(false)) {
       problems.push_back({sidecar->path + ".enabled",

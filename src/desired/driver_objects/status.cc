@@ -83,6 +83,9 @@ Json MakeDriverStatus(const DriverOutcome& outcome, std::string_view operator_na
     conditions.Add(PoolCondition(pool.pool), pool.ready, pool.ready ? "Ready" : "RollingOut",
                    pool.message);
   }
+  if (!outcome.upgrade_stopped.empty()) {
+    conditions.Add("DriverUpgradeReady", false, "UpgradeStopped", outcome.upgrade_stopped);
+  }
   return {{"state", ToString(outcome.state)},
           {"namespace", operator_namespace},
           {"conditions", conditions.Take()}};

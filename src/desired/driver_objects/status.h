@@ -29,13 +29,16 @@ struct DriverOutcome {
   std::string reason;   // of Ready when it is ready, else of Error
   std::string message;  // for a person
   std::vector<DriverPoolProgress> pools = {};
+  // Why no other node's driver will be upgraded until a person does something; "" normally.
+  std::string upgrade_stopped = {};
 };
 
 // From what became of its objects. Pools without a DaemonSet in `report` are not ready.
 DriverOutcome OutcomeOf(const OperandReport& report, const api::NvidiaDriver& driver,
                         const DriverPools& pools);
 
-// The new status: conditions Ready and Error as upstream has them, and one for each pool.
+// The new status: conditions Ready and Error as upstream has them, one for each pool, and
+// DriverUpgradeReady as a ClusterPolicy has it.
 // `previous` as in MakeStatus.
 codec::Json MakeDriverStatus(const DriverOutcome& outcome, std::string_view operator_namespace,
                              std::int64_t generation, const codec::Json& previous,

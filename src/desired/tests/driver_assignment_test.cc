@@ -199,14 +199,40 @@ TEST(DriverOwner, GoesWithTheGpu) {
   EXPECT_EQ(ChangeOf(decision.labels, api::kDriverOwner), "(removed)");
 }
 
-// While nobody sends pods away for a NVIDIADriver, its driver manager has to.
-TEST(DriverOwner, LeavesTheEvictionToTheDriverManager) {
-  Node node = NodeWith({{kPresent, "true"}});
-  node.upgrade_enabled = std::string_view("true");
-  for (const Drivers& drivers : {Drivers{View("a", "{}")}, Drivers{}}) {
-    EXPECT_EQ(ChangeOf(Decide(drivers, node).annotations, api::kUpgradeEnabledAnnotation),
-              "(removed)");
-  }
+// It says that the operator sends pods away before a driver goes; elsewhere the driver manager has
+// to.
+TEST(DriverOwner, SaysWhetherItsDriverIsUpgraded) {
+  RecordProperty("holds", "driver-lifecycle.md #64; operator-behaviour.md #36");
+  const auto annotation = [](const Drivers& drivers, std::string_view standing) {
+    Node node = NodeWith({{kPresent, "true"}});
+    node.upgrade_enabled = standing;
+    return ChangeOf(Decide(drivers, node).annotations, api::kUpgradeEnabledAnnotation);
+  };
+  const Drivers upgraded = {View("a", "{}")};
+  EXPECT_EQ(annotation(upgraded, ""), "true");
+  EXPECT_EQ(annotation(upgraded, "false"), "true");
+  EXPECT_EQ(annotation(upgraded, "true"), "(unchanged)");
+  const Drivers by_hand = {View("a", "{upgradePolicy: {autoUpgrade: false}}")};
+  EXPECT_EQ(annotation(by_hand, "true"), "(removed)");
+  EXPECT_EQ(annotation(by_hand, ""), "(unchanged)");
+  EXPECT_EQ(annotation({}, "true"), "(removed)");
+  EXPECT_EQ(annotation({View("a", "{driverType: vgpu-host-manager}")}, "true"), "(removed)");
+  // Two that select the node: nobody can say.
+  EXPECT_EQ(annotation({View("a", "{}"), View("b", "{}")}, "true"), "(unchanged)");
+}
+
+// Also beside virtual machines, on the nodes of containers.
+TEST(DriverOwner, SaysSoBesideVirtualMachines) {
+  NodePolicy policy = Delegating();
+  policy.drivers = std::make_shared<const DriverAssignment>(Drivers{View("a", "{}")});
+  policy.sandbox_enabled = true;
+  policy.default_workload = Workload::kContainer;
+  const auto annotation = [&](const std::string& workload) {
+    const Node node = NodeWith({{kPresent, "true"}, {std::string(api::kWorkloadConfig), workload}});
+    return ChangeOf(DecideNode(node, policy).annotations, api::kUpgradeEnabledAnnotation);
+  };
+  EXPECT_EQ(annotation("container"), "true");
+  EXPECT_EQ(annotation("vm-passthrough"), "(unchanged)");
 }
 
 }  // namespace

@@ -445,7 +445,7 @@ TEST(DriverObjects, CombinationsThatCannotWorkAreRefusedByTheirFields) {
     EXPECT_THAT(problems("{" + spec + "}"), ElementsAre("spec.kernelModuleType")) << version;
     EXPECT_THAT(problems("{kernelModuleType: open, " + spec + "}"), IsEmpty()) << version;
   }
-  for (const char* version : {"v2.17.4", "v2.17.5-rc.1", "latest", "v2.9"}) {
+  for (const char* version : {"v2.17.4", "v2.17.5-rc.1", "latest", "v2.9", "570.172.08"}) {
     EXPECT_THAT(problems(fmt::format("{{gds: {{enabled: true, version: {}}}}}", version)),
                 IsEmpty())
         << version;

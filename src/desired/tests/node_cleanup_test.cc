@@ -40,8 +40,10 @@ metadata:
     nvidia.com/mig.config: all-disabled
     nvidia.com/mig.config.state: success
     nvidia.com/vgpu.config.state: success
+    nvidia.com/gpu-operator.qualification: failed
   annotations:
     nvidia.com/gpu-driver-upgrade-enabled: "true"
+    nvidia.com/gpu-operator.qualification: "{}"
     nvidia.com/gpu-driver-upgrade.driver-wait-for-safe-load: "yes"
     nvidia.com/gpu-driver-upgrade-wait-for-pod-completion-start-time: "1"
     nvidia.com/gpu-driver-upgrade-validation-start-time: "1"

@@ -241,6 +241,22 @@ TEST(NodeLabels, TheAnnotationMeansNothingElsewhere) {
             DecideNode(MakeNode(GpuNode()), Sandbox("container")).labels);
 }
 
+// GPUs are divided before a driver comes, and this one is there already.
+TEST(NodeLabels, ANodeWithADriverOfItsOwnIsNotDivided) {
+  LabelMap labels = GpuNode();
+  labels["nvidia.com/gpu.deploy.driver"] = "pre-installed";
+  const auto node = MakeNode(labels, {{std::string(kMachineGpus), "0000:65:00.0"}});
+  EXPECT_FALSE(IsDivided(node, Sandbox("container")));
+  EXPECT_THAT(WhyNotDivided(node, Sandbox("container")),
+              ::testing::HasSubstr("a driver of its own"));
+  EXPECT_EQ(DecideNode(node, Sandbox("container")).labels,
+            DecideNode(MakeNode(labels), Sandbox("container")).labels);
+  EXPECT_EQ(WhyNotDivided(MakeNode(labels), Sandbox("container")), "") << "nobody asks for it";
+  labels["nvidia.com/gpu.deploy.driver"] = "false";
+  EXPECT_FALSE(IsDivided(MakeNode(labels, {{std::string(kMachineGpus), "0000:65:00.0"}}),
+                         Sandbox("container")));
+}
+
 // A switch from container to passthrough swaps the sets.
 TEST(NodeLabels, SwitchOfWorkloadSwapsLabels) {
   RecordProperty("holds", "operator-behaviour.md #29");

@@ -1,6 +1,5 @@
 // Every folder tests/data/<case>/ is a case: cluster.yaml is what differs from the healthy cluster
-// of tests/data/base, object by object (a merge patch, RFC 7386; an object that is not there is
-// added; `kind: Remove` with `objects: [Kind namespace/name]` takes some away). expected.yaml names
+// of tests/data/base, object by object (tests/support/patched_cluster.h). expected.yaml names
 // what must be found (by hand, from the references): `findings: [{id, object, stage}]`, and what is
 // asked for: `nodes`, `pods`. expected.txt is what doctor says, and status.txt (where it stands)
 // what status says; PITCREW_UPDATE_GOLDEN=1 rewrites those two: read every line before you commit
@@ -22,6 +21,7 @@
 #include "doctor/source.h"
 #include "doctor/text.h"
 #include "fleet/rules.h"
+#include "support/patched_cluster.h"
 #include "support/temporary_folder.h"
 
 namespace pitcrew::doctor {
@@ -31,42 +31,10 @@ using codec::Json;
 
 const std::filesystem::path kData = PITCREW_TEST_DATA;
 
-std::string IdentityOf(const Json& object) {
-  return codec::FindString(object, {"kind"}) + " " + fleet::ReadKey(object).ToString();
-}
-
-// A mistake in the data ends the program: a case that is skipped silently proves nothing.
-std::vector<Json> ReadStream(const std::filesystem::path& file) {
-  const auto text = base::ReadFile(file);
-  const auto stream = text ? codec::ParseYamlStream(*text, file.string())
-                           : base::Result<std::vector<Json>>(base::Fail(text.error()));
-  if (!stream) {
-    ADD_FAILURE() << stream.error().ToString();
-    std::exit(1);
-  }
-  return *stream;
-}
-
 std::vector<Json> Objects(const std::string& name) {
-  std::map<std::string, Json> objects;
-  for (Json& object : ReadStream(kData / "base" / "cluster.yaml")) {
-    const std::string identity = IdentityOf(object);
-    objects[identity] = std::move(object);
-  }
-  if (name != "base") {
-    for (Json& patch : ReadStream(kData / name / "cluster.yaml")) {
-      if (codec::FindString(patch, {"kind"}) == "Remove") {
-        for (const Json& identity : patch["objects"]) {
-          EXPECT_EQ(objects.erase(identity.get<std::string>()), 1U) << identity;
-        }
-      } else {
-        codec::ApplyMergePatch(objects[IdentityOf(patch)], patch);
-      }
-    }
-  }
-  std::vector<Json> list;
-  for (auto& [identity, object] : objects) list.push_back(std::move(object));
-  return list;
+  return test_support::PatchedObjects(
+      kData / "base" / "cluster.yaml",
+      name == "base" ? std::filesystem::path() : kData / name / "cluster.yaml");
 }
 
 fleet::Cluster ReadCase(const std::string& name) {
@@ -90,7 +58,9 @@ std::vector<std::string> Cases() {
   return names;
 }
 
-Json Expected(const std::string& name) { return ReadStream(kData / name / "expected.yaml").at(0); }
+Json Expected(const std::string& name) {
+  return test_support::ReadStream(kData / name / "expected.yaml").at(0);
+}
 
 fleet::Question QuestionOf(const Json& expected) {
   fleet::Question question;

@@ -291,6 +291,56 @@ TEST_F(DoctorTest, FollowsChangesByWatches) {
   EXPECT_TRUE(watcher.Await([&](const auto& report) { return node(report, "gpu-w") == "none"; }));
 }
 
+// KubeVirt may come later, and is looked at only while nodes are for virtual machines.
+TEST_F(DoctorTest, FollowsVirtualMachinesThatWait) {
+  const auto client = ApiServer::Shared().MakeClient();
+  const auto first = ReadLive(*client, "gpu-operator", {}, Extent::kFirst);
+  ASSERT_TRUE(first) << first.error().ToString();
+  Watcher watcher(*first);
+  const auto refused = [](const fleet::Report& report) {
+    const auto ids = Ids(report.pods);
+    return std::ranges::find(ids, "machine-gpu-not-permitted") != ids.end();
+  };
+  const auto policy = codec::ParseYaml(
+      "{metadata: {name: vm}, spec: {daemonsets: {}, dcgm: {}, dcgmExporter: {}, devicePlugin: {}, "
+      "driver: {}, gfd: {}, nodeStatusExporter: {}, operator: {}, toolkit: {}, "
+      "sandboxWorkloads: {enabled: true}}}");
+  ASSERT_TRUE(policy);
+  ASSERT_TRUE(client->Create(desired::kClusterPolicies, *policy, kWriter));
+  const auto defined = pitcrew::testing::DefineKubeVirt(*client);
+  ASSERT_TRUE(defined) << defined.error().ToString();
+  const kube::ObjectKey key{.namespace_name = "team", .name = "waits"};
+  constexpr const char* kMachine = R"(
+metadata: {name: waits, namespace: team}
+spec: {domain: {devices: {gpus: [{name: gpu, deviceName: nvidia.com/GA102GL_A10}]}}}
+)";
+  constexpr const char* kRefused = R"(
+status:
+  phase: Pending
+  conditions:
+  - type: Synchronized
+    status: "False"
+    reason: FailedCreate
+    message: GPU nvidia.com/GA102GL_A10 is not permitted in permittedHostDevices configuration
+)";
+  const auto refuse = [&] {  // as virt-controller does
+    ASSERT_TRUE(client->Create(kubevirt::kInstances, *codec::ParseYaml(kMachine), kWriter));
+    const auto told = client->Patch(kubevirt::kInstances, key, kube::PatchType::kMerge,
+                                    *codec::ParseYaml(kRefused), kStatusWriter);
+    ASSERT_TRUE(told) << told.error().ToString();
+  };
+  refuse();
+  EXPECT_TRUE(watcher.Await(refused));
+  ASSERT_TRUE(client->Delete(kubevirt::kInstances, key));
+  EXPECT_TRUE(watcher.Await([&](const auto& report) { return !refused(report); }));
+  refuse();
+  EXPECT_TRUE(watcher.Await(refused));
+  // Containers only, from now on.
+  EXPECT_TRUE(client->Delete(desired::kClusterPolicies, {.namespace_name = "", .name = "vm"}));
+  EXPECT_TRUE(watcher.Await([&](const auto& report) { return !refused(report); }));
+  EXPECT_TRUE(client->Delete(kubevirt::kInstances, key));
+}
+
 TEST_F(DoctorTest, FollowsAPodThatCrashesUntilItRuns) {
   const auto client = ApiServer::Shared().MakeClient();
   const auto first = ReadLive(*client, "gpu-operator", {}, Extent::kFirst);

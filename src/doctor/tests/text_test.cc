@@ -72,6 +72,19 @@ TEST(TableTest, ColoursDoNotMoveColumns) {
   EXPECT_EQ(table.Text(true, 0), "NODE  STAGE  X\na     \x1b[32mready\x1b[0m  x\n");
 }
 
+TEST(StatusTest, AColumnTellsOfQualificationsWhereThereAreSome) {
+  fleet::Report report;
+  report.nodes.resize(2);
+  report.nodes[0].name = "gpu-a";
+  report.nodes[1].name = "gpu-b";
+  EXPECT_THAT(StatusText(report, {}), ::testing::Not(HasSubstr("QUALIFIED")));
+  report.nodes[1].qualification = "passed";
+  EXPECT_THAT(StatusText(report, {}),
+              HasSubstr("NODE   WORKLOAD   STAGE  GPUS  FOR  QUALIFIED  REASON\n"
+                        "gpu-a  container  ready  -     -    -\n"
+                        "gpu-b  container  ready  -     -    passed\n"));
+}
+
 TEST(AgeTest, HasOneUnit) {
   const base::WallClock::time_point now{std::chrono::hours(24 * 365)};
   EXPECT_EQ(Age(std::nullopt, now), "-");

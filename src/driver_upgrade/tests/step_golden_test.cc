@@ -40,6 +40,8 @@ const char* NameOf(Work work) {
       return "drain";
     case Work::kDeleteDriverPod:
       return "delete-driver-pod";
+    case Work::kHandOverPod:
+      return "hand-over-pod";
   }
   return "?";
 }
@@ -82,6 +84,9 @@ Json Decide(const Json& given) {
     facts.sync = SyncNamed(seen.value("sync", "unknown"));
     facts.restarts_only = seen.value("restarts-only", false);
     facts.newest_revision = "r2";
+    const std::string successor = seen.value("successor", "");
+    if (successor == "same") facts.succession = Succession::kSame;
+    if (successor == "other") facts.succession = Succession::kOther;
   }
   facts.granted = given.value("granted", false);
   if (given.contains("jobs")) {

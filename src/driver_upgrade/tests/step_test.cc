@@ -47,7 +47,7 @@ TEST(Step, EventsAreUpstreams) {
 }
 
 TEST(Step, ADrainLeavesPodsWithTheSkipLabelAlone) {
-  RecordProperty("holds", "driver-lifecycle.md #56");
+  RecordProperty("holds", "driver-lifecycle.md #56; operator-behaviour.md #55");
   EXPECT_EQ(DrainSelector({}), "nvidia.com/gpu-driver-upgrade-drain.skip!=true");
   EXPECT_EQ(DrainSelector(testing::PolicyOf({{"drain", {{"podSelector", "app=myapp"}}}})),
             "app=myapp,nvidia.com/gpu-driver-upgrade-drain.skip!=true");

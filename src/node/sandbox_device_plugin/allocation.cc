@@ -46,12 +46,9 @@ base::Result<const OfferedDevice*> FindFit(const std::vector<OfferedDevice>& off
   return &*found;
 }
 
-// With the GPU goes all of its IOMMU group, and its address alone is named: virt-launcher takes
-// addresses for the GPUs of the virtual machine one after the other.
-base::Status AddFunction(const PassthroughFunction& function, const Machine& machine,
-                         rpc::ContainerAllocation& answer) {
+base::Status AddIommufdDevices(const PassthroughFunction& function, const Machine& machine,
+                               rpc::ContainerAllocation& answer) {
   for (const auto* one : machine.InGroup(function.iommu_group)) {
-    if (!machine.iommufd) break;
     if (one->vfio_name.empty()) {
       return base::Fail(base::Unavailable(
           "NoIommufdDevice",
@@ -62,6 +59,14 @@ base::Status AddFunction(const PassthroughFunction& function, const Machine& mac
     }
     AddVfioNode("devices/" + one->vfio_name, answer);
   }
+  return {};
+}
+
+// With the GPU goes all of its IOMMU group, and its address alone is named: virt-launcher takes
+// addresses for the GPUs of the virtual machine one after the other.
+base::Status AddFunction(const PassthroughFunction& function, const Machine& machine,
+                         rpc::ContainerAllocation& answer) {
+  if (machine.iommufd) TRY(AddIommufdDevices(function, machine, answer));
   for (const auto& node : NodesOf(function, machine, Client::kKubevirt)) AddVfioNode(node, answer);
   if (machine.iommufd) AddNode("/dev/iommu", answer);
   return {};

@@ -4,12 +4,14 @@
 
 #include <csignal>
 #include <set>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/command_line.h"
 #include "base/log.h"
 #include "host/root.h"
 #include "io/file_watcher.h"
+#include "node/qualification/command.h"
 #include "node/validator/components.h"
 #include "node/validator/options.h"
 
@@ -80,6 +82,9 @@ base::Status WaitFor(const Wait& wait, const io::StopToken& stop) {
 }  // namespace
 
 int Command(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "qualify") {
+    return qualification::Command(argc - 1, argv + 1);
+  }
   const auto options = ReadOptions(argc, argv);
   if (!options) return Fail("Wrong usage", options.error(), kUsage);
   if (!*options) return 0;

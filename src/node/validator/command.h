@@ -1,4 +1,5 @@
-// Entry points: nvidia-validator, and `pitcrew wait` for start scripts of other components.
+// Entry points: nvidia-validator (whose `qualify` is the room qualification's), and `pitcrew wait`
+// for start scripts of other components.
 #pragma once
 
 namespace pitcrew::node::validator {

@@ -7,9 +7,11 @@
 #include <charconv>
 #include <cmath>
 
+#include "api/qualification.h"
 #include "base/log.h"
 #include "host/pci.h"
 #include "host/root.h"
+#include "node/own_node/own_node.h"
 #include "prom/process.h"
 
 namespace pitcrew::node::validator {
@@ -77,6 +79,18 @@ base::Status NodeStatus::MakeMetrics() {
     TRY_ASSIGN(*metric.gauge, registry_.MakeGauge(metric.name, metric.help, {"node"}));
     Set(*metric.gauge, 0);
   }
+  TRY_ASSIGN(qualification_state_,
+             registry_.MakeGauge("gpu_operator_node_qualification_state",
+                                 "1 for the state of the qualification of the node's GPUs: "
+                                 "pending, running, passed or failed",
+                                 {"node", "state"}));
+  TRY_ASSIGN(qualification_at_,
+             registry_.MakeGauge("gpu_operator_node_qualification_ts_seconds",
+                                 "Unix time at which that state began", {"node"}));
+  TRY_ASSIGN(qualified_gpus_,
+             registry_.MakeGauge("gpu_operator_node_qualification_gpu_passed",
+                                 "1 if the GPU passed its last qualification, 0 if it failed",
+                                 {"node", "gpu", "UUID"}));
   collecting_ = registry_.Collect(prom::ExposeProcess);
   Set(started_, Now());
   return {};
@@ -132,6 +146,24 @@ void NodeStatus::CountDevices(const io::StopToken& stop) {
   const auto devices = SumOfDevices(capacity);
   Set(devices_, static_cast<double>(devices));
   if (devices != 0) Set(devices_at_, Now());
+  TellQualification(*node);
+}
+
+void NodeStatus::TellQualification(const codec::Json& node) {
+  for (auto* gauge : {qualification_state_, qualification_at_}) gauge->Clear();
+  const auto told = api::ParseQualification(own_node::AnnotationOf(node, api::kQualification));
+  // While GPUs are tested again, what they passed before is told no more.
+  qualified_gpus_->Clear();
+  if (!told) return;
+  qualification_state_->Set(1, {options_.node_name, std::string(ToString(told->state))});
+  if (const auto time = base::ParseRfc3339(told->time)) {
+    const std::chrono::duration<double> since = time->time_since_epoch();
+    Set(qualification_at_, since.count());
+  }
+  for (const auto& gpu : told->gpus) {
+    qualified_gpus_->Set(gpu.passed ? 1 : 0,
+                         {options_.node_name, std::to_string(gpu.index), gpu.uuid});
+  }
 }
 
 void NodeStatus::CountPciDevices() {

@@ -34,6 +34,7 @@ class NodeStatus {
   void LookAtFiles();
   void WatchFolder();
   void CountDevices(const io::StopToken& stop);
+  void TellQualification(const codec::Json& node);
   void CountPciDevices();
   void CheckTheDriver(const io::StopToken& stop);
   void Set(prom::Gauge* gauge, double value);
@@ -54,6 +55,10 @@ class NodeStatus {
   prom::Gauge* devices_ = nullptr;
   prom::Gauge* devices_at_ = nullptr;
   prom::Gauge* pci_devices_ = nullptr;
+  // Of the node's annotation; without series where it tells of no qualification.
+  prom::Gauge* qualification_state_ = nullptr;
+  prom::Gauge* qualification_at_ = nullptr;
+  prom::Gauge* qualified_gpus_ = nullptr;
   std::atomic<int> port_ = 0;
 };
 

@@ -45,9 +45,11 @@ bool SameForDriver(const desired::OwnedObject& a, const desired::OwnedObject& b)
 DriverController::DriverController(World& world, kube::EventRecorder& events,
                                    desired::DefaultImages images,
                                    std::chrono::milliseconds progress_interval,
-                                   std::function<void()> synced)
+                                   std::function<void()> synced,
+                                   std::function<std::string(const std::string&)> upgrade_stopped)
     : world_(world),
       images_(std::move(images)),
+      upgrade_stopped_(std::move(upgrade_stopped)),
       controller_({.name = "nvidiadrivers", .workers = 1, .synced = std::move(synced)},
                   [this](const kube::ObjectKey& key, const io::StopToken& stop) {
                     return Reconcile(key, stop);
@@ -151,7 +153,8 @@ base::Result<kube::Action> DriverController::Reconcile(const kube::ObjectKey& ke
   const desired::DriverView& view = **found.value();
   const std::shared_ptr<Rollout> rollout = RolloutOf(view);
   rollout->BeginPass();
-  const Pass pass = Look(view, *rollout, stop);
+  Pass pass = Look(view, *rollout, stop);
+  pass.outcome.upgrade_stopped = upgrade_stopped_(view.driver.name);
   if (stop.stopped() || rollout->ended()) return kube::Action::Done();
   TRY(status_writer_.Write(
       SubjectOf(view),

@@ -29,11 +29,18 @@ namespace pitcrew::gpu_operator {
 class DriverController {
  public:
   // The world has a watch of NVIDIADrivers. `progress_interval` and `synced` as in
-  // PolicyController; all must outlive this object. World::Stop before this object goes.
-  DriverController(World& world, kube::EventRecorder& events, desired::DefaultImages images,
-                   std::chrono::milliseconds progress_interval, std::function<void()> synced = {});
+  // PolicyController, `upgrade_stopped` as in UpgradeController; all must outlive this object.
+  // World::Stop before this object goes.
+  DriverController(
+      World& world, kube::EventRecorder& events, desired::DefaultImages images,
+      std::chrono::milliseconds progress_interval, std::function<void()> synced = {},
+      std::function<std::string(const std::string&)> upgrade_stopped = [](const std::string&) {
+        return "";
+      });
 
   base::Status Run(const io::StopToken& stop) { return controller_.Run(stop); }
+  // Looks at every driver again.
+  void EnqueueAllSoon();
   [[nodiscard]] kube::ControllerStatistics statistics() const { return controller_.statistics(); }
 
  private:
@@ -59,11 +66,11 @@ class DriverController {
   [[nodiscard]] const desired::OwnedObject* Standing(const std::string& name);
   std::shared_ptr<Rollout> RolloutOf(const desired::DriverView& view);
   void Forget(const std::string& name);
-  void EnqueueAllSoon();
   void WatchSources();
 
   World& world_;
   desired::DefaultImages images_;
+  std::function<std::string(const std::string&)> upgrade_stopped_;
   std::mutex mutex_;  // guards the map, not the roll-outs
   struct Own {
     std::string uid;

@@ -99,14 +99,38 @@ void NodeController::TellUnknownWorkload(const kube::Change<desired::Node>& chan
   const std::string_view now = label(*change.now);
   if (!desired::IsUnknownWorkload(now)) return;
   if (change.before != nullptr && label(*change.before) == now) return;
+  Warn(change.key.name, "UnknownWorkload",
+       fmt::format("the label {}={} names none of container, vm-passthrough, vm-vgpu: the node "
+                   "stays as it is",
+                   api::kWorkloadConfig, now));
+}
+
+void NodeController::TellSplitIgnored(const desired::Node& node,
+                                      const desired::NodePolicy& policy) {
+  const std::string why = desired::WhyNotDivided(node, policy);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto told = not_divided_.find(node.name);
+    if ((told == not_divided_.end() ? "" : told->second) == why) return;
+    if (why.empty()) {
+      not_divided_.erase(told);
+      return;
+    }
+    not_divided_[node.name] = why;
+  }
+  Warn(node.name, "GpuSplitIgnored",
+       fmt::format("the annotation {} has no effect: {}", desired::kMachineGpus, why));
+}
+
+void NodeController::Warn(const std::string& node, std::string reason, std::string message) {
   // Involved objects of nodes have their name as uid, as the kubelet writes it.
-  events_.Record(
-      {.about = {.api_version = "v1", .kind = "Node", .key = change.key, .uid = change.key.name},
-       .type = kube::EventType::kWarning,
-       .reason = "UnknownWorkload",
-       .message = fmt::format("the label {}={} names none of container, vm-passthrough, "
-                              "vm-vgpu: the node stays as it is",
-                              api::kWorkloadConfig, now)});
+  events_.Record({.about = {.api_version = "v1",
+                            .kind = "Node",
+                            .key = {.namespace_name = "", .name = node},
+                            .uid = node},
+                  .type = kube::EventType::kWarning,
+                  .reason = std::move(reason),
+                  .message = std::move(message)});
 }
 
 void NodeController::LookAtRuntimes() {
@@ -230,6 +254,7 @@ base::Result<kube::Action> NodeController::Reconcile(const kube::ObjectKey& key,
     const std::lock_guard lock(mutex_);
     patched_.erase(key.name);
     losing_.erase(key.name);
+    not_divided_.erase(key.name);
     return kube::Action::Done();
   }
   const desired::Node& node = **found.value();
@@ -238,8 +263,9 @@ base::Result<kube::Action> NodeController::Reconcile(const kube::ObjectKey& key,
     return forget();
   }
   if (const auto wait = EchoAwaited(node)) return kube::Action::RequeueAfter(*wait);
-  const desired::NodeDecision decision =
-      desired::DecideNode(node, world_.NodePolicyFor(policy->policy), world_.operands);
+  const auto node_policy = world_.NodePolicyFor(policy->policy);
+  TellSplitIgnored(node, node_policy);
+  const desired::NodeDecision decision = desired::DecideNode(node, node_policy, world_.operands);
   if (decision.empty()) return forget();
   if (decision.removes_gpu) {
     if (const auto wait = WaitBeforeRemoval(key.name, *policy)) return *wait;

@@ -48,6 +48,9 @@ class NodeController {
   void NoteLoss(const kube::Change<desired::Node>& change);
   // An Event on a node whose label newly asks for a workload that there is not.
   void TellUnknownWorkload(const kube::Change<desired::Node>& change);
+  // An Event on a node that is not divided although its annotation asks for that: once a reason.
+  void TellSplitIgnored(const desired::Node& node, const desired::NodePolicy& policy);
+  void Warn(const std::string& node, std::string reason, std::string message);
   // All nodes again when the main runtime has become another one.
   void LookAtRuntimes();
   // Nothing when a node may lose its GPU labels now; otherwise what to wait for.
@@ -71,6 +74,7 @@ class NodeController {
   std::optional<desired::Runtime> main_runtime_;
   // Nodes whose GPU is gone, and since when this process has seen that.
   std::map<std::string, base::SteadyClock::time_point> losing_;
+  std::map<std::string, std::string> not_divided_;  // nodes, and why, as it was told
   struct Patched {
     std::uint64_t version = 0;  // of the node after our patch
     base::SteadyClock::time_point at;

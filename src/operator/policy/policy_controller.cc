@@ -147,7 +147,7 @@ base::Result<kube::Action> PolicyController::ReconcileActive(const desired::Poli
   rollout_->BeginPass();
   const desired::PolicyOutcome outcome = Pass(view, stop);
   if (stop.stopped() || rollout_->ended()) return kube::Action::Done();
-  Measure(view, outcome);
+  Measure(outcome);
   TRY(status_writer_.Write(
       SubjectOf(view),
       [&](const Json& previous) {
@@ -177,6 +177,8 @@ desired::PolicyOutcome PolicyController::Pass(const desired::PolicyView& view,
   outcome.removals_held = options_.removals_held();
   outcome.schema_outdated = options_.schema_outdated();
   outcome.upgrade_stopped = options_.upgrade_stopped();
+  outcome.upgrades_incomplete =
+      view.policy.driver.use_nvidia_driver_crd && options_.upgrades_incomplete();
   if (const auto clusters = world_.GpuClusters(); !clusters.empty()) {
     outcome.failures.push_back(desired::GpuClusterConflict(clusters.front(), view.policy.name));
     return outcome;
@@ -269,16 +271,13 @@ void PolicyController::MeasureDriverToolkit(const api::ClusterPolicy& policy,
   set("rhcos_tags_missing", wanted && stream && !covered ? 1 : 0);
 }
 
-void PolicyController::Measure(const desired::PolicyView& view,
-                               const desired::PolicyOutcome& outcome) {
+void PolicyController::Measure(const desired::PolicyOutcome& outcome) {
   const desired::PolicyState state = desired::StateOf(outcome);
   const bool unworkable = outcome.operands.empty();
   metrics_.Set("gpu_operator_gpu_nodes_total", static_cast<double>(world_.fleet.sizes().gpu_nodes));
   // Of the nodes themselves: they are known also where other facts are not.
   const bool nfd_labels = world_.NodeFacts().nfd_labels;
   metrics_.Set("gpu_operator_reconciliation_has_nfd_labels", nfd_labels ? 1 : 0);
-  metrics_.Set("gpu_operator_driver_auto_upgrade_enabled",
-               desired::NodePolicyOf(view.policy).driver_auto_upgrade ? 1 : 0);
   metrics_.Set("gpu_operator_reconciliation_status",
                unworkable ? -1 : (state == desired::PolicyState::kReady ? 1 : 0));
   if (state != desired::PolicyState::kReady) {

@@ -30,6 +30,7 @@ struct PolicyControllerOptions {
   std::function<std::string()> schema_outdated = [] { return ""; };
   // As in UpgradeController.
   std::function<std::string()> upgrade_stopped = [] { return ""; };
+  std::function<bool()> upgrades_incomplete = [] { return false; };
   // How often a status is written in which nothing but messages is new: how far a roll-out is.
   std::chrono::milliseconds progress_interval = std::chrono::seconds(5);
   // Called once, when everything has been listed.
@@ -54,7 +55,7 @@ class PolicyController {
   desired::PolicyOutcome Pass(const desired::PolicyView& view, const io::StopToken& stop);
   base::Status LabelNamespace(const api::ClusterPolicy& policy, const desired::Facts& facts,
                               const io::StopToken& stop);
-  void Measure(const desired::PolicyView& view, const desired::PolicyOutcome& outcome);
+  void Measure(const desired::PolicyOutcome& outcome);
   void MeasureOperands(const desired::PolicyOutcome& outcome);
   void MeasureDriverToolkit(const api::ClusterPolicy& policy, const desired::Facts& facts);
   void EnqueuePoliciesSoon();

@@ -9,57 +9,13 @@ namespace {
 
 using ::testing::StartsWith;
 
-constexpr const char* kDelegated = "{driver: {useNvidiaDriverCRD: true}}";
 constexpr const char* kOwner = "nvidia.com/gpu-operator.driver.owner";
 
 class DriversTest : public OperatorTest {
  protected:
-  void TearDown() override {
-    const auto drivers = client_->List(desired::kNvidiaDrivers, "");
-    ASSERT_TRUE(drivers);
-    for (const Json& driver : drivers->items) {
-      EXPECT_TRUE(client_->Delete(desired::kNvidiaDrivers, kube::KeyOf(driver)));
-    }
-    OperatorTest::TearDown();
-  }
-
-  static Json Driver(const std::string& name, const std::string& spec_yaml) {
-    Json spec = *codec::ParseYaml(spec_yaml);
-    if (!spec.contains("image")) {
-      spec["repository"] = "registry.test";
-      spec["image"] = "driver";
-      spec["version"] = "580.65.06";
-    }
-    return {{"apiVersion", "nvidia.com/v1alpha1"},
-            {"kind", "NVIDIADriver"},
-            {"metadata", {{"name", name}}},
-            {"spec", std::move(spec)}};
-  }
-  void CreateDriver(const std::string& name, const std::string& spec_yaml) {
-    Create(desired::kNvidiaDrivers, Driver(name, spec_yaml));
-  }
   void CreateNode(const std::string& name, const std::string& pool) {
     CreateGpuNode(name);
     Merge(kube::kNodes, Cluster(name), {{"metadata", {{"labels", {{"pool", pool}}}}}});
-  }
-  [[nodiscard]] Json Get(const std::string& name) const {
-    const auto object = client_->Get(desired::kNvidiaDrivers, Cluster(name));
-    return object ? *object : Json();
-  }
-  // "notReady ReconcileFailed: message".
-  [[nodiscard]] std::string StatusOf(const std::string& name) const {
-    const Json object = Get(name);
-    const Json* conditions = codec::Find(object, {"status", "conditions"});
-    if (conditions == nullptr) return "";
-    for (const Json& condition : *conditions) {
-      const bool counts = codec::FindString(condition, {"status"}) == "True" &&
-                          (condition["type"] == "Ready" || condition["type"] == "Error");
-      if (!counts) continue;
-      return codec::FindString(object, {"status", "state"}) + " " +
-             codec::FindString(condition, {"reason"}) + ": " +
-             codec::FindString(condition, {"message"});
-    }
-    return "";
   }
   // The DaemonSets that the object has.
   [[nodiscard]] std::vector<Json> DaemonSetsOf(const std::string& owner) const {
@@ -78,7 +34,7 @@ class DriversTest : public OperatorTest {
   [[nodiscard]] bool DriverIsReady(const std::string& name) {
     return Eventually([&] {
       FinishRollouts();
-      return StatusOf(name).starts_with("ready Reconciled: the driver is ready on ");
+      return StatusOfDriver(name).starts_with("ready Reconciled: the driver is ready on ");
     });
   }
 };
@@ -101,7 +57,7 @@ TEST_F(DriversTest, TheDefinitionRefusesWhatCannotBe) {
   EXPECT_FALSE(changes({{"driverType", "vgpu"}}));
   EXPECT_FALSE(changes({{"usePrecompiled", true}}));
   EXPECT_TRUE(changes({{"version", "590"}}));
-  const Json stored = Get("checked");
+  const Json stored = NvidiaDriver("checked");
   EXPECT_EQ(stored["spec"]["kernelModuleType"], "auto");
   EXPECT_EQ(stored["spec"]["driverType"], "gpu");
 }
@@ -125,7 +81,7 @@ TEST_F(DriversTest, EachDriverHasItsNodes) {
   EXPECT_EQ(selector[kOwner], "training");
   EXPECT_EQ(DaemonSetsOf("fallback").size(), 1U);
   EXPECT_FALSE(Exists(kube::kDaemonSets, Own("nvidia-driver-daemonset")));
-  const Json status = Get("training")["status"];
+  const Json status = NvidiaDriver("training")["status"];
   EXPECT_EQ(status["namespace"], name_space_);
   ASSERT_EQ(status["conditions"].size(), 3U) << status;
   EXPECT_EQ(status["conditions"][2]["type"], "PoolReady-ubuntu22.04");
@@ -135,7 +91,7 @@ TEST_F(DriversTest, EachDriverHasItsNodes) {
   EXPECT_TRUE(Eventually([&] { return Label("gpu-1", kOwner) == "fallback"; }));
   EXPECT_TRUE(Eventually([&] { return DaemonSetsOf("training").empty(); }));
   EXPECT_TRUE(Eventually([&] {
-    return StatusOf("training").starts_with("ready Reconciled: no node has been given");
+    return StatusOfDriver("training").starts_with("ready Reconciled: no node has been given");
   }));
 }
 
@@ -150,9 +106,9 @@ TEST_F(DriversTest, RivalsAreTold) {
   CreateDriver("b", "{}");
   for (const char* name : {"a", "b"}) {
     EXPECT_TRUE(Eventually([&] {
-      return StatusOf(name).starts_with(
+      return StatusOfDriver(name).starts_with(
           "notReady ConflictingNodeSelector: spec.nodeSelector: conflicting NVIDIADrivers a, b");
-    })) << StatusOf(name);
+    })) << StatusOfDriver(name);
   }
   EXPECT_EQ(Label("gpu-1", kOwner), "a");
   EXPECT_EQ(DaemonSetsOf("a").size(), 1U);
@@ -167,11 +123,11 @@ TEST_F(DriversTest, SeveralDefaultsAreTold) {
   CreateDriver("default-b", "{default: true}");
   const RunningOperator running(name_space_);
   EXPECT_TRUE(Eventually([&] {
-    return StatusOf("default-b")
+    return StatusOfDriver("default-b")
         .starts_with(
             "notReady ReconcileFailed: spec.default: multiple default NVIDIADrivers "
             "found: [default-a default-b]");
-  })) << StatusOf("default-b");
+  })) << StatusOfDriver("default-b");
   EXPECT_EQ(Label("gpu-1", kOwner), "(none)");
 }
 
@@ -184,17 +140,18 @@ TEST_F(DriversTest, WhatIsWrongIsNamed) {
   CreateDriver("other", "{nodeSelector: {pool: other}, secretEnv: keys}");
   const RunningOperator running(name_space_);
   EXPECT_TRUE(Eventually([&] {
-    return StatusOf("other").starts_with(
+    return StatusOfDriver("other").starts_with(
         "notReady ReconcileFailed: spec.secretEnv: there is no Secret keys");
-  })) << StatusOf("other");
+  })) << StatusOfDriver("other");
   Create(kube::kSecrets, {{"metadata", {{"name", "keys"}, {"namespace", name_space_}}}});
   EXPECT_TRUE(DriverIsReady("other"));
   CreateDriver("precompiled",
                "{nodeSelector: {pool: training}, usePrecompiled: true, gds: {enabled: true, "
                "version: v2.16.1}}");
   EXPECT_TRUE(Eventually([&] {
-    return StatusOf("precompiled").starts_with("notReady ReconcileFailed: spec.gds.enabled: ");
-  })) << StatusOf("precompiled");
+    return StatusOfDriver("precompiled")
+        .starts_with("notReady ReconcileFailed: spec.gds.enabled: ");
+  })) << StatusOfDriver("precompiled");
 }
 
 // driver-lifecycle.md section 2.18: DaemonSets change hands both ways, and no pod is deleted for
@@ -205,7 +162,7 @@ TEST_F(DriversTest, TheDriverChangesHandsAndBack) {
   CreateDriver("all", "{default: true}");
   const RunningOperator running(name_space_);
   ASSERT_TRUE(ReachesReady("cluster-policy"));
-  EXPECT_THAT(StatusOf("all"), StartsWith("disabled Reconciled: "));
+  EXPECT_THAT(StatusOfDriver("all"), StartsWith("disabled Reconciled: "));
   EXPECT_EQ(Label("gpu-1", kOwner), "(none)");
   ASSERT_TRUE(Exists(kube::kDaemonSets, Own("nvidia-driver-daemonset")));
 
@@ -226,7 +183,8 @@ TEST_F(DriversTest, TheDriverChangesHandsAndBack) {
 
   MergeSpec("cluster-policy", "{driver: {useNvidiaDriverCRD: false}}");
   EXPECT_TRUE(Eventually([&] { return orphaned(name); }));
-  EXPECT_TRUE(Eventually([&] { return StatusOf("all").starts_with("disabled Reconciled: "); }));
+  EXPECT_TRUE(
+      Eventually([&] { return StatusOfDriver("all").starts_with("disabled Reconciled: "); }));
   // The label by which its pods are on the node stays.
   EXPECT_EQ(Label("gpu-1", kOwner), "all");
 }
@@ -245,10 +203,10 @@ TEST_F(DriversTest, AnUnknownSystemRemovesNothing) {
   };
   set(nullptr);
   EXPECT_TRUE(Eventually([&] {
-    const std::string status = StatusOf("all");
+    const std::string status = StatusOfDriver("all");
     return status.starts_with("notReady DriverNotReady: 1 of 1 node cannot be given a driver") &&
            status.contains(label);
-  })) << StatusOf("all");
+  })) << StatusOfDriver("all");
   EXPECT_EQ(DaemonSetsOf("all").size(), 1U);
   set("24.04");
   EXPECT_TRUE(Eventually([&] {

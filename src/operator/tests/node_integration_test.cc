@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "desired/node_labels.h"
 #include "support_operator.h"
 
 namespace pitcrew::gpu_operator::testing {
@@ -63,6 +64,35 @@ TEST_F(NodeTest, OverridesOfAPersonAreRespected) {
   // A label that somebody takes away comes back.
   SetLabel("gpu-1", "nvidia.com/gpu.deploy.driver", nullptr);
   EXPECT_TRUE(Eventually([&] { return Deploy("gpu-1", "driver") == "true"; }));
+}
+
+// Nobody would carry it out: the driver manager divides GPUs before a driver comes.
+TEST_F(NodeTest, ASplitThatHasNoEffectIsToldOnce) {
+  CreateGpuNode("gpu-1");
+  SetLabel("gpu-1", "nvidia.com/gpu.deploy.driver", "pre-installed");
+  Merge(kube::kNodes, Cluster("gpu-1"),
+        {{"metadata", {{"annotations", {{std::string(desired::kMachineGpus), "0000:65:00.0"}}}}}});
+  CreatePolicy("cluster-policy", "{sandboxWorkloads: {enabled: true}}");
+  RunningOperator running(name_space_);
+  const auto told = [&](std::string_view why) {
+    std::int64_t count = 0;
+    const auto events = client_->List(kube::kEvents, "default");
+    if (!events) return count;
+    for (const Json& event : events->items) {
+      if (codec::FindString(event, {"reason"}) == "GpuSplitIgnored" &&
+          codec::FindString(event, {"involvedObject", "name"}) == "gpu-1" &&
+          codec::FindString(event, {"message"}).find(why) != std::string::npos) {
+        count += event.value("count", 1);
+      }
+    }
+    return count;
+  };
+  ASSERT_TRUE(Eventually([&] { return told("a driver of its own") == 1; }));
+  EXPECT_EQ(Deploy("gpu-1", "sandbox-device-plugin"), "(none)");
+  SetLabel("gpu-1", "nvidia.com/gpu.workload.config", "vm-passthrough");
+  EXPECT_TRUE(Eventually([&] { return told("vm-passthrough") == 1; }));
+  running.Stop();
+  EXPECT_EQ(told("a driver of its own"), 1);
 }
 
 // #33, better: one patch for a new node instead of two passes; and no other node is touched.

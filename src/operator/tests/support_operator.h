@@ -25,6 +25,9 @@ using pitcrew::testing::ApiServer;
 
 inline constexpr kube::WriteOptions kAdmin{.field_manager = "test", .subresource = {}};
 
+// The spec of a policy that leaves drivers to NVIDIADrivers.
+inline constexpr const char* kDelegated = "{driver: {useNvidiaDriverCRD: true}}";
+
 // Asks until it is so; for at most as long as the slowest machine needs.
 inline bool Eventually(const std::function<bool()>& condition) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(200);
@@ -104,6 +107,7 @@ class OperatorTest : public ::testing::Test {
     const std::string_view of_operands = "nvidia.com/gpu-operator.state";
     const std::pair<const kube::ResourceKind*, std::string_view> kinds[] = {
         {&desired::kClusterPolicies, ""},
+        {&desired::kNvidiaDrivers, ""},
         {&kube::kNodes, ""},
         {&kube::kClusterRoles, of_operands},
         {&kube::kClusterRoleBindings, of_operands}};
@@ -144,6 +148,42 @@ class OperatorTest : public ::testing::Test {
     Merge(desired::kClusterPolicies, Cluster(policy), {{"spec", *codec::ParseYaml(spec_yaml)}});
   }
 
+  // A NVIDIADriver, of driver 580.65.06 where the spec names no other.
+  static Json Driver(const std::string& name, const std::string& spec_yaml) {
+    Json spec = *codec::ParseYaml(spec_yaml);
+    if (!spec.contains("image")) {
+      spec["repository"] = "registry.test";
+      spec["image"] = "driver";
+      spec["version"] = "580.65.06";
+    }
+    return {{"apiVersion", "nvidia.com/v1alpha1"},
+            {"kind", "NVIDIADriver"},
+            {"metadata", {{"name", name}}},
+            {"spec", std::move(spec)}};
+  }
+  void CreateDriver(const std::string& name, const std::string& spec_yaml) {
+    Create(desired::kNvidiaDrivers, Driver(name, spec_yaml));
+  }
+  [[nodiscard]] Json NvidiaDriver(const std::string& name) const {
+    const auto object = client_->Get(desired::kNvidiaDrivers, Cluster(name));
+    return object ? *object : Json();
+  }
+  // "notReady ReconcileFailed: message".
+  [[nodiscard]] std::string StatusOfDriver(const std::string& name) const {
+    const Json object = NvidiaDriver(name);
+    const Json* conditions = codec::Find(object, {"status", "conditions"});
+    if (conditions == nullptr) return "";
+    for (const Json& condition : *conditions) {
+      const bool counts = codec::FindString(condition, {"status"}) == "True" &&
+                          (condition["type"] == "Ready" || condition["type"] == "Error");
+      if (!counts) continue;
+      return codec::FindString(object, {"status", "state"}) + " " +
+             codec::FindString(condition, {"reason"}) + ": " +
+             codec::FindString(condition, {"message"});
+    }
+    return "";
+  }
+
   static ObjectKey Cluster(const std::string& name) { return {.namespace_name = "", .name = name}; }
   [[nodiscard]] ObjectKey Own(const std::string& name) const {
     return {.namespace_name = name_space_, .name = name};
@@ -159,9 +199,11 @@ class OperatorTest : public ::testing::Test {
     const auto object = client_->Get(desired::kClusterPolicies, Cluster(policy));
     return object ? codec::FindString(*object, {"status", "state"}) : "";
   }
-  // "True Ready: message"
-  [[nodiscard]] std::string Condition(const std::string& policy, const std::string& type) const {
-    const auto object = client_->Get(desired::kClusterPolicies, Cluster(policy));
+  // "True Ready: message", of the policy of that name or of another object with a status.
+  [[nodiscard]] std::string Condition(
+      const std::string& policy, const std::string& type,
+      const kube::ResourceKind& kind = desired::kClusterPolicies) const {
+    const auto object = client_->Get(kind, Cluster(policy));
     const Json* conditions = object ? codec::Find(*object, {"status", "conditions"}) : nullptr;
     if (conditions == nullptr) return "";
     for (const Json& condition : *conditions) {

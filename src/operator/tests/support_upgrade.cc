@@ -14,7 +14,6 @@ namespace {
 
 constexpr kube::ResourceKind kBudgets{"policy", "v1", "poddisruptionbudgets",
                                       "PodDisruptionBudget"};
-constexpr const char* kDriver = "nvidia-driver-daemonset";
 
 Json OwnedBy(const char* kind, const std::string& name, const std::string& uid) {
   return Json::array({{{"apiVersion", "apps/v1"},
@@ -22,6 +21,28 @@ Json OwnedBy(const char* kind, const std::string& name, const std::string& uid) 
                        {"name", name},
                        {"uid", uid},
                        {"controller", true}}});
+}
+
+std::string UidOf(const Json& object) { return codec::FindString(object, {"metadata", "uid"}); }
+std::string NameOf(const Json& object) { return codec::FindString(object, {"metadata", "name"}); }
+
+// Of its first owner; "" for none.
+std::string OwnerOf(const Json& object) {
+  const Json* owners = codec::Find(object, {"metadata", "ownerReferences"});
+  return owners == nullptr || owners->empty() ? "" : codec::FindString((*owners)[0], {"uid"});
+}
+
+bool IsGoing(const Json& object) {
+  return codec::Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
+}
+
+// Whether `labels` has all of `wanted`.
+bool Matches(const Json& wanted, const Json& labels) {
+  for (const auto& [key, value] : wanted.items()) {
+    // Whether operands are wanted on a node at all is not what these tests are about.
+    if (!key.starts_with("nvidia.com/gpu.deploy.") && labels.value(key, "") != value) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -100,11 +121,21 @@ void UpgradeTest::ChangeDriver(const std::string& version) {
   AwaitTemplateWith(version);
 }
 
-void UpgradeTest::AwaitTemplateWith(const std::string& text) {
+void UpgradeTest::AwaitTemplateWith(const std::string& text, const std::string& owner) {
   EXPECT_TRUE(Eventually([&] {
-    const auto daemonset = client_->Get(kube::kDaemonSets, Own(kDriver));
-    return daemonset && (*daemonset)["spec"]["template"].dump().find(text) != std::string::npos;
-  }));
+    return std::ranges::any_of(DriverDaemonSets(), [&](const Json& daemonset) {
+      return daemonset["metadata"]["ownerReferences"][0]["name"] == owner &&
+             daemonset["spec"]["template"].dump().find(text) != std::string::npos;
+    });
+  })) << owner
+      << " has no DaemonSet with " << text;
+}
+
+std::vector<Json> UpgradeTest::DriverDaemonSets() const {
+  const auto listed =
+      client_->List(kube::kDaemonSets, name_space_,
+                    {.label_selector = "app.kubernetes.io/component=nvidia-driver"});
+  return listed ? listed->items : std::vector<Json>();
 }
 
 void UpgradeTest::ChangeTemplateOnly() {
@@ -115,7 +146,9 @@ void UpgradeTest::ChangeTemplateOnly() {
 std::string UpgradeTest::PlayRevision(const Json& daemonset) {
   const Json& pod_template = daemonset["spec"]["template"];
   const std::string hash = fmt::format("{:x}", std::hash<std::string>{}(pod_template.dump()));
-  const ObjectKey key = Own(fmt::format("{}-{}", kDriver, hash));
+  // One of a DaemonSet that was deleted and made again is another one's.
+  const ObjectKey key =
+      Own(fmt::format("{}-{}-{}", NameOf(daemonset), hash, UidOf(daemonset).substr(0, 8)));
   if (Exists(driver_upgrade::kControllerRevisions, key)) return hash;
   Json labels = pod_template["metadata"]["labels"];
   labels["controller-revision-hash"] = hash;
@@ -124,7 +157,7 @@ std::string UpgradeTest::PlayRevision(const Json& daemonset) {
            {{"name", key.name},
             {"namespace", name_space_},
             {"labels", labels},
-            {"ownerReferences", OwnedBy("DaemonSet", kDriver, daemonset["metadata"]["uid"])}}},
+            {"ownerReferences", OwnedBy("DaemonSet", NameOf(daemonset), UidOf(daemonset))}}},
           {"data", {{"spec", {{"template", pod_template}}}}},
           {"revision", daemonset["metadata"]["generation"]}});
   return hash;
@@ -135,28 +168,22 @@ void UpgradeTest::CreatePod(const std::string& name, const std::string& node, co
   Json pod = {{"metadata", metadata}, {"spec", spec}};
   pod["metadata"]["name"] = name;
   pod["metadata"]["namespace"] = name_space_;
-  pod["spec"]["nodeName"] = node;
+  if (!node.empty()) pod["spec"]["nodeName"] = node;
   // There is no kubelet that would end it.
   pod["spec"]["terminationGracePeriodSeconds"] = 0;
-  pod["spec"]["containers"] = Json::array({container});
-  pod["spec"]["containers"][0]["name"] = "c";
-  pod["spec"]["containers"][0]["image"] = "i";
+  if (!pod["spec"].contains("containers")) {
+    pod["spec"]["containers"] = Json::array({container});
+    pod["spec"]["containers"][0]["name"] = "c";
+    pod["spec"]["containers"][0]["image"] = "i";
+  }
   Create(kube::kPods, pod);
 }
 
-void UpgradeTest::PlayPod(const std::string& name, const std::string& node, const Json& metadata,
-                          const Json& container, bool ready) {
-  auto pod = client_->Get(kube::kPods, Own(name));
-  if (!pod) {
-    ASSERT_EQ(pod.error().code, base::Code::kNotFound) << pod.error().ToString();
-    CreatePod(name, node, metadata, container);
-    pod = client_->Get(kube::kPods, Own(name));
-    if (!pod) return;
-  }
-  const Json* statuses = codec::Find(*pod, {"status", "containerStatuses"});
+void UpgradeTest::SetReady(const Json& pod, bool ready) {
+  const Json* statuses = codec::Find(pod, {"status", "containerStatuses"});
   if (statuses != nullptr && !statuses->empty() && (*statuses)[0]["ready"] == ready) return;
   const auto merged = client_->Patch(
-      kube::kPods, Own(name), kube::PatchType::kMerge,
+      kube::kPods, kube::KeyOf(pod), kube::PatchType::kMerge,
       {{"status",
         {{"phase", "Running"},
          {"containerStatuses", Json::array({{{"name", "c"},
@@ -171,35 +198,96 @@ void UpgradeTest::PlayPod(const std::string& name, const std::string& node, cons
   ASSERT_TRUE(merged || merged.error().code == base::Code::kNotFound) << merged.error().ToString();
 }
 
+void UpgradeTest::PlayGarbageCollector() {
+  for (const Json& daemonset : DriverDaemonSets()) {
+    if (!IsGoing(daemonset)) continue;
+    const auto pods = client_->List(kube::kPods, name_space_);
+    ASSERT_TRUE(pods);
+    for (const Json& pod : pods->items) {
+      if (OwnerOf(pod) != UidOf(daemonset)) continue;
+      Merge(kube::kPods, kube::KeyOf(pod), {{"metadata", {{"ownerReferences", nullptr}}}});
+    }
+    Merge(kube::kDaemonSets, kube::KeyOf(daemonset), {{"metadata", {{"finalizers", nullptr}}}});
+  }
+}
+
+void UpgradeTest::EndWaiting(const std::string& node) {
+  const auto deleted = client_->Delete(kube::kPods, Own("waiting-" + node));
+  ASSERT_TRUE(deleted || deleted.error().code == base::Code::kNotFound);
+}
+
+void UpgradeTest::PlayDriver(const Json& daemonset, const std::string& node) {
+  const std::string hash = PlayRevision(daemonset);
+  const Json& pod_template = daemonset["spec"]["template"];
+  Json metadata = {{"labels", pod_template["metadata"]["labels"]},
+                   {"ownerReferences", OwnedBy("DaemonSet", NameOf(daemonset), UidOf(daemonset))}};
+  metadata["labels"]["controller-revision-hash"] = hash;
+  Json spec = Json::object();
+  for (const char* member : {"initContainers", "containers", "volumes"}) {
+    if (pod_template["spec"].contains(member)) spec[member] = pod_template["spec"][member];
+  }
+  const std::string name = "driver-" + node;
+  const std::string waiting = "waiting-" + node;
+  const auto pod = client_->Get(kube::kPods, Own(name));
+  if (!pod) {
+    ASSERT_EQ(pod.error().code, base::Code::kNotFound) << pod.error().ToString();
+    if (no_pods_.contains(node)) return;
+    EndWaiting(node);
+    CreatePod(name, node, metadata, {}, spec);
+    return;
+  }
+  if (OwnerOf(*pod) == UidOf(daemonset)) {
+    SetReady(*pod, !bad_drivers_.contains(node));
+    return;
+  }
+  if (OwnerOf(*pod).empty() && Matches(daemonset["spec"]["selector"]["matchLabels"],
+                                       (*pod)["metadata"].value("labels", Json::object()))) {
+    Merge(kube::kPods, Own(name),
+          {{"metadata", {{"ownerReferences", metadata["ownerReferences"]}}}});
+    EndWaiting(node);
+    return;
+  }
+  // Two of them on one node are kept apart: the scheduler lets the new one wait.
+  const auto waits = client_->Get(kube::kPods, Own(waiting));
+  if (waits && OwnerOf(*waits) == UidOf(daemonset)) return;
+  EndWaiting(node);
+  spec["affinity"] = *codec::ParseYaml(
+      "nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: "
+      "[{matchFields: [{key: metadata.name, operator: In, values: [" +
+      node + "]}]}]}}");
+  CreatePod(waiting, "", metadata, {}, spec);
+}
+
 void UpgradeTest::Play() {
   // A request that was cancelled may have used a budget up and deleted nothing: the disruption
   // controller gives it back.
   for (const auto& [app, disruptions] : budgets_) {
     if (disruptions > 0 && Exists(kube::kPods, Own(app))) SetBudget(app, disruptions);
   }
-  const auto daemonset = client_->Get(kube::kDaemonSets, Own(kDriver));
-  if (!daemonset) return;
-  const std::string hash = PlayRevision(*daemonset);
-  const Json& pod_template = (*daemonset)["spec"]["template"];
-  Json metadata = {
-      {"labels", pod_template["metadata"]["labels"]},
-      {"ownerReferences", OwnedBy("DaemonSet", kDriver, (*daemonset)["metadata"]["uid"])}};
-  metadata["labels"]["controller-revision-hash"] = hash;
-  Json container = Json::object();
-  for (const Json& init : pod_template["spec"]["initContainers"]) {
-    for (const Json& variable : init.value("env", Json::array())) {
-      if (variable["name"] == "DRIVER_CONFIG_DIGEST") container["env"] = Json::array({variable});
-    }
-  }
+  PlayGarbageCollector();
   for (const std::string& node : nodes_) {
-    if (!no_pods_.contains(node) || Exists(kube::kPods, Own("driver-" + node))) {
-      PlayPod("driver-" + node, node, metadata, container, !bad_drivers_.contains(node));
+    if (const auto daemonset = DaemonSetFor(node)) PlayDriver(*daemonset, node);
+    const std::string validator = "validator-" + node;
+    if (!Exists(kube::kPods, Own(validator))) {
+      CreatePod(validator, node,
+                {{"labels", {{"app", "nvidia-operator-validator"}}},
+                 {"ownerReferences", OwnedBy("DaemonSet", "validator", "v")}},
+                Json::object());
     }
-    PlayPod("validator-" + node, node,
-            {{"labels", {{"app", "nvidia-operator-validator"}}},
-             {"ownerReferences", OwnedBy("DaemonSet", "validator", "v")}},
-            Json::object(), !bad_validators_.contains(node));
+    const auto pod = client_->Get(kube::kPods, Own(validator));
+    ASSERT_TRUE(pod) << pod.error().ToString();
+    SetReady(*pod, !bad_validators_.contains(node));
   }
+}
+
+std::optional<Json> UpgradeTest::DaemonSetFor(const std::string& node) const {
+  const auto object = client_->Get(kube::kNodes, Cluster(node));
+  if (!object) return std::nullopt;
+  for (const Json& daemonset : DriverDaemonSets()) {
+    const Json& wanted = daemonset["spec"]["template"]["spec"]["nodeSelector"];
+    if (!IsGoing(daemonset) && Matches(wanted, (*object)["metadata"]["labels"])) return daemonset;
+  }
+  return std::nullopt;
 }
 
 std::string UpgradeTest::StateOf(const std::string& node) const {
@@ -218,12 +306,12 @@ bool UpgradeTest::Reaches(const std::string& node, const std::string& state) {
 bool UpgradeTest::Settles() {
   return Eventually([&] {
     Play();
-    const auto daemonset = client_->Get(kube::kDaemonSets, Own(kDriver));
-    if (!daemonset) return false;
-    const std::string hash = PlayRevision(*daemonset);
     return std::ranges::all_of(nodes_, [&](const std::string& node) {
+      const auto daemonset = DaemonSetFor(node);
+      if (!daemonset) return false;
+      const std::string hash = PlayRevision(*daemonset);
       const auto pod = client_->Get(kube::kPods, Own("driver-" + node));
-      return pod && StateOf(node) == "upgrade-done" &&
+      return pod && OwnerOf(*pod) == UidOf(*daemonset) && StateOf(node) == "upgrade-done" &&
              codec::FindString(*pod, {"metadata", "labels", "controller-revision-hash"}) == hash;
     });
   });

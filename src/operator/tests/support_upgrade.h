@@ -1,5 +1,5 @@
-// Upgrades of drivers on a real kube-apiserver: the tests play the DaemonSet controller and the
-// kubelet, for the pods of the driver and of the validator.
+// Upgrades of drivers on a real kube-apiserver: the tests play the DaemonSet controller, the
+// garbage collector and the kubelet, for the pods of drivers and of the validator.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -58,7 +59,13 @@ class UpgradeTest : public OperatorTest {
   // A change of the pod template that leaves the driver's configuration as it is.
   void ChangeTemplateOnly();
 
-  // What the DaemonSet controller and the kubelet would do now.
+  // Returns when a DaemonSet of that owner has the text in its template.
+  void AwaitTemplateWith(const std::string& text, const std::string& owner = "cluster-policy");
+  [[nodiscard]] std::vector<Json> DriverDaemonSets() const;
+  // The one that is for the node, and stays.
+  [[nodiscard]] std::optional<Json> DaemonSetFor(const std::string& node) const;
+
+  // What the DaemonSet controller, the garbage collector and the kubelet would do now.
   void Play();
   bool Reaches(const std::string& node, const std::string& state);
   // All nodes are done with the newest template.
@@ -82,10 +89,13 @@ class UpgradeTest : public OperatorTest {
   std::set<std::string> bad_validators_;  // nodes whose validator is not ready
 
  private:
-  void PlayPod(const std::string& name, const std::string& node, const Json& metadata,
-               const Json& container, bool ready);
+  // The pod of one DaemonSet on one node: made, adopted, or waiting until the one before is gone.
+  void PlayDriver(const Json& daemonset, const std::string& node);
+  void EndWaiting(const std::string& node);
+  // Leaves pods of DaemonSets that were deleted without them.
+  void PlayGarbageCollector();
+  void SetReady(const Json& pod, bool ready);
   std::string PlayRevision(const Json& daemonset);
-  void AwaitTemplateWith(const std::string& text);
   void SetBudget(const std::string& app, int disruptions);
 
   std::map<std::string, int> budgets_;  // disruptions that a budget allows

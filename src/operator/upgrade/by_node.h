@@ -1,4 +1,4 @@
-// Pods by the node that they are bound to, kept up to date by their watch.
+// Pods by the node that they are bound to, or for, kept up to date by their watch.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace pitcrew::gpu_operator {
 
-// View has a member `node`, "" while the pod is not bound. Thread-safe.
-template <class View>
+// `member` of a View is the name of the node, "" for none. Thread-safe.
+template <class View, std::string View::* member>
 class ByNode {
  public:
   using ViewPointer = std::shared_ptr<const View>;
@@ -22,13 +22,13 @@ class ByNode {
   void Apply(const kube::Change<View>& change) {
     const std::lock_guard lock(mutex_);
     if (change.before != nullptr) {
-      if (const auto found = nodes_.find(change.before->node); found != nodes_.end()) {
+      if (const auto found = nodes_.find((*change.before).*member); found != nodes_.end()) {
         found->second.erase(change.key);
         if (found->second.empty()) nodes_.erase(found);
       }
     }
-    if (change.now != nullptr && !change.now->node.empty()) {
-      nodes_[change.now->node][change.key] = change.now;
+    if (change.now != nullptr && !((*change.now).*member).empty()) {
+      nodes_[(*change.now).*member][change.key] = change.now;
     }
   }
   [[nodiscard]] std::vector<ViewPointer> Of(const std::string& node) const {

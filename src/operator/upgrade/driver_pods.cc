@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "api/labels.h"
+#include "desired/owned_object.h"
+#include "driver_upgrade/succession.h"
 #include "kube/projection.h"
 #include "operator/metrics/collectors.h"
 
@@ -27,6 +29,15 @@ kube::Informer<View> WatchOf(const World& world, const kube::ResourceKind& kind,
       {.namespace_name = world.operator_namespace, .label_selector = std::move(selector)});
 }
 
+// Of several the first that stays, by name.
+std::shared_ptr<const driver_upgrade::DriverPod> WaitingOf(
+    const std::vector<std::shared_ptr<const driver_upgrade::DriverPod>>& pods) {
+  for (const auto& pod : pods) {
+    if (!pod->deleting && !pod->owner_uid.empty()) return pod;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 DriverPods::DriverPods(World& world)
@@ -45,9 +56,12 @@ void DriverPods::Watch(kube::Controller& controller,
                        std::function<void(const std::string&)> changed,
                        std::function<void()> members_changed) {
   changed_ = std::move(changed);
-  const auto tell_of = [this](const auto& change) {
+  const auto tell_of = [this](const auto& change, auto... members) {
     for (const auto& pod : {change.before, change.now}) {
-      if (pod != nullptr && !pod->node.empty()) changed_(pod->node);
+      if (pod == nullptr) continue;
+      for (const std::string& node : {std::string((*pod).*members)...}) {
+        if (!node.empty()) changed_(node);
+      }
     }
   };
   controller.Watch<driver_upgrade::DriverDaemonSet>(
@@ -58,14 +72,15 @@ void DriverPods::Watch(kube::Controller& controller,
       driver_pod_watch_, [this, tell_of, members_changed = std::move(members_changed)](
                              const kube::Change<driver_upgrade::DriverPod>& change, const auto&) {
         driver_pods_.Apply(change);
-        tell_of(change);
+        waiting_pods_.Apply(change);
+        tell_of(change, &driver_upgrade::DriverPod::node, &driver_upgrade::DriverPod::waits_for);
         if (change.before == nullptr || change.now == nullptr) members_changed();
       });
   controller.Watch<driver_upgrade::ValidatorPod>(
       validator_pod_watch_,
       [this, tell_of](const kube::Change<driver_upgrade::ValidatorPod>& change, const auto&) {
         validator_pods_.Apply(change);
-        tell_of(change);
+        tell_of(change, &driver_upgrade::ValidatorPod::node);
       });
 }
 
@@ -84,21 +99,27 @@ void DriverPods::ReadTemplates() {
   for (const std::string& node : driver_pods_.Nodes()) changed_(node);
 }
 
+std::shared_ptr<const driver_upgrade::Templates> DriverPods::CurrentTemplates() const {
+  const std::lock_guard lock(mutex_);
+  return templates_;
+}
+
 DriverPods::View DriverPods::Of(const std::string& node) const {
   View view;
   const auto pods = driver_pods_.Of(node);
   if (const driver_upgrade::DriverPod* chosen = driver_upgrade::ChoosePod(pods)) {
-    std::shared_ptr<const driver_upgrade::Templates> templates;
-    {
-      const std::lock_guard lock(mutex_);
-      templates = templates_;
-    }
+    const auto templates = CurrentTemplates();
     for (const auto& pod : pods) {
       if (pod.get() == chosen) view.pod = pod;
     }
     view.sync = templates->SyncOf(*chosen);
     view.newest_revision = templates->NewestOf(*chosen);
     view.restarts_only = templates->RestartsOnly(*chosen);
+    view.waiting = WaitingOf(waiting_pods_.Of(node));
+    view.succession = templates->SuccessionOf(*chosen, view.waiting.get());
+    if (view.succession != driver_upgrade::Succession::kNone) {
+      view.newest_revision = templates->NewestOf(*view.waiting);
+    }
   }
   for (const auto& validator : validator_pods_.Of(node)) {
     ++view.validators;
@@ -109,16 +130,57 @@ DriverPods::View DriverPods::Of(const std::string& node) const {
 
 base::Result<bool> DriverPods::IsOutdated(const driver_upgrade::DriverPod& pod,
                                           const io::StopToken& stop) const {
+  TRY_ASSIGN(const driver_upgrade::Templates templates,
+             ReadRevisions({.uid = pod.owner_uid}, stop));
+  return templates.SyncOf(pod) == driver_upgrade::Sync::kOutdated;
+}
+
+base::Result<driver_upgrade::Templates> DriverPods::ReadRevisions(
+    const driver_upgrade::DriverDaemonSet& daemonset, const io::StopToken& stop) const {
   TRY_ASSIGN(const auto listed,
              world_.client->List(driver_upgrade::kControllerRevisions, world_.operator_namespace,
                                  {.label_selector = DriverSelector()}, stop));
   driver_upgrade::Templates templates;
-  templates.Add(driver_upgrade::DriverDaemonSet{.uid = pod.owner_uid, .digest = ""});
+  templates.Add(daemonset);
   for (const Json& object : listed.items) {
     TRY_ASSIGN(const auto revision, driver_upgrade::ReadRevision(object));
     templates.Add(revision);
   }
-  return templates.SyncOf(pod) == driver_upgrade::Sync::kOutdated;
+  return templates;
+}
+
+base::Result<std::string> DriverPods::HandOver(const std::string& node,
+                                               const io::StopToken& stop) const {
+  const View view = Of(node);
+  if (view.succession != driver_upgrade::Succession::kSame) return std::string();
+  const std::string owner = CurrentTemplates()->DaemonSetOf(*view.waiting);
+  const kube::ObjectKey pod_key{.namespace_name = world_.operator_namespace,
+                                .name = view.pod->name};
+  const auto pod = world_.client->Get(kube::kPods, pod_key, stop);
+  const auto daemonset = world_.client->Get(
+      kube::kDaemonSets, {.namespace_name = world_.operator_namespace, .name = owner}, stop);
+  for (const auto* read : {&pod, &daemonset}) {
+    if (*read) continue;
+    if (read->error().code == base::Code::kNotFound) return std::string();  // the watches tell
+    return base::Fail(read->error());
+  }
+  TRY_ASSIGN(const auto read_pod, driver_upgrade::ReadDriverPod(*pod));
+  TRY_ASSIGN(const auto read_daemonset, driver_upgrade::ReadDriverDaemonSet(*daemonset));
+  TRY_ASSIGN(driver_upgrade::Templates templates, ReadRevisions(read_daemonset, stop));
+  if (read_pod.deleting || read_pod.uid != view.pod->uid ||
+      templates.SuccessionOf(read_pod, view.waiting.get()) != driver_upgrade::Succession::kSame) {
+    return std::string();
+  }
+  const auto patched = world_.client->Patch(
+      kube::kPods, pod_key, kube::PatchType::kMerge,
+      driver_upgrade::HandOverPatch(*pod, *daemonset, templates.NewestOf(*view.waiting)),
+      {.field_manager = std::string(desired::kFieldManager)}, stop);
+  if (patched) return owner;
+  if (patched.error().code == base::Code::kConflict ||
+      patched.error().code == base::Code::kNotFound) {
+    return std::string();  // it has changed: the watch tells
+  }
+  return base::Fail(patched.error().Within("hand the driver's pod over on node " + node));
 }
 
 void DriverPods::Expose(prom::Exposition& exposition) const {

@@ -37,6 +37,9 @@ class DriverPods {
     driver_upgrade::Sync sync = driver_upgrade::Sync::kUnknown;
     std::string newest_revision;  // Templates::NewestOf
     bool restarts_only = false;   // Templates::RestartsOnly
+    // The pod of a DaemonSet that waits for the place of `pod`; null when there is none.
+    std::shared_ptr<const driver_upgrade::DriverPod> waiting;
+    driver_upgrade::Succession succession = driver_upgrade::Succession::kNone;
     int validators = 0;
     int validators_ready = 0;
 
@@ -55,16 +58,26 @@ class DriverPods {
   base::Result<bool> IsOutdated(const driver_upgrade::DriverPod& pod,
                                 const io::StopToken& stop) const;
 
+  // Hands the orphaned driver pod of the node over to the DaemonSet that waits for its place, if
+  // fresh reads still say that it would run the same driver. Name of that DaemonSet; "" when
+  // nothing has been done.
+  base::Result<std::string> HandOver(const std::string& node, const io::StopToken& stop) const;
+
   // Adds the watches and their stores.
   void Expose(prom::Exposition& exposition) const;
 
  private:
   void ReadTemplates();
+  // The DaemonSet with its revisions by a fresh read.
+  base::Result<driver_upgrade::Templates> ReadRevisions(
+      const driver_upgrade::DriverDaemonSet& daemonset, const io::StopToken& stop) const;
+  [[nodiscard]] std::shared_ptr<const driver_upgrade::Templates> CurrentTemplates() const;
 
   World& world_;
   std::function<void(const std::string&)> changed_;
-  ByNode<driver_upgrade::DriverPod> driver_pods_;
-  ByNode<driver_upgrade::ValidatorPod> validator_pods_;
+  ByNode<driver_upgrade::DriverPod, &driver_upgrade::DriverPod::node> driver_pods_;
+  ByNode<driver_upgrade::DriverPod, &driver_upgrade::DriverPod::waits_for> waiting_pods_;
+  ByNode<driver_upgrade::ValidatorPod, &driver_upgrade::ValidatorPod::node> validator_pods_;
   mutable std::mutex mutex_;
   std::shared_ptr<const driver_upgrade::Templates> templates_;
   // Their threads use all of the above: they end first.

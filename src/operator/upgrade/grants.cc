@@ -26,11 +26,6 @@ bool Grants::Return(const std::string& node) {
   return true;
 }
 
-void Grants::TakeBack() {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(nodes_, [](const auto& entry) { return !entry.second; });
-}
-
 void Grants::Forget(const std::string& node) {
   const std::lock_guard lock(mutex_);
   nodes_.erase(node);

@@ -21,10 +21,9 @@ class Grants {
   // It was written, and is of this resourceVersion since: the place is its own until the watch
   // shows that.
   void Use(const std::string& node, std::uint64_t version);
-  // It does not need the place. False when it had none, or has used it.
+  // It does not need the place, or may not begin any longer. False when it had none, or has used
+  // it.
   bool Return(const std::string& node);
-  // No node may begin any longer: places that have not been used.
-  void TakeBack();
   // The node is gone.
   void Forget(const std::string& node);
   // Whether the node has a place that its state, as the watch shows it, does not tell of.

@@ -1,9 +1,10 @@
-// Which nodes have their turn: carries out what driver_upgrade/wave.h decides over all of them, and
-// tells in metrics and in the policy's status what it is.
+// Which nodes have their turn: carries out what driver_upgrade/wave.h decides over the nodes of
+// each pool, and tells in metrics and in the statuses of policy and drivers what it is.
 #pragma once
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -20,11 +21,10 @@
 #include "operator/metrics/metrics.h"
 #include "operator/upgrade/driver_pods.h"
 #include "operator/upgrade/grants.h"
+#include "operator/upgrade/pools.h"
 #include "operator/watches/world.h"
 
 namespace pitcrew::gpu_operator {
-
-inline constexpr std::string_view kUpgradePolicyPath = "spec.driver.upgradePolicy";
 
 inline kube::ObjectKey KeyOfNode(const std::string& name) {
   return {.namespace_name = "", .name = name};
@@ -32,52 +32,63 @@ inline kube::ObjectKey KeyOfNode(const std::string& name) {
 
 class Turns {
  public:
-  // `stopped_changed` is called when what stopped() says has become something else, and must not
-  // block. All must outlive this object.
-  Turns(World& world, Metrics& metrics, const DriverPods& pods,
-        std::function<void()> stopped_changed);
+  // `told_changed` is called when what stopped() or incomplete() say has become something else, and
+  // must not block. All must outlive this object.
+  Turns(World& world, Metrics& metrics, const DriverPods& pods, std::function<void()> told_changed);
 
   // To be told of every change of a node, before anything is given. Whether it concerns the turns
   // of others.
   bool Note(const kube::Change<desired::Node>& change);
 
-  // By one thread. Gives places away, takes those back that were given and not used where nothing
-  // may begin any longer, and tells.
+  // By one thread, for all pools. Gives places away, takes those back that were given and not used
+  // where nothing may begin any longer, and tells. What cannot be found out about one pool stops no
+  // other.
   struct Given {
     std::vector<std::string> nodes;
     std::optional<std::chrono::nanoseconds> look_again;  // there is another answer then
   };
-  base::Result<Given> Give(const api::UpgradePolicy& policy, const io::StopToken& stop);
-  // Nobody wants any upgrade; or what is wanted cannot be told, because of `why`.
-  void GiveNone(const std::string& why = "");
+  base::Result<Given> Give(const std::vector<UpgradePool>& pools, const io::StopToken& stop);
 
-  // Why no other node will begin until a person does something; "" normally. Any thread.
-  [[nodiscard]] std::string stopped() const;
+  // Why no other node of the pool will begin until a person does something; "" normally. Any
+  // thread. `driver` as in UpgradePool.
+  [[nodiscard]] std::string stopped(const std::string& driver) const;
+  // Whether a node of a NVIDIADriver waits for its upgrade, is under way or has failed
+  // (driver-lifecycle.md section 2.18). Any thread.
+  [[nodiscard]] bool incomplete() const;
   // Places that have been given.
   [[nodiscard]] Grants& grants() { return grants_; }
 
  private:
+  // What is remembered of a pool.
+  struct Lane {
+    std::string stopped;
+    std::string checked_selectors;
+    std::string selector_problem;
+    std::string held;  // why none begins, as last told in the log
+  };
   // Nodes that the limits look at, sorted.
   [[nodiscard]] std::set<std::string> Nodes() const;
-  [[nodiscard]] std::vector<driver_upgrade::Member> Members(const api::UpgradeSchedule& schedule);
+  [[nodiscard]] std::vector<driver_upgrade::Member> Members(const std::set<std::string>& nodes,
+                                                            const UpgradePool& pool);
+  base::Status GiveIn(const UpgradePool& pool, const std::vector<driver_upgrade::Member>& members,
+                      Given& given, driver_upgrade::Wave& sum, const io::StopToken& stop);
+  void TakeBack(const std::vector<driver_upgrade::Member>& members);
   // Whether the API server takes the selectors of the policy: "", or what it says about one.
-  base::Result<std::string> CheckSelectors(const api::UpgradePolicy& policy,
+  base::Result<std::string> CheckSelectors(const UpgradePool& pool, Lane& lane,
                                            const io::StopToken& stop);
   void Measure(const driver_upgrade::Wave& wave);
-  void SetStopped(const std::string& why);
+  void SetStopped(const std::string& driver, const std::string& why);
 
   World& world_;
   Metrics& metrics_;
   const DriverPods& pods_;
-  std::function<void()> stopped_changed_;
+  std::function<void()> told_changed_;
   Grants grants_;
   mutable std::mutex mutex_;
   // Nodes with a state. One whose driver pod is being replaced has none, and counts all the same.
   std::set<std::string> nodes_with_state_;
-  std::string stopped_;
-  std::string checked_selectors_;
-  std::string selector_problem_;
-  std::string held_;  // why none begins, as last told in the log
+  std::set<std::string> incomplete_;   // nodes of NVIDIADrivers
+  std::map<std::string, Lane> lanes_;  // by driver; only `stopped` is read by other threads
 };
 
 }  // namespace pitcrew::gpu_operator

@@ -37,30 +37,10 @@ UpgradeState StateOf(const desired::Node& node) {
   return api::UpgradeStateNamed(node.labels.Get(api::kUpgradeState));
 }
 
-// Nobody else reads those: no operand tells of them.
-bool IsOfAnnotation(const api::FieldProblem& problem) {
-  return problem.path.starts_with("metadata.annotations");
-}
-
-// A value on which the upgrade depends cannot be used: nobody knows what is wanted.
-bool IsUnclear(const api::ClusterPolicy& policy) {
-  return std::ranges::any_of(policy.problems, [](const api::FieldProblem& problem) {
-    return problem.path.starts_with(kUpgradePolicyPath) || problem.path == "spec.driver" ||
-           problem.path.starts_with("spec.driver.enabled") ||
-           problem.path.starts_with("spec.sandboxWorkloads") || IsOfAnnotation(problem);
-  });
-}
-
-// An annotation that cannot be used, and why; "" when there is none.
-std::string UnclearAnnotation(const api::ClusterPolicy& policy) {
-  const auto found = std::ranges::find_if(policy.problems, IsOfAnnotation);
-  return found == policy.problems.end() ? "" : fmt::format("{}: {}", found->path, found->message);
-}
-
 }  // namespace
 
 UpgradeController::UpgradeController(World& world, Metrics& metrics, kube::EventRecorder& events,
-                                     std::function<void()> stopped_changed,
+                                     std::function<void()> told_changed,
                                      std::function<void()> synced)
     : world_(world),
       events_(events),
@@ -82,7 +62,7 @@ UpgradeController::UpgradeController(World& world, Metrics& metrics, kube::Event
                             .message = why});
           }),
       pods_(world),
-      turns_(world, metrics, pods_, std::move(stopped_changed)) {
+      turns_(world, metrics, pods_, std::move(told_changed)) {
   WatchSources();
 }
 
@@ -99,17 +79,22 @@ void UpgradeController::WatchSources() {
   controller_.Watch<desired::PolicyView>(
       world_.policies,
       [this](const kube::Change<desired::PolicyView>& change, const auto& enqueue) {
-        const auto same = [](const desired::PolicyView& a, const desired::PolicyView& b) {
-          return a.policy.driver.upgrade_policy == b.policy.driver.upgrade_policy &&
-                 desired::NodePolicyOf(a.policy) == desired::NodePolicyOf(b.policy) &&
-                 IsUnclear(a.policy) == IsUnclear(b.policy) &&
-                 UnclearAnnotation(a.policy) == UnclearAnnotation(b.policy) &&
-                 a.deleting == b.deleting;
-        };
-        if (change.before != nullptr && change.now != nullptr && same(*change.before, *change.now))
+        if (change.before != nullptr && change.now != nullptr &&
+            IsSameForUpgrades(*change.before, *change.now)) {
           return;
+        }
         enqueue(kAllNodes);
       });
+  if (world_.drivers) {
+    controller_.Watch<desired::DriverView>(
+        *world_.drivers, [](const kube::Change<desired::DriverView>& change, const auto& enqueue) {
+          if (change.before != nullptr && change.now != nullptr &&
+              IsSameForUpgrades(*change.before, *change.now)) {
+            return;
+          }
+          enqueue(kAllNodes);
+        });
+  }
   if (world_.gpu_clusters) {
     controller_.Watch<bool>(*world_.gpu_clusters, [](const kube::Change<bool>&,
                                                      const auto& enqueue) { enqueue(kAllNodes); });
@@ -129,17 +114,6 @@ void UpgradeController::EnqueueNode(const std::string& name) {
 
 void UpgradeController::EnqueueWave() { controller_.EnqueueAfter(kWave, kWaveBurst); }
 
-std::optional<UpgradeController::Settings> UpgradeController::CurrentSettings() const {
-  const auto view = world_.ActivePolicy();
-  // Beside a GPUCluster nothing is done; drivers of NVIDIADriver objects are not ours.
-  if (view == nullptr || !world_.GpuClusters().empty() || IsUnclear(view->policy) ||
-      view->policy.driver.use_nvidia_driver_crd) {
-    return std::nullopt;
-  }
-  return Settings{.enabled = desired::NodePolicyOf(view->policy).driver_auto_upgrade,
-                  .policy = view->policy.driver.upgrade_policy};
-}
-
 base::Result<kube::Action> UpgradeController::Reconcile(const kube::ObjectKey& key,
                                                         const io::StopToken& stop) {
   if (key == kWave) return ReconcileWave(stop);
@@ -150,14 +124,11 @@ base::Result<kube::Action> UpgradeController::Reconcile(const kube::ObjectKey& k
 }
 
 base::Result<kube::Action> UpgradeController::ReconcileWave(const io::StopToken& stop) {
-  const auto settings = CurrentSettings();
-  watches_canary_ = settings && settings->enabled && settings->policy.schedule.canary.nodes > 0;
-  if (!settings || !settings->enabled) {
-    const auto view = world_.ActivePolicy();
-    turns_.GiveNone(settings || view == nullptr ? "" : UnclearAnnotation(view->policy));
-    return kube::Action::Done();
-  }
-  TRY_ASSIGN(const Turns::Given given, turns_.Give(settings->policy, stop));
+  const std::vector<UpgradePool> pools = UpgradePoolsOf(world_);
+  watches_canary_ = std::ranges::any_of(pools, [](const UpgradePool& pool) {
+    return pool.enabled && pool.policy.schedule.canary.nodes > 0;
+  });
+  TRY_ASSIGN(const Turns::Given given, turns_.Give(pools, stop));
   for (const std::string& node : given.nodes) EnqueueNode(node);
   return given.look_again ? kube::Action::RequeueAfter(*given.look_again) : kube::Action::Done();
 }
@@ -165,21 +136,26 @@ base::Result<kube::Action> UpgradeController::ReconcileWave(const io::StopToken&
 // --- one node ---
 
 base::Result<driver_upgrade::Step> UpgradeController::Decide(const desired::Node& node,
-                                                             const Settings& settings) {
-  if (!settings.enabled) return driver_upgrade::DecideRelease(node);
+                                                             const UpgradePool& pool) {
   const DriverPods::View view = pods_.Of(node.name);
+  if (!pool.enabled) {
+    driver_upgrade::Step release = driver_upgrade::DecideRelease(node);
+    const bool hands_over = view.succession == driver_upgrade::Succession::kSame;
+    return release.writes() || !hands_over ? release : driver_upgrade::DecideHandOver();
+  }
   driver_upgrade::NodeFacts facts{.node = node,
                                   .pod = view.pod.get(),
                                   .sync = view.sync,
                                   .newest_revision = view.newest_revision,
                                   .restarts_only = view.restarts_only,
+                                  .succession = view.succession,
                                   .granted = turns_.grants().Has(node.name),
                                   .validators = view.validators,
                                   .validators_ready = view.validators_ready,
                                   .now = base::WallClock::now()};
   switch (StateOf(node)) {
     case UpgradeState::kWaitForJobsRequired:
-      facts.jobs = work_.JobsOf(node.name, settings.policy.wait_pod_selector);
+      facts.jobs = work_.JobsOf(node.name, pool.policy.wait_pod_selector);
       break;
     case UpgradeState::kPodDeletionRequired: {
       TRY_ASSIGN(facts.gpu_pods, work_.RemovalOf(node.name, true));
@@ -192,7 +168,7 @@ base::Result<driver_upgrade::Step> UpgradeController::Decide(const desired::Node
     default:
       break;
   }
-  return driver_upgrade::DecideStep(facts, settings.policy);
+  return driver_upgrade::DecideStep(facts, pool.policy);
 }
 
 base::Result<kube::Action> UpgradeController::ReconcileNode(const std::string& name,
@@ -204,40 +180,41 @@ base::Result<kube::Action> UpgradeController::ReconcileNode(const std::string& n
     turns_.grants().Forget(name);
     return kube::Action::Done();
   }
-  const auto settings = CurrentSettings();
-  if (!settings) {
+  const desired::Node& node = **found.value();
+  const auto pool = UpgradePoolOf(world_, node);
+  if (!pool) {
     // Nobody says what is wanted: nothing is begun, and pods are not sent away any longer.
     work_.Keep(name, UpgradeState::kNone);
+    turns_.grants().Return(name);
     return kube::Action::Done();
   }
-  const desired::Node& node = **found.value();
-  TRY_ASSIGN(const driver_upgrade::Step step, Decide(node, *settings));
+  TRY_ASSIGN(const driver_upgrade::Step step, Decide(node, *pool));
   if (!step.writes() && step.work == Work::kNone) {
-    work_.Keep(name, settings->enabled ? StateOf(node) : UpgradeState::kNone);
+    work_.Keep(name, pool->enabled ? StateOf(node) : UpgradeState::kNone);
     if (turns_.grants().Return(name)) EnqueueWave();
     return step.look_again ? kube::Action::RequeueAfter(*step.look_again) : kube::Action::Done();
   }
   const auto live = world_.client->Get(kube::kNodes, KeyOfNode(name), stop);
-  if (live) return Advance(name, *live, *settings, stop);
+  if (live) return Advance(name, *live, *pool, stop);
   if (live.error().code == base::Code::kNotFound) return kube::Action::Done();
   return base::Fail(live.error().Within("upgrade the driver of node " + name));
 }
 
 base::Result<kube::Action> UpgradeController::Advance(const std::string& name, Json live,
-                                                      const Settings& settings,
+                                                      const UpgradePool& pool,
                                                       const io::StopToken& stop) {
   for (int steps = 0; steps < kMostSteps && !stop.stopped(); ++steps) {
     TRY_ASSIGN(const desired::Node node, desired::ReadNode(live));
     const UpgradeState state = StateOf(node);
-    work_.Keep(name, settings.enabled ? state : UpgradeState::kNone);
-    TRY_ASSIGN(const driver_upgrade::Step step, Decide(node, settings));
+    work_.Keep(name, pool.enabled ? state : UpgradeState::kNone);
+    TRY_ASSIGN(const driver_upgrade::Step step, Decide(node, pool));
     if (!step.writes()) {
       if (turns_.grants().Return(name)) EnqueueWave();
       if (!step.waits_for.empty()) {
         base::LogInfo("driver upgrade waits", {{"node", name}, {"for", step.waits_for}});
       }
       Tell(live, step.events);
-      TRY(Begin(node, step.work, settings, stop));
+      TRY(Begin(node, step.work, pool, stop));
       return step.look_again ? kube::Action::RequeueAfter(*step.look_again) : kube::Action::Done();
     }
     TRY_ASSIGN(auto written, Write(live, step, stop));
@@ -287,28 +264,29 @@ void UpgradeController::Tell(const Json& node, const std::vector<driver_upgrade:
   }
 }
 
-base::Status UpgradeController::Begin(const desired::Node& node, Work work,
-                                      const Settings& settings, const io::StopToken& stop) {
+base::Status UpgradeController::Begin(const desired::Node& node, Work work, const UpgradePool& pool,
+                                      const io::StopToken& stop) {
   switch (work) {
     case Work::kNone:
       break;
     case Work::kWatchJobs:
-      work_.WatchJobs(node.name, settings.policy.wait_pod_selector);
+      work_.WatchJobs(node.name, pool.policy.wait_pod_selector);
       break;
     case Work::kRemoveGpuPods:
       work_.Remove(node.name,
-                   {.only_gpu = true, .label_selector = "", .how = settings.policy.pod_deletion},
-                   stop);
+                   {.only_gpu = true, .label_selector = "", .how = pool.policy.pod_deletion}, stop);
       break;
     case Work::kDrain:
       work_.Remove(node.name,
                    {.only_gpu = false,
-                    .label_selector = driver_upgrade::DrainSelector(settings.policy),
-                    .how = settings.policy.drain},
+                    .label_selector = driver_upgrade::DrainSelector(pool.policy),
+                    .how = pool.policy.drain},
                    stop);
       break;
     case Work::kDeleteDriverPod:
       return DeleteDriverPod(node.name, stop);
+    case Work::kHandOverPod:
+      return HandOverPod(node.name, stop);
   }
   return {};
 }
@@ -338,6 +316,19 @@ base::Status UpgradeController::DeleteDriverPod(const std::string& node,
        .reason = std::string(kEventReason),
        .message = fmt::format("Failed to restart driver pod {}", deleted.error().message)});
   return base::Fail(deleted.error().Within("restart the driver of node " + node));
+}
+
+base::Status UpgradeController::HandOverPod(const std::string& node, const io::StopToken& stop) {
+  TRY_ASSIGN(const auto handed_over, pods_.HandOver(node, stop));
+  if (handed_over.empty()) return {};
+  base::LogInfo("the driver's pod has another owner", {{"node", node}, {"daemonset", handed_over}});
+  events_.Record(
+      {.about = {.api_version = "v1", .kind = "Node", .key = KeyOfNode(node), .uid = node},
+       .type = kube::EventType::kNormal,
+       .reason = std::string(kEventReason),
+       .message = fmt::format("The driver goes on under DaemonSet {}, which would run the same",
+                              handed_over)});
+  return {};
 }
 
 }  // namespace pitcrew::gpu_operator

@@ -20,6 +20,7 @@
 #include "operator/metrics/metrics.h"
 #include "operator/upgrade/driver_pods.h"
 #include "operator/upgrade/node_work.h"
+#include "operator/upgrade/pools.h"
 #include "operator/upgrade/turns.h"
 #include "operator/watches/world.h"
 
@@ -27,42 +28,41 @@ namespace pitcrew::gpu_operator {
 
 class UpgradeController {
  public:
-  // `stopped_changed` is called when what stopped() says has become something else, from a thread
-  // of this object, and must not block; `synced` once, when everything has been listed. All must
-  // outlive this object. World::Stop before this object goes.
+  // `told_changed` is called when what stopped() or incomplete() say has become something else,
+  // from a thread of this object, and must not block; `synced` once, when everything has been
+  // listed. All must outlive this object. World::Stop before this object goes.
   UpgradeController(World& world, Metrics& metrics, kube::EventRecorder& events,
-                    std::function<void()> stopped_changed, std::function<void()> synced = {});
+                    std::function<void()> told_changed, std::function<void()> synced = {});
 
   base::Status Run(const io::StopToken& stop) { return controller_.Run(stop); }
   [[nodiscard]] kube::ControllerStatistics statistics() const { return controller_.statistics(); }
-  // Why no other node will begin until a person does something; "" normally.
-  [[nodiscard]] std::string stopped() const { return turns_.stopped(); }
+  // Why no other node will begin until a person does something; "" normally. Of the NVIDIADriver of
+  // that name, or of the ClusterPolicy's driver ("").
+  [[nodiscard]] std::string stopped(const std::string& driver) const {
+    return turns_.stopped(driver);
+  }
+  // A node of a NVIDIADriver waits for its upgrade, is under way or has failed.
+  [[nodiscard]] bool incomplete() const { return turns_.incomplete(); }
   // Adds the watches and their stores.
   void Expose(prom::Exposition& exposition) const { pods_.Expose(exposition); }
 
  private:
-  // What the policy wants of the upgrade.
-  struct Settings {
-    bool enabled = false;
-    api::UpgradePolicy policy;
-  };
-  // None while that is not known, or not to be done: the nodes stay as they are.
-  [[nodiscard]] std::optional<Settings> CurrentSettings() const;
-
   base::Result<kube::Action> Reconcile(const kube::ObjectKey& key, const io::StopToken& stop);
   base::Result<kube::Action> ReconcileWave(const io::StopToken& stop);
   base::Result<kube::Action> ReconcileNode(const std::string& name, const io::StopToken& stop);
   // Steps until one has to wait. `live` is the Node object.
   base::Result<kube::Action> Advance(const std::string& name, codec::Json live,
-                                     const Settings& settings, const io::StopToken& stop);
-  base::Result<driver_upgrade::Step> Decide(const desired::Node& node, const Settings& settings);
+                                     const UpgradePool& pool, const io::StopToken& stop);
+  base::Result<driver_upgrade::Step> Decide(const desired::Node& node, const UpgradePool& pool);
   // The node after the write; nothing when it has changed meanwhile, or is gone.
   base::Result<std::optional<codec::Json>> Write(const codec::Json& live,
                                                  const driver_upgrade::Step& step,
                                                  const io::StopToken& stop);
-  base::Status Begin(const desired::Node& node, driver_upgrade::Work work, const Settings& settings,
+  base::Status Begin(const desired::Node& node, driver_upgrade::Work work, const UpgradePool& pool,
                      const io::StopToken& stop);
   base::Status DeleteDriverPod(const std::string& node, const io::StopToken& stop);
+  // The driver's pod goes on under the DaemonSet that waits for its place.
+  base::Status HandOverPod(const std::string& node, const io::StopToken& stop);
   void Tell(const codec::Json& node, const std::vector<driver_upgrade::Note>& notes);
   void EnqueueNode(const std::string& name);
   void EnqueueWave();

@@ -119,7 +119,7 @@ TEST(Cordon, IsTakenBackOnlyByWhomItBelongsTo) {  // driver-lifecycle.md 12.2, w
 }
 
 TEST(GpuUse, LimitsAndRequestsOfAnyContainer) {  // driver-lifecycle.md 2.8
-  RecordProperty("holds", "driver-lifecycle.md #62");
+  RecordProperty("holds", "driver-lifecycle.md #62; operator-behaviour.md #56");
   for (const auto* pod :
        {"{spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}}",
         "{spec: {containers: [{}, {resources: {requests: {nvidia.com/gpu.shared: 1}}}]}}",

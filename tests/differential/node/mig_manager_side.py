@@ -6,86 +6,19 @@ values that the node's labels took, in order, as JSON.
 Needs root, for the mount namespace.
 """
 
-import http.client
 import json
 import pathlib
-import ssl
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+import label_history  # noqa: E402
 from simulated_node import LIBRARIES, SimulatedNode  # noqa: E402
 
-CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
-DEPLOY, PAUSED = "nvidia.com/gpu.deploy.", "paused-for-mig-change"
-# A change takes upstream ten seconds and more: it asks about pods, selector by selector.
-CHANGE_SECONDS, QUIET_SECONDS = 90, 1.5
-
-
-class Node:
-    """The Node object, and what its labels were since the last change."""
-
-    def __init__(self, request):
-        self.request = request
-        self.changed, self.seen = threading.Condition(), []
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _connect(self):
-        context = ssl._create_unverified_context()  # pylint: disable=protected-access
-        return http.client.HTTPSConnection("127.0.0.1", self.request["port"], context=context)
-
-    def _headers(self, kind="application/json"):
-        return {"Authorization": f"Bearer {self.request['token']}", "Content-Type": kind}
-
-    def _watch(self):
-        connection = self._connect()
-        connection.request("GET", f"/api/v1/nodes?watch=true&fieldSelector=metadata.name%3D{self.request['node']}",
-                           headers=self._headers())
-        for line in connection.getresponse():
-            labels = json.loads(line)["object"]["metadata"].get("labels", {})
-            with self.changed:
-                self.seen.append((time.monotonic(), labels))
-                self.changed.notify_all()
-
-    def set_labels(self, labels):
-        connection = self._connect()
-        connection.request("PATCH", f"/api/v1/nodes/{self.request['node']}",
-                           json.dumps({"metadata": {"labels": labels}}),
-                           self._headers("application/merge-patch+json"))
-        answer = connection.getresponse()
-        if answer.status != 200:
-            raise RuntimeError(answer.read())
-
-    def settle(self, process, start):
-        """What the labels were from `start` on until the change has ended and nothing follows."""
-        deadline = time.monotonic() + CHANGE_SECONDS
-        with self.changed:
-            while time.monotonic() < deadline and process.poll() is None:
-                labels, quiet = ({}, 0)
-                if self.seen:
-                    labels, quiet = self.seen[-1][1], time.monotonic() - self.seen[-1][0]
-                done = labels.get(STATE) in ("success", "failed") and PAUSED not in labels.values()
-                if done and len(self.seen) > start and quiet > QUIET_SECONDS:
-                    break
-                self.changed.wait(0.2)
-            return [labels for _, labels in self.seen[start:]]
-
-
-def without_repeats(values):
-    return [value for index, value in enumerate(values) if index == 0 or values[index - 1] != value]
-
-
-def told(history):
-    """The values of the state, and of each operand's label, in order."""
-    deploy = {name for labels in history for name in labels if name.startswith(DEPLOY)}
-    return {"states": [value for value in without_repeats([labels.get(STATE) for labels in history]) if value],
-            "operands": {name.removeprefix(DEPLOY): without_repeats([labels.get(name) for labels in history])
-                         for name in sorted(deploy)}}
+CONFIG, STATE, PAUSED = "nvidia.com/mig.config", "nvidia.com/mig.config.state", "paused-for-mig-change"
 
 
 def environment(request, node):
@@ -124,12 +57,13 @@ def run(request, node):
     process = subprocess.Popen(["nvidia-mig-manager"], executable=request["program"], env=environment(request, node),
                                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/run")
     try:
-        watched, results = Node(request), []
+        watched = label_history.LabelHistory(request["port"], request["token"], request["node"], STATE, PAUSED)
+        results = []
         for change in request["changes"]:
             start = len(watched.seen)
             watched.set_labels({CONFIG: change, STATE: None})
-            results.append({"change": change, "ended": process.poll()} | told(watched.settle(process, start))
-                           | {"geometry": geometry(request, node)})
+            told = label_history.told(watched.settle(process, start), STATE)
+            results.append({"change": change, "ended": process.poll()} | told | {"geometry": geometry(request, node)})
         return {"results": results, "log": (node.folder / "log").read_text(errors="replace")[-4000:]}
     finally:
         process.kill()

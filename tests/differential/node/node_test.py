@@ -13,12 +13,13 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import cases  # noqa: E402
 import configurations  # noqa: E402
+import label_history  # noqa: E402
 import meaning  # noqa: E402
 import mig  # noqa: E402
-import mig_manager_side  # noqa: E402
 import run  # noqa: E402
 import sandbox  # noqa: E402
 import sandbox_cases  # noqa: E402
+import vgpu_manager  # noqa: E402
 from simulated_node import mig_minors  # noqa: E402
 
 GPU = "GPU-5c3a9e32-7f0e-5d6d-8b57-5a4f0e3c2f11"
@@ -188,11 +189,41 @@ class Mig(unittest.TestCase):
         self.assertEqual(len(set(ours.names)), len(ours.names))
 
     def test_what_a_change_of_a_label_went_through(self):
-        state, deploy = mig_manager_side.STATE, mig_manager_side.DEPLOY + "dcgm"
+        state, deploy = "nvidia.com/mig.config.state", label_history.DEPLOY + "dcgm"
         history = [{deploy: "true"}, {state: "pending", deploy: "true"}, {state: "pending", deploy: "paused"},
                    {state: "pending", deploy: "true"}, {state: "success", deploy: "true"}]
-        self.assertEqual(mig_manager_side.told(history), {
+        self.assertEqual(label_history.told(history, state), {
             "states": ["pending", "success"], "operands": {"dcgm": ["true", "paused", "true"]}})
+
+
+class VgpuManager(unittest.TestCase):
+    def side(self, **changed):
+        return {"states": ["pending", "success"], "operands": {"validator": ["true", "paused", "true"]}, "ended": None,
+                "before": {"gpu": {}}, "after": {"gpu": {"T4-8Q": 2}}, **changed}
+
+    def found(self, ours, theirs):
+        return list(vgpu_manager.differences(ours, theirs))
+
+    def test_the_same_is_no_difference(self):
+        self.assertEqual(self.found(self.side(), self.side()), [])
+
+    def test_every_other_end_is_seen(self):
+        for changed in ({"states": ["failed"]}, {"after": {"gpu": {"T4-8Q": 1}}}, {"states": ["success"]},
+                        {"operands": {"validator": ["true"]}}):
+            self.assertEqual(len(self.found(self.side(**changed), self.side())), 1, changed)
+        self.assertEqual(len(self.found(self.side(ended=1), self.side())), 1)
+
+    def test_after_other_vgpus_only_the_end_counts(self):
+        self.assertEqual(self.found(self.side(before={"gpu": {"T4-8Q": 2}}, states=["success"]), self.side()), [])
+
+    def test_a_failed_change_leaves_ours_as_it_was(self):
+        theirs = self.side(states=["pending", "failed"], after={"gpu": {"T4-8Q": 1}})
+        self.assertEqual(self.found(self.side(states=["failed"], after={"gpu": {}}), theirs), [])
+        self.assertEqual(len(self.found(self.side(states=["failed"]), theirs)), 1)
+
+    def test_who_is_left_paused(self):
+        self.assertEqual(vgpu_manager.paused_after(self.side()), [])
+        self.assertEqual(vgpu_manager.paused_after(self.side(operands={"validator": ["true", "paused"]})), ["validator"])
 
 
 class Sandbox(unittest.TestCase):

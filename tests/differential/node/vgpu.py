@@ -197,17 +197,22 @@ def checked(result, what):
         raise OSError(ctypes.get_errno(), what)
 
 
-def inside(tree, program, words):
-    """Exit status and log of the program where `tree` is /sys."""
+def entering(tree):
+    """What a child process does to see `tree` at /sys, and an empty /run."""
     def enter():
         libc = ctypes.CDLL(None, use_errno=True)
         checked(libc.unshare(CLONE_NEWNS), "unshare")
         checked(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "private mounts")
         checked(libc.mount(b"tmpfs", b"/run", b"tmpfs", 0, None), "/run")
         checked(libc.mount(os.fsencode(tree), b"/sys", None, MS_BIND, None), "/sys")
+    return enter
+
+
+def inside(tree, program, words):
+    """Exit status and log of the program where `tree` is /sys."""
     done = subprocess.run(["nvidia-vgpu-dm", *words], executable=program, capture_output=True, text=True, check=False,
                           timeout=SECONDS, stdin=subprocess.DEVNULL,
-                          preexec_fn=enter)  # pylint: disable=subprocess-popen-preexec-fn
+                          preexec_fn=entering(tree))  # pylint: disable=subprocess-popen-preexec-fn
     return done.returncode, done.stderr
 
 

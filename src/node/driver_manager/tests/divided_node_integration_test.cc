@@ -86,6 +86,24 @@ TEST_F(DividedNode, TheDriverGetsOnlyTheOthers) {
   EXPECT_THAT(DriversAfterLoad(), ElementsAre("nvidia", "nvidia", "nvidia"));
 }
 
+// A device plugin that was told of the GPUs of before would go on offering them.
+TEST_F(DividedNode, ALoadedDriverIsUnloadedAndWhoUsesItStartsAnew) {
+  options_.unload_module = [this](const std::string& module) -> base::Status {
+    unloaded_.push_back(module);
+    if (module != "nvidia") return {};  // goes with it
+    return simulation::sysfs::WriteControl(machine_->sys(), "unload nvidia");
+  };
+  machine_->Command("load nvidia 580.95.05");
+  MakePod("plugin", "nvidia-device-plugin-daemonset", Json::object());
+  Divide(gpus_[1]);
+  const auto done = Run();
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_TRUE(was_paused_);
+  EXPECT_EQ(own_node::LabelOf(Node(), kPlugin), "true") << "it is not left paused";
+  EXPECT_THAT(unloaded_, ElementsAre("nvidia_modeset", "nvidia_uvm", "nvidia"));
+  EXPECT_THAT(DriversAfterLoad(), ElementsAre("nvidia", "vfio-pci", "nvidia"));
+}
+
 // Nothing is half done, and no virtual machine loses its GPU by a slip of the pen.
 TEST_F(DividedNode, WhatIsRefusedLeavesTheGpusAsTheyAre) {
   Divide(gpus_[1]);

@@ -79,6 +79,23 @@ TEST(Options, WordsAreChecked) {
   EXPECT_THAT(WrongOptions({"-c", "0"}), HasSubstr("--collect-interval=0"));
 }
 
+TEST(Options, WhatHasNoEffectIsSaidSo) {
+  EXPECT_THAT((**Read({})).warnings, IsEmpty());
+  for (const char* flag :
+       {"--fake-gpus", "--enable-dcgm-log", "--dump-enabled", "--enable-pprof"}) {
+    EXPECT_THAT((**Read({flag})).warnings,
+                ElementsAre(HasSubstr(std::string(flag) + " has no effect")));
+  }
+}
+
+TEST(Options, SwitchesAreOffUntilTheyAreGiven) {
+  const auto off = **Read({});
+  EXPECT_FALSE(off.replace_blanks || off.old_namespace || off.no_hostname || off.claims ||
+               off.pod_labels || off.pods.pod_uids || off.pods.virtual_gpus);
+  EXPECT_EQ(off.log.level, base::LogLevel::kInfo);
+  EXPECT_EQ((**Read({"--debug"})).log.level, base::LogLevel::kDebug);
+}
+
 TEST(Options, AConfigMapHasANamespaceAndAName) {
   RecordProperty("holds", "metrics-exporter.md #10");
   EXPECT_EQ((**Read({"-m", "none"})).config_map, "");

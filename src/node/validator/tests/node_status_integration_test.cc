@@ -7,6 +7,7 @@
 
 #include <thread>
 
+#include "api/qualification.h"
 #include "apiserver/api_server.h"
 #include "io/http_client.h"
 #include "tests/support/simulated_node.h"
@@ -115,6 +116,31 @@ TEST_F(NodeStatusTest, AStatusFileIsSeenWhenItComesAndWhenItGoes) {
   ASSERT_TRUE(files.Prepare(false));
   ASSERT_TRUE(files.Write(kDriverReady));
   AwaitPage(HasSubstr(Line("gpu_operator_node_driver_ready", 1)));
+}
+
+TEST_F(NodeStatusTest, WhatTheNodeTellsOfItsQualification) {
+  MakeNode({{"cpu", "1"}});
+  api::Qualification told;
+  told.state = api::QualificationState::kFailed;
+  told.time = "2026-11-23T08:00:00Z";
+  told.gpus = {{.index = 0, .uuid = "GPU-a", .name = "H100", .passed = true, .failures = {}},
+               {.index = 1, .uuid = "GPU-b", .name = "H100", .passed = false, .failures = {"x"}}};
+  const codec::Json patch = {
+      {"metadata", {{"annotations", {{std::string(api::kQualification), api::ToText(told)}}}}}};
+  ASSERT_TRUE(
+      client_->Patch(kube::kNodes, {"", options_.node_name}, kube::PatchType::kMerge, patch));
+  Start();
+  const auto series = [&](const std::string& rest) { return HasSubstr(options_.node_name + rest); };
+  AwaitPage(AllOf(HasSubstr("gpu_operator_node_qualification_state{node="),
+                  series("\",state=\"failed\"} 1\n"), series("\",gpu=\"0\",UUID=\"GPU-a\"} 1\n"),
+                  series("\",gpu=\"1\",UUID=\"GPU-b\"} 0\n")));
+}
+
+TEST_F(NodeStatusTest, ANodeWithoutAQualificationTellsOfNone) {
+  MakeNode({{"cpu", "1"}});
+  Start();
+  const auto page = AwaitPage(HasSubstr(Line("gpu_operator_nvidia_pci_devices_total", 2)));
+  EXPECT_THAT(page, ::testing::Not(HasSubstr("gpu_operator_node_qualification_state{")));
 }
 
 TEST_F(NodeStatusTest, ANodeThatCannotBeReadHasNoNumberOfDevices) {

@@ -90,6 +90,7 @@ TEST_F(HandoverTest, WithoutAnIommuNothingIsTouched) {
 }
 
 TEST_F(HandoverTest, ASharedGroupIsNotTouched) {
+  RecordProperty("holds", "virtualisation-and-olm.md #24");
   tree_.Add({.address = kGpu, .driver = "nvidia", .group = 12});
   tree_.Add({.address = "0000:66:00.0", .driver = "nvidia", .group = 12});
   const auto before = tree_.Commands();

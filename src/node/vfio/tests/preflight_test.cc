@@ -23,6 +23,7 @@ constexpr const char* kOnlyGpu = "0000:65:00.0";
 std::string Reason(const std::optional<base::Error>& error) { return error ? error->reason : ""; }
 
 TEST(Translation, OnNeedsNoAdvice) {
+  RecordProperty("holds", "virtualisation-and-olm.md #23");
   const Tree tree;
   EXPECT_EQ(Reason(CheckTranslation(tree.ReadAll().translation)), "");
 }
@@ -38,6 +39,7 @@ class TranslationTest : public ::testing::Test {
 };
 
 TEST_F(TranslationTest, IntelNeedsItsArgument) {
+  RecordProperty("holds", "virtualisation-and-olm.md #21");
   const auto error = Check();
   EXPECT_EQ(error.reason, "IommuNotEnabled");
   EXPECT_THAT(error.message, AllOf(HasSubstr("kernel argument intel_iommu=on"),
@@ -45,6 +47,7 @@ TEST_F(TranslationTest, IntelNeedsItsArgument) {
 }
 
 TEST_F(TranslationTest, AmdNeedsNone) {
+  RecordProperty("holds", "virtualisation-and-olm.md #22");
   tree_.Write("proc/cpuinfo", "vendor_id\t: AuthenticAMD\nflags\t\t: fpu svm\n");
   const auto error = Check();
   EXPECT_EQ(error.reason, "IommuNotEnabled");
@@ -68,6 +71,7 @@ TEST_F(TranslationTest, AnArgumentThatSwitchesItOffIsNamed) {
 }
 
 TEST_F(TranslationTest, FirmwareWithoutOneIsAskedFor) {
+  RecordProperty("holds", "virtualisation-and-olm.md #21, #31");
   std::filesystem::remove_all(tree_.settings().root.At("/sys/firmware/acpi/tables/DMAR"));
   EXPECT_EQ(Check().reason, "IommuMissing");
   EXPECT_THAT(Check().message, HasSubstr("Intel VT-d"));
@@ -93,6 +97,7 @@ Bundle OnlyBundle(const Node& node) {
 }
 
 TEST(Groups, AForeignHolderIsNamed) {
+  RecordProperty("holds", "virtualisation-and-olm.md #24");
   const Tree tree;
   tree.Add({.address = kOnlyGpu, .driver = "nvidia", .group = 12});
   tree.Add({.address = "0000:64:00.0",
@@ -168,6 +173,7 @@ TEST(Framebuffers, AreReadWithTheirAddresses) {
 }
 
 TEST(Framebuffers, OneInTheMemoryOfTheGpuKeepsItFromMachines) {
+  RecordProperty("holds", "virtualisation-and-olm.md #28");
   const Tree tree;
   tree.Add({.address = kOnlyGpu, .driver = "vfio-pci", .group = 12});
   tree.Write(std::string("sys/bus/pci/devices/") + kOnlyGpu + "/resource",

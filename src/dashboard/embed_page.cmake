@@ -1,0 +1,23 @@
+# Writes OUTPUT, a C++ file that holds every file of ROOT as text, sorted by path.
+#
+#   cmake -D ROOT=page -D OUTPUT=page.cc -P embed_page.cmake
+include(${CMAKE_CURRENT_LIST_DIR}/../../cmake/EmbedText.cmake)
+set(type_html "text/html; charset=utf-8")
+set(type_css "text/css; charset=utf-8")
+set(type_js "text/javascript; charset=utf-8")
+set(type_svg "image/svg+xml")
+file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/*.html ${ROOT}/*.css ${ROOT}/*.js ${ROOT}/*.svg)
+list(SORT files)
+set(code "// Made by embed_page.cmake; not to be edited.\n#include \"dashboard/assets.h\"\n\n")
+string(APPEND code "namespace pitcrew::dashboard {\nnamespace {\n\n")
+string(APPEND code "constexpr Asset kAssets[] = {\n")
+foreach(file IN LISTS files)
+  pitcrew_embed_text(literals ${ROOT}/${file} page)
+  get_filename_component(extension ${file} LAST_EXT)
+  string(SUBSTRING ${extension} 1 -1 extension)
+  string(APPEND code "    {\"/${file}\", \"${type_${extension}}\", ${literals}},\n")
+endforeach()
+string(APPEND code "};\n\n}  // namespace\n\n")
+string(APPEND code "std::span<const Asset> Assets() { return kAssets; }\n\n")
+string(APPEND code "}  // namespace pitcrew::dashboard\n")
+file(WRITE ${OUTPUT} "${code}")

@@ -1,0 +1,327 @@
+// Rolling upgrades of the drivers of NVIDIADriver objects (driver-lifecycle.md sections 2.2 and
+// 2.18), on a real kube-apiserver.
+#include "api/labels.h"
+#include "support_upgrade.h"
+
+namespace pitcrew::gpu_operator::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+class UpgradeOfDriversTest : public UpgradeTest {
+ protected:
+  // A node that is labelled pool=POOL.
+  std::string AddNodeOf(const std::string& name, const std::string& pool) {
+    const std::string node = AddNode(name);
+    SetNode(node, {{"metadata", {{"labels", {{"pool", pool}}}}}});
+    return node;
+  }
+  void CreateDriverFor(const std::string& pool, const std::string& upgrade_policy_yaml) {
+    CreateDriver(
+        pool, "{nodeSelector: {pool: " + pool + "}, upgradePolicy: " + upgrade_policy_yaml + "}");
+  }
+  void ChangeDriverOf(const std::string& driver, const std::string& version) {
+    Merge(desired::kNvidiaDrivers, Cluster(driver), {{"spec", {{"version", version}}}});
+    AwaitTemplateWith(version, driver);
+  }
+  void Annotate(const std::string& driver, std::string_view key, const Json& value) {
+    Merge(desired::kNvidiaDrivers, Cluster(driver),
+          {{"metadata", {{"annotations", {{std::string(key), value}}}}}});
+  }
+  [[nodiscard]] std::string UidOfDriverPod(const std::string& node) const {
+    const auto pod = client_->Get(kube::kPods, Own("driver-" + node));
+    return pod ? codec::FindString(*pod, {"metadata", "uid"}) : "";
+  }
+  [[nodiscard]] std::string OwnerOfDriverPod(const std::string& node) const {
+    const auto pod = client_->Get(kube::kPods, Own("driver-" + node));
+    const Json* owners = pod ? codec::Find(*pod, {"metadata", "ownerReferences"}) : nullptr;
+    return owners == nullptr ? "" : codec::FindString((*owners)[0], {"name"});
+  }
+  // Until then what Settles() looks at is still the former DaemonSet.
+  [[nodiscard]] bool GoesTo(const std::string& node, const std::string& owner) {
+    return Eventually([&] {
+      Play();
+      return OwnerOfDriverPod(node).starts_with(owner);
+    });
+  }
+  [[nodiscard]] std::string UpgradeEnabled(const std::string& node) const {
+    const auto object = client_->Get(kube::kNodes, Cluster(node));
+    return object ? codec::FindString(*object,
+                                      {"metadata", "annotations", api::kUpgradeEnabledAnnotation})
+                  : "";
+  }
+  // Whether the ClusterPolicy is not ready because of the nodes of drivers, in upstream's words.
+  [[nodiscard]] bool PolicySaysIncomplete(bool incomplete) {
+    const bool reached = Eventually([&] {
+      Play();
+      const bool says = Condition("cluster-policy", "Error")
+                            .find(
+                                "; NVIDIADriver upgrade has not completed; one or more "
+                                "NVIDIADriver-owned Nodes are marked pending, in-progress, or "
+                                "failed") != std::string::npos;
+      return says == incomplete && (!says || State("cluster-policy") == "notReady");
+    });
+    EXPECT_TRUE(reached) << Condition("cluster-policy", "Error");
+    return reached;
+  }
+  [[nodiscard]] std::string UpgradeReady(const std::string& driver) const {
+    return Condition(driver, "DriverUpgradeReady", desired::kNvidiaDrivers);
+  }
+};
+
+std::vector<std::string> DoneAndThen(const std::vector<std::string>& way) {
+  std::vector<std::string> states{"upgrade-done"};
+  states.insert(states.end(), way.begin(), way.end());
+  return states;
+}
+
+TEST_F(UpgradeOfDriversTest, EachGoesByItsOwnPolicy) {
+  RecordProperty(
+      "holds",
+      "driver-lifecycle.md #60, #64, #66, #67; operator-behaviour.md #9, #10, #11, #36, #54");
+  const auto one = AddNodeOf("a", "one");
+  const auto other = AddNodeOf("b", "one");
+  const auto by_hand = AddNodeOf("c", "by-hand");
+  CreatePolicy("cluster-policy", kDelegated);
+  CreateDriverFor("one", "{maxUnavailable: '100%'}");
+  CreateDriverFor("by-hand", "{autoUpgrade: false}");
+  RunningOperator running(name_space_);
+  ASSERT_TRUE(Reaches(one, "upgrade-done"));
+  ASSERT_TRUE(Reaches(other, "upgrade-done"));
+  EXPECT_TRUE(Eventually([&] { return UpgradeEnabled(one) == "true"; }));
+  EXPECT_EQ(UpgradeEnabled(by_hand), "");
+  EXPECT_TRUE(
+      Eventually([&] { return running.Value("gpu_operator_driver_auto_upgrade_enabled") == 1; }));
+
+  const LabelHistory history(client_);
+  const std::string former = UidOfDriverPod(by_hand);
+  bad_validators_.insert(one);
+  bad_validators_.insert(other);
+  ChangeDriverOf("one", "590.3.4");
+  ChangeDriverOf("by-hand", "590.3.4");
+  EXPECT_TRUE(PolicySaysIncomplete(true));
+  const auto skip = [&](const Json& value) {
+    for (const std::string& node : {one, other}) {
+      SetNode(node, {{"metadata", {{"labels", {{std::string(api::kUpgradeSkip), value}}}}}});
+    }
+  };
+  skip("true");
+  EXPECT_TRUE(PolicySaysIncomplete(false)) << "skipped nodes do not count";
+  skip(nullptr);
+  EXPECT_TRUE(PolicySaysIncomplete(true));
+  bad_validators_.clear();
+  ASSERT_TRUE(Eventually([&] {
+    Play();
+    return history.Of(one).size() + history.Of(other).size() == 2 * (kWholeWay.size() + 1);
+  }));
+  EXPECT_THAT(history.Of(one), ElementsAreArray(DoneAndThen(kWholeWay)));
+  EXPECT_THAT(history.Of(other), ElementsAreArray(DoneAndThen(kWholeWay)));
+  EXPECT_EQ(history.MostUnderWay(), 1) << "maxParallelUpgrades is 1 by default";
+  EXPECT_THAT(history.Of(by_hand), IsEmpty());
+  EXPECT_EQ(UidOfDriverPod(by_hand), former);
+  EXPECT_TRUE(ReachesReady("cluster-policy"));
+  const auto set_state = [&](const Json& value) {
+    SetNode(other, {{"metadata", {{"labels", {{std::string(api::kUpgradeState), value}}}}}});
+  };
+  set_state("of-another-time");
+  EXPECT_TRUE(PolicySaysIncomplete(true));
+  set_state(nullptr);
+  EXPECT_TRUE(ReachesReady("cluster-policy"));
+
+  // Switched off, its nodes are left as they would be without upgrades; those of others stay.
+  Merge(desired::kNvidiaDrivers, Cluster("one"),
+        {{"spec", {{"upgradePolicy", {{"autoUpgrade", false}}}}}});
+  EXPECT_TRUE(Eventually([&] { return StateOf(one) == "(none)" && UpgradeEnabled(one) == ""; }));
+  EXPECT_TRUE(
+      Eventually([&] { return running.Value("gpu_operator_driver_auto_upgrade_enabled") == 0; }));
+}
+
+TEST_F(UpgradeOfDriversTest, OneThatIsStoppedStopsNoOther) {
+  const auto stopped = AddNodeOf("a", "stopped");
+  const auto good = AddNodeOf("b", "good");
+  CreatePolicy("cluster-policy", kDelegated);
+  CreateDriverFor("stopped", "{drain: {enable: true, podSelector: 'a in'}}");
+  CreateDriverFor("good", "{}");
+  RunningOperator running(name_space_);
+  ASSERT_TRUE(Settles());
+  ChangeDriverOf("stopped", "590.3.4");
+  ChangeDriverOf("good", "590.3.4");
+  ASSERT_TRUE(Eventually([&] {
+    Play();
+    return !UpgradeReady("stopped").empty();
+  }));
+  EXPECT_THAT(UpgradeReady("stopped"),
+              StartsWith("False UpgradeStopped: spec.upgradePolicy.drain.podSelector: "));
+  const LabelHistory history(client_);
+  ASSERT_TRUE(Eventually([&] {
+    Play();
+    return history.Of(good).back() == "upgrade-done";
+  }));
+  EXPECT_EQ(UpgradeReady("good"), "");
+  EXPECT_EQ(StateOf(stopped), "upgrade-required");
+  Merge(desired::kNvidiaDrivers, Cluster("stopped"),
+        {{"spec", {{"upgradePolicy", {{"drain", {{"podSelector", "a in (b)"}}}}}}}});
+  EXPECT_TRUE(Settles());
+  EXPECT_TRUE(Eventually([&] { return UpgradeReady("stopped").empty(); }));
+}
+
+TEST_F(UpgradeOfDriversTest, AnAnnotationPausesOneAlone) {
+  const auto paused = AddNodeOf("a", "paused");
+  const auto other = AddNodeOf("b", "other");
+  CreatePolicy("cluster-policy", kDelegated);
+  CreateDriverFor("paused", "{}");
+  CreateDriverFor("other", "{}");
+  RunningOperator running(name_space_);
+  ASSERT_TRUE(Settles());
+  Annotate("paused", api::kUpgradePausedAnnotation, "true");
+  const LabelHistory history(client_);
+  ChangeDriverOf("paused", "590.3.4");
+  ChangeDriverOf("other", "590.3.4");
+  ASSERT_TRUE(Eventually([&] {
+    Play();
+    return history.Of(other).size() == kWholeWay.size() + 1;
+  }));
+  EXPECT_THAT(history.Of(paused), ElementsAre("upgrade-done", "upgrade-required"));
+
+  // One that cannot be used: no pod is touched, and the driver itself is rolled out all the same.
+  Annotate("paused", api::kUpgradePausedAnnotation, "perhaps");
+  EXPECT_TRUE(Eventually([&] {
+    return UpgradeReady("paused").find(
+               "metadata.annotations[nvidia.com/gpu-driver-upgrade.paused]"
+               ": is \"perhaps\"") != std::string::npos;
+  })) << UpgradeReady("paused");
+  ChangeDriverOf("paused", "600.1.1");
+  EXPECT_EQ(StateOf(paused), "upgrade-required");
+  Annotate("paused", api::kUpgradePausedAnnotation, nullptr);
+  EXPECT_TRUE(Settles());
+}
+
+// driver-lifecycle.md section 2.18, and better: what would only be started again goes on.
+TEST_F(UpgradeOfDriversTest, TheSameDriverChangesHandsAndBackWithoutARestart) {
+  const auto node = AddNode("a");
+  const auto cordoned = AddNode("b");
+  SetNode(cordoned, {{"spec", {{"unschedulable", true}}}});
+  CreateGpuPod("trainer", node);
+  CreatePolicy("cluster-policy",
+               "driver: {repository: registry.test, image: driver, version: 580.65.06, "
+               "upgradePolicy: {autoUpgrade: true, maxUnavailable: '100%'}}");
+  CreateDriver("all", "{default: true}");
+  RunningOperator running(name_space_);
+  ASSERT_TRUE(Settles());
+  ASSERT_EQ(OwnerOfDriverPod(node), "nvidia-driver-daemonset");
+  const std::string former = UidOfDriverPod(node);
+  const LabelHistory history(client_);
+
+  MergeSpec("cluster-policy", kDelegated);
+  AwaitTemplateWith("580.65.06", "all");
+  ASSERT_TRUE(GoesTo(node, "nvidia-gpu-driver-"));
+  ASSERT_TRUE(GoesTo(cordoned, "nvidia-gpu-driver-"));
+  ASSERT_TRUE(Settles());
+  EXPECT_EQ(UidOfDriverPod(node), former);
+  EXPECT_TRUE(Eventually([&] {
+    for (const auto& told : EventsOf(node)) {
+      if (told.find("The driver goes on under DaemonSet nvidia-gpu-driver-") != std::string::npos)
+        return true;
+    }
+    return false;
+  }));
+
+  MergeSpec("cluster-policy", "{driver: {useNvidiaDriverCRD: false}}");
+  AwaitTemplateWith("580.65.06");
+  ASSERT_TRUE(GoesTo(node, "nvidia-driver-daemonset"));
+  ASSERT_TRUE(GoesTo(cordoned, "nvidia-driver-daemonset"));
+  ASSERT_TRUE(Settles());
+  EXPECT_EQ(UidOfDriverPod(node), former);
+  EXPECT_TRUE(Exists(kube::kPods, Own("trainer")));
+  EXPECT_THAT(history.Of(node), ElementsAre("upgrade-done"));
+  EXPECT_THAT(history.Of(cordoned), ElementsAre("upgrade-done"));
+  EXPECT_TRUE(IsCordoned(cordoned));
+
+  // It is under the upgrade as before.
+  ChangeDriver("590.3.4");
+  ASSERT_TRUE(Settles());
+  EXPECT_THAT(history.Of(node), ElementsAreArray(DoneAndThen(kWholeWay)));
+  EXPECT_FALSE(Exists(kube::kPods, Own("trainer")));
+}
+
+TEST_F(UpgradeOfDriversTest, AnotherDriverIsRolledOutOnTheWay) {
+  RecordProperty("holds", "driver-lifecycle.md #65; operator-behaviour.md #37");
+  const auto node = AddNode("a");
+  const auto cordoned = AddNode("b");
+  CreateGpuPod("trainer", node);
+  CreatePolicy("cluster-policy",
+               "driver: {repository: registry.test, image: driver, version: 580.65.06, "
+               "upgradePolicy: {autoUpgrade: true}}");
+  CreateDriver("all",
+               "{default: true, repository: registry.test, image: driver, version: 590.3.4, "
+               "upgradePolicy: {maxUnavailable: '100%'}}");
+  RunningOperator running(name_space_);
+  ASSERT_TRUE(Settles());
+  SetNode(cordoned, {{"spec", {{"unschedulable", true}}}});
+  const LabelHistory history(client_);
+  MergeSpec("cluster-policy", kDelegated);
+  AwaitTemplateWith("590.3.4", "all");
+  ASSERT_TRUE(GoesTo(node, "nvidia-gpu-driver-"));
+  ASSERT_TRUE(GoesTo(cordoned, "nvidia-gpu-driver-"));
+  ASSERT_TRUE(Settles());
+  EXPECT_THAT(history.Of(node), ElementsAreArray(DoneAndThen(kWholeWay)));
+  EXPECT_FALSE(Exists(kube::kPods, Own("trainer")));
+  EXPECT_FALSE(IsCordoned(node));
+  EXPECT_TRUE(IsCordoned(cordoned)) << "a person has cordoned it";
+  EXPECT_THAT(Traces(cordoned), IsEmpty());
+}
+
+// Without rolling upgrades a driver that stays the same changes hands all the same; another one
+// waits until somebody deletes its pod.
+TEST_F(UpgradeOfDriversTest, WithoutUpgradesOnlyTheSameDriverChangesHands) {
+  const auto same = AddNodeOf("a", "same");
+  const auto other = AddNodeOf("b", "other");
+  CreatePolicy("cluster-policy",
+               "driver: {repository: registry.test, image: driver, version: 580.65.06}");
+  CreateDriverFor("same", "{autoUpgrade: false}");
+  CreateDriver("other",
+               "{nodeSelector: {pool: other}, repository: registry.test, image: driver, version: "
+               "590.3.4, upgradePolicy: {autoUpgrade: false}}");
+  RunningOperator running(name_space_);
+  ASSERT_TRUE(Eventually([&] {
+    Play();
+    return !UidOfDriverPod(same).empty() && !UidOfDriverPod(other).empty();
+  }));
+  const std::string former = UidOfDriverPod(same);
+  const std::string orphan = UidOfDriverPod(other);
+  MergeSpec("cluster-policy", kDelegated);
+  ASSERT_TRUE(Eventually([&] {
+    Play();
+    return OwnerOfDriverPod(same).starts_with("nvidia-gpu-driver-") &&
+           Exists(kube::kPods, Own("waiting-" + other));
+  }));
+  EXPECT_EQ(UidOfDriverPod(same), former);
+  EXPECT_EQ(UidOfDriverPod(other), orphan);
+  EXPECT_EQ(OwnerOfDriverPod(other), "");
+  EXPECT_EQ(StateOf(other), "(none)");
+}
+
+// A driver that is deleted leaves no node cordoned.
+TEST_F(UpgradeOfDriversTest, AnUpgradeOfADriverThatGoesIsTakenBack) {
+  const auto node = AddNodeOf("a", "one");
+  CreateGpuPod("trainer", node);
+  Allow("trainer", 0);
+  CreatePolicy("cluster-policy", kDelegated);
+  CreateDriverFor("one", "{podDeletion: {timeoutSeconds: 0}}");
+  RunningOperator running(name_space_);
+  ASSERT_TRUE(Settles());
+  ChangeDriverOf("one", "590.3.4");
+  ASSERT_TRUE(Reaches(node, "pod-deletion-required"));
+  EXPECT_TRUE(IsCordoned(node));
+  ASSERT_TRUE(client_->Delete(desired::kNvidiaDrivers, Cluster("one")));
+  EXPECT_TRUE(Eventually([&] { return StateOf(node) == "(none)" && !IsCordoned(node); }));
+  EXPECT_THAT(Traces(node), IsEmpty());
+  EXPECT_TRUE(Exists(kube::kPods, Own("trainer")));
+  EXPECT_EQ(UpgradeEnabled(node), "");
+}
+
+}  // namespace
+}  // namespace pitcrew::gpu_operator::testing

@@ -1,0 +1,24 @@
+// What a plan would do to drivers that run: which are started again, on which nodes pods are sent
+// away for that, how many at a time, and how long it takes by the last measured times.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "api/cluster_policy.h"
+#include "plan/cluster.h"
+#include "plan/drivers.h"
+#include "plan/plan.h"
+#include "snapshot/snapshot.h"
+
+namespace pitcrew::plan {
+
+// One for the drivers of each upgrade policy that would change; sentences without a full stop.
+// `items` are those of the plan.
+std::vector<std::string> UpgradeNotesOf(const snapshot::Snapshot& snapshot,
+                                        const api::ClusterPolicy& policy,
+                                        const WantedDrivers& drivers, const PlannedCluster& cluster,
+                                        const std::vector<Item>& items,
+                                        const std::string& operator_namespace);
+
+}  // namespace pitcrew::plan

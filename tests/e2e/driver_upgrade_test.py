@@ -1,0 +1,167 @@
+"""Drivers that change under pods, on a whole cluster with its own DaemonSet controller, garbage collector and scheduler:
+a roll-out that a disruption budget holds up on one node while the operator is killed; drivers that change hands between
+ClusterPolicy and NVIDIADriver without a restart; two NVIDIADrivers, of which one is changed."""
+
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import support  # first: it sets the state folder
+from cluster import api, chart, images
+
+NAME = support.cluster_name()
+BEFORE, AFTER, LATER = "580.95.05", "590.48.01", "600.10.01"
+GPU_NODES = ("a", "b", "c")
+FILE = f"""name: {NAME}
+nodes:
+  - {{name: a, gpus: [{{profile: T4, count: 1}}], labels: {{pool: training}}}}
+  - {{name: b, gpus: [{{profile: T4, count: 1}}], labels: {{pool: inference}}}}
+  - {{name: c, gpus: [{{profile: T4, count: 1}}], labels: {{pool: inference}}}}
+"""
+VALUES = """driver:
+  upgradePolicy: {autoUpgrade: true, maxParallelUpgrades: 0, maxUnavailable: 50%, gpuPodDeletion: {timeoutSeconds: 0}}
+"""
+POLICY = f"{chart.POLICIES}/cluster-policy"
+DRIVERS = "/apis/nvidia.com/v1alpha1/nvidiadrivers"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+SETS = "/apis/apps/v1/namespaces/default/replicasets"
+STATE = "nvidia.com/gpu-driver-upgrade-state"
+VERSION = "nvidia.com/cuda.driver-version.full"
+MERGE = "application/merge-patch+json"
+IMAGE = "docker.io/pitcrew/pitcrew:v26.7.0"
+
+
+def replica_set(name, node, gpus):
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name},
+            "spec": {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"nodeSelector": {"kubernetes.io/hostname": node}, "terminationGracePeriodSeconds": 0,
+                         "containers": [{"name": "c", "image": IMAGE, "imagePullPolicy": "IfNotPresent",
+                                         "command": ["/bin/sleep", "infinity"],
+                                         "resources": {"limits": {"nvidia.com/gpu": gpus} if gpus else {}}}]}}}}
+
+
+class DriverUpgrade(support.ClusterTest):
+    NAME, FILE, VALUES = NAME, FILE, VALUES
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for version in (AFTER, LATER):
+            folder = cls.write("marker", "").parent / version
+            folder.mkdir()
+            subprocess.run([sys.executable, str(images.ROOT / "deploy/image/build.py"), "--build", str(support.BUILD),
+                            "--into", str(folder), "--set", f"driver_version={version}",
+                            str(images.ROOT / "deploy/image/recipes/simulated-driver.yaml")],
+                           check=True, stdout=subprocess.DEVNULL)
+            images.import_into(cls.state, list(GPU_NODES), images.archives(pathlib.Path(folder)))
+
+    def merge(self, path, patch):
+        self.client.request("PATCH", path, patch, content_type=MERGE)
+
+    def await_node(self, name, satisfied):
+        node = self.client.wait(support.NODES, name, support.SECONDS, satisfied)
+        self.assertIsNotNone(node, self.client.get(f"{support.NODES}/{name}")["metadata"])
+        return node
+
+    def await_upgraded(self, names, version):
+        """Done, and feature discovery has seen the new driver."""
+        for name in names:
+            node = self.await_node(name, lambda one: (
+                one["metadata"]["labels"].get(STATE) == "upgrade-done"
+                and one["metadata"]["labels"].get(VERSION) == version and not one["spec"].get("unschedulable")))
+            self.assertNotIn("nvidia.com/gpu-driver-upgrade-failed-revision", node["metadata"]["annotations"])
+
+    def user_pod(self, app):
+        pods = [pod for pod in self.client.get(support.PODS)["items"]
+                if pod["metadata"]["labels"].get("app") == app and "deletionTimestamp" not in pod["metadata"]]
+        return pods[0]["metadata"]["uid"] if pods else None
+
+    def driver_pods(self):
+        """Node to uid, owner and number of restarts of its driver's pod."""
+        found = {}
+        for pod in self.client.get(support.OPERATOR_PODS)["items"]:
+            labels = pod["metadata"]["labels"]
+            if labels.get("app.kubernetes.io/component") == "nvidia-driver" and pod["spec"].get("nodeName"):
+                owners = pod["metadata"].get("ownerReferences", [{"name": ""}])
+                found[pod["spec"]["nodeName"]] = (pod["metadata"]["uid"], owners[0]["name"].rsplit("-", 1)[0], sum(
+                    status["restartCount"] for status in pod["status"].get("containerStatuses", [])))
+        return found
+
+    def await_owner(self, owner):
+        """Every driver's pod has an owner whose name begins so; what they were all the time."""
+        for _ in self.client.watch(support.OPERATOR_PODS, support.SECONDS):
+            pods = self.driver_pods()
+            if len(pods) == len(GPU_NODES) and all(pod[1].startswith(owner) for pod in pods.values()):
+                return pods
+        return self.fail(f"{self.driver_pods()}, none of {owner}")
+
+    def test_10_a_budget_holds_one_node_up_and_the_operator_dies(self):
+        for name, node, gpus in (("trainer", "a", 1), ("web", "a", 0), ("other", "b", 0)):
+            self.client.create(SETS, replica_set(name, node, gpus))
+        for name in ("trainer", "web", "other"):
+            for _ in self.client.watch(support.PODS, support.SECONDS):
+                pods = [pod for pod in self.client.get(support.PODS)["items"]
+                        if pod["metadata"]["labels"].get("app") == name]
+                if pods and api.has_condition(pods[0], "Ready"):
+                    break
+        self.client.create(BUDGETS, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {
+            "name": "trainer"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "trainer"}}}})
+        self.client.wait(BUDGETS, "trainer", support.SECONDS,
+                         lambda budget: budget.get("status", {}).get("currentHealthy") == 1)
+        trainer, web, other = (self.user_pod(app) for app in ("trainer", "web", "other"))
+        self.merge(POLICY, {"spec": {"driver": {"version": AFTER}}})
+        self.await_node("a", lambda node: node["metadata"]["labels"].get(STATE) == "pod-deletion-required")
+        self.client.delete(support.OPERATOR_PODS + "/" + next(
+            pod["metadata"]["name"] for pod in self.client.get(support.OPERATOR_PODS)["items"]
+            if pod["metadata"]["labels"].get("app") == "gpu-operator"))
+        self.await_upgraded(("b", "c"), AFTER)
+        self.assertEqual(self.user_pod("trainer"), trainer, "its budget lets it go no more than before")
+        self.client.delete(f"{BUDGETS}/trainer")
+        self.await_upgraded(GPU_NODES, AFTER)
+        self.assertNotEqual(self.user_pod("trainer"), trainer)
+        self.assertEqual((self.user_pod("web"), self.user_pod("other")), (web, other), "they use no GPU")
+
+    def test_20_drivers_change_hands_and_back_without_a_restart(self):
+        before, trainer = self.driver_pods(), self.user_pod("trainer")
+        self.client.create(DRIVERS, {
+            "apiVersion": "nvidia.com/v1alpha1", "kind": "NVIDIADriver", "metadata": {"name": "inference"},
+            "spec": {"default": True, "repository": "docker.io/pitcrew", "image": "simulated-driver", "version": AFTER}})
+        self.merge(POLICY, {"spec": {"driver": {"useNvidiaDriverCRD": True}}})
+        now = self.await_owner("nvidia-gpu-driver-")
+        self.assertIsNotNone(self.client.wait(DRIVERS, "inference", support.SECONDS,
+                                              lambda one: one.get("status", {}).get("state") == "ready"))
+        self.merge(POLICY, {"spec": {"driver": {"useNvidiaDriverCRD": False}}})
+        again = self.await_owner("nvidia-driver")
+        self.merge(POLICY, {"spec": {"driver": {"useNvidiaDriverCRD": True}}})
+        self.await_owner("nvidia-gpu-driver-")
+        for pods in (now, again):
+            self.assertEqual({node: (uid, restarts) for node, (uid, _, restarts) in pods.items()},
+                             {node: (uid, restarts) for node, (uid, _, restarts) in before.items()})
+        self.assertEqual(self.user_pod("trainer"), trainer)
+        for name in GPU_NODES:
+            node = self.client.get(f"{support.NODES}/{name}")
+            self.assertEqual(node["metadata"]["labels"].get(STATE), "upgrade-done")
+
+    def test_30_of_two_drivers_one_is_changed(self):
+        former = self.driver_pods()["a"][0]
+        self.client.create(DRIVERS, {
+            "apiVersion": "nvidia.com/v1alpha1", "kind": "NVIDIADriver", "metadata": {"name": "training"},
+            "spec": {"nodeSelector": {"pool": "training"}, "repository": "docker.io/pitcrew",
+                     "image": "simulated-driver", "version": AFTER}})
+        self.await_node("a", lambda node: (
+            node["metadata"]["labels"].get("nvidia.com/gpu-operator.driver.owner") == "training"))
+        # The DaemonSet controller ends the pod of a driver that no longer selects the node.
+        for _ in self.client.watch(support.OPERATOR_PODS, support.SECONDS):
+            training = self.driver_pods().get("a", (former,))[0]
+            if training != former:
+                break
+        self.merge(f"{DRIVERS}/inference", {"spec": {"version": LATER}})
+        self.await_upgraded(("b", "c"), LATER)
+        self.assertEqual(self.driver_pods()["a"][0], training)
+        self.assertEqual(self.client.get(f"{support.NODES}/a")["metadata"]["labels"].get(VERSION), AFTER)
+
+
+if __name__ == "__main__":
+    unittest.main()
