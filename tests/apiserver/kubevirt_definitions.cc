@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "codec/yaml.h"
 #include "loopback/child_process.h"
+#include "support/patience.h"
 
 namespace pitcrew::testing {
 
@@ -40,7 +41,7 @@ base::Status DefineKubeVirt(kube::Client& client) {
     const auto plural = codec::FindString(definition, {"spec", "names", "plural"});
     const auto kind = codec::FindString(definition, {"spec", "names", "kind"});
     const kube::ResourceKind resource{"kubevirt.io", "v1", plural, kind};
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(200);
+    const auto deadline = std::chrono::steady_clock::now() + test_support::kPatience;
     while (!client.List(resource, "")) {
       if (std::chrono::steady_clock::now() > deadline) {
         return base::Fail(base::Unavailable("NotServed", kind + " is not served"));

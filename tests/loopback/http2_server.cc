@@ -14,6 +14,7 @@
 #include <map>
 
 #include "loopback/loopback.h"
+#include "support/patience.h"
 
 namespace pitcrew::testing {
 namespace {
@@ -271,7 +272,7 @@ Http2Server::Counts Http2Server::counts() const {
 
 bool Http2Server::WaitFor(const std::function<bool(const Counts&)>& condition) const {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return condition(counts_); });
+  return changed_.wait_for(lock, test_support::kPatience, [&] { return condition(counts_); });
 }
 
 void Http2Server::Count(const std::function<void(Counts&)>& change) {

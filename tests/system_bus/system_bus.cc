@@ -11,13 +11,13 @@
 #include "io/file_watcher.h"
 #include "io/stop.h"
 #include "loopback/child_process.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::test_support {
 namespace {
 
 using systemd::UnitState;
 
-constexpr std::chrono::seconds kAmple{60};
 constexpr const char* kPath = "/org/freedesktop/systemd1";
 constexpr const char* kManager = "org.freedesktop.systemd1.Manager";
 
@@ -210,7 +210,7 @@ base::Result<std::unique_ptr<SystemBus>> SystemBus::Start(const std::filesystem:
       [&]() -> base::Result<bool> {
         return base::ReadFile(log).value_or("").find("unix:path=") != std::string::npos;
       },
-      {}, base::SteadyClock::now() + kAmple);
+      {}, base::SteadyClock::now() + test_support::kPatience);
   if (!listens) return base::Fail(listens.error().Within(process->LogTail()));
   return std::make_unique<Daemon>(socket, std::move(process));
 }

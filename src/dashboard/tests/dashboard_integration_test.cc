@@ -16,6 +16,7 @@
 #include "dashboard/site.h"
 #include "doctor/source.h"
 #include "io/http_client.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::dashboard {
 namespace {
@@ -70,7 +71,7 @@ class Dashboard {
     io::HttpRequest request;
     request.url = "http://127.0.0.1:" + std::to_string(server_->port()) + path;
     request.headers = {{.name = "Authorization", .value = std::string("Bearer ") + kToken}};
-    request.deadline = base::Deadline::After(std::chrono::seconds(120));
+    request.deadline = base::Deadline::After(test_support::kPatience);
     return request;
   }
   [[nodiscard]] int port() const { return server_->port(); }

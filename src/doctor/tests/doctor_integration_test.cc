@@ -15,6 +15,7 @@
 #include "doctor/source.h"
 #include "fleet/report.h"
 #include "kubevirt/kinds.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::doctor {
 namespace {
@@ -249,7 +250,7 @@ class Watcher {
 
   bool Await(const std::function<bool(const fleet::Report&)>& condition) {
     std::unique_lock lock(mutex_);
-    return seen_.wait_for(lock, std::chrono::seconds(120),
+    return seen_.wait_for(lock, test_support::kPatience,
                           [&] { return last_ && condition(*last_); });
   }
 

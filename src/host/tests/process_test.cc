@@ -13,6 +13,7 @@
 #include "base/child_process.h"
 #include "base/file.h"
 #include "base/file_descriptor.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::host {
 namespace {
@@ -25,7 +26,7 @@ ProgramRun Shell(const std::string& script) {
   run.program = "/bin/sh";
   run.arguments = {"-c", script};
   run.capture_output = true;
-  run.deadline = std::chrono::steady_clock::now() + 20s;
+  run.deadline = std::chrono::steady_clock::now() + test_support::kPatience;
   return run;
 }
 

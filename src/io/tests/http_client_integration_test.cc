@@ -12,6 +12,7 @@
 #include "loopback/certificate.h"
 #include "loopback/http2_server.h"
 #include "loopback/scripted_server.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::io {
 namespace {
@@ -232,7 +233,7 @@ TEST(Http2, ARequestMaySuspectItsConnectionLongBeforeItsDeadline) {
   EXPECT_TRUE(bench.Get("/first"));
   HttpRequest request = bench.To("/silence");
   request.suspect_after = 50ms;
-  request.deadline = base::Deadline::After(60s);
+  request.deadline = base::Deadline::After(test_support::kPatience);
   EXPECT_EQ(bench.client->Send(request, {}).error().reason, "ConnectionLost");
   EXPECT_EQ(bench.client->Send(request, {})->body, "line\n");
   EXPECT_EQ(bench.server->counts().connections, 2);

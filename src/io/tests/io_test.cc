@@ -13,6 +13,7 @@
 #include "io/http_client.h"
 #include "io/http_server.h"
 #include "io/stop.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::io {
 namespace {
@@ -137,7 +138,7 @@ TEST(FileWatcher, WaitsForAFileInAFolderThatDoesNotExistYet) {
     std::thread writer([&] { ASSERT_TRUE(base::WriteFileAtomically(file, "yes")); });
     const auto waited = WaitForFiles(
         {file.parent_path()}, [&]() -> base::Result<bool> { return std::filesystem::exists(file); },
-        {}, base::Deadline::After(30s));
+        {}, base::Deadline::After(test_support::kPatience));
     writer.join();
     ASSERT_TRUE(waited) << round;
   }

@@ -14,6 +14,7 @@
 #include "loopback/certificate.h"
 #include "loopback/tcp_proxy.h"
 #include "support_changes.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::kube {
 namespace {
@@ -221,7 +222,7 @@ TEST_F(ClientTest, AFreshCustomResourceIsServedWithoutCeremony) {
   definitions.Start();
   {
     std::unique_lock lock(mutex);
-    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(20), [&] { return established; }));
+    ASSERT_TRUE(changed.wait_for(lock, test_support::kPatience, [&] { return established; }));
   }
   const auto created = client_->Create(gadgets, {{"metadata", {{"name", "one"}}}});
   ASSERT_TRUE(created) << created.error().ToString();

@@ -1,4 +1,5 @@
 #include "support_changes.h"
+#include "tests/support/patience.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -61,7 +62,7 @@ int ChangeRecorder::changes() const {
 
 bool ChangeRecorder::WaitFor(
     const std::function<bool(const std::map<ObjectKey, std::string>&)>& wanted) const {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto deadline = std::chrono::steady_clock::now() + test_support::kPatience;
   for (;;) {
     if (wanted(world())) return true;
     std::unique_lock lock(mutex_);

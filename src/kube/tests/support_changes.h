@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "kube/informer.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::kube {
 
-// For what comes in well under a second on a machine that has nothing else to do.
-constexpr std::chrono::seconds kPatience{30};
+using test_support::kPatience;
 
 // The view of the tests: enough to tell versions apart.
 struct VersionView {
@@ -36,7 +36,7 @@ class ChangeRecorder {
   // The world as the changes tell it: value by object.
   [[nodiscard]] std::map<ObjectKey, std::string> world() const;
   [[nodiscard]] int changes() const;
-  // Waits until the world satisfies `wanted`; false after 30 seconds.
+  // Waits until the world satisfies `wanted`, for at most kPatience.
   [[nodiscard]] bool WaitFor(
       const std::function<bool(const std::map<ObjectKey, std::string>&)>& wanted) const;
 

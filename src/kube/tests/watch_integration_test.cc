@@ -11,6 +11,7 @@
 #include "kube/projection.h"
 #include "loopback/tcp_proxy.h"
 #include "support_changes.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::kube {
 namespace {
@@ -240,7 +241,7 @@ TEST_F(WatchTest, AViewThatDoesNotChangeWakesNobody) {
   Put("two", "0");
   ExpectAgreement(*full, recorder);
   // "two" came after every version of "one".
-  EXPECT_EQ(second.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  EXPECT_EQ(second.get_future().wait_for(test_support::kPatience), std::future_status::ready);
   informer.Stop();
   EXPECT_EQ(changes, 2);
 }

@@ -5,6 +5,7 @@
 #include "operator/definitions/definitions.h"
 #include "operator/uninstall/uninstall.h"
 #include "support_operator.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::gpu_operator::testing {
 namespace {
@@ -19,7 +20,7 @@ class LifecycleTest : public OperatorTest {
     // The server is shared.
     const Json own = OwnDefinitions()->front();
     ASSERT_TRUE(EnsureDefinition(*client_, own, {.force = true}, {}));
-    ASSERT_TRUE(AwaitEstablished(client_, kDefinition.name, std::chrono::minutes(3), {}));
+    ASSERT_TRUE(AwaitEstablished(client_, kDefinition.name, test_support::kPatience, {}));
     ASSERT_TRUE(
         Eventually([&] { return client_->List(desired::kClusterPolicies, "").has_value(); }));
     OperatorTest::TearDown();

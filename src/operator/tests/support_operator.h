@@ -16,6 +16,7 @@
 #include "desired/testing/render_cluster.h"
 #include "operator/runner.h"
 #include "operator/watches/world.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::gpu_operator::testing {
 
@@ -30,7 +31,7 @@ inline constexpr const char* kDelegated = "{driver: {useNvidiaDriverCRD: true}}"
 
 // Asks until it is so; for at most as long as the slowest machine needs.
 inline bool Eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(200);
+  const auto deadline = std::chrono::steady_clock::now() + test_support::kPatience;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -8,6 +8,7 @@
 #include "api/upgrade_state.h"
 #include "base/strings.h"
 #include "kube/projection.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::gpu_operator::testing {
 namespace {
@@ -87,7 +88,7 @@ std::vector<std::string> LabelHistory::Of(const std::string& node) const {
     const auto found = versions_.find(node);
     return version == 0 || (found != versions_.end() && found->second >= version);
   };
-  EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), told)) << node;
+  EXPECT_TRUE(changed_.wait_for(lock, test_support::kPatience, told)) << node;
   const auto found = values_.find(node);
   return found == values_.end() ? std::vector<std::string>() : found->second;
 }

@@ -18,6 +18,7 @@
 #include "operator/runner.h"
 #include "plan/run.h"
 #include "support/temporary_folder.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::plan {
 namespace {
@@ -47,7 +48,7 @@ spec:
 )";
 
 bool Eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  const auto deadline = std::chrono::steady_clock::now() + test_support::kPatience;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

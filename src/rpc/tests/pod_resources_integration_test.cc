@@ -8,6 +8,7 @@
 
 #include "rpc/testing/fake_container_runtime.h"
 #include "rpc/testing/fake_pod_resources.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::rpc {
 namespace {
@@ -40,20 +41,20 @@ TEST_F(PodResourcesTest, TellsWhoHoldsWhat) {
       {{"nvidia.com/gpu", {"GPU-1", "GPU-2"}, "main"}, {"example.com/nic", {"eth1"}, "proxy"}},
       {{"main", "ml", "claim-x", "gpu.nvidia.com", "node-a", "gpu-0"}}};
   kubelet->Set({idle, training});
-  const auto pods = ListPodDevices(socket_, {}, base::Deadline::After(60s));
+  const auto pods = ListPodDevices(socket_, {}, base::Deadline::After(test_support::kPatience));
   ASSERT_TRUE(pods) << pods.error().message;
   EXPECT_THAT(*pods, ElementsAre(idle, training));
 }
 
 TEST_F(PodResourcesTest, NoSocketIsNotAnEmptyAnswer) {
-  const auto pods = ListPodDevices(socket_, {}, base::Deadline::After(60s));
+  const auto pods = ListPodDevices(socket_, {}, base::Deadline::After(test_support::kPatience));
   ASSERT_FALSE(pods);
   EXPECT_EQ(pods.error().code, base::Code::kNotFound);
 }
 
 TEST_F(PodResourcesTest, AServerWithoutThisApiIsNamed) {
   const auto other = testing::FakeContainerRuntime::StartWithoutInterface(socket_);
-  const auto pods = ListPodDevices(socket_, {}, base::Deadline::After(60s));
+  const auto pods = ListPodDevices(socket_, {}, base::Deadline::After(test_support::kPatience));
   ASSERT_FALSE(pods);
   EXPECT_EQ(pods.error().code, base::Code::kUnsupported);
 }

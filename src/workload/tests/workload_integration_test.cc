@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "apiserver/api_server.h"
+#include "tests/support/patience.h"
 #include "workload/evict.h"
 #include "workload/gpu_use.h"
 #include "workload/pause.h"
@@ -99,7 +100,7 @@ TEST_F(WorkloadTest, ABudgetIsAskedAgainUntilItAllows) {  // driver-lifecycle.md
     EXPECT_TRUE(IsThere(held));
     Allow("held", 1);
   };
-  options.deadline = std::chrono::steady_clock::now() + 60s;
+  options.deadline = std::chrono::steady_clock::now() + test_support::kPatience;
   const auto done = EvictPods(client_, node_, {free, held}, options, {});
   ASSERT_TRUE(done) << done.error().ToString();
   ASSERT_EQ(told.size(), 1U);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "node/driver_manager/tests/support_manager.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::node::driver_manager {
 namespace {
@@ -82,7 +83,7 @@ class FormerUsersTest : public ManagerTest {
           for (const auto& [key, text] : store.Snapshot()) message = *text;
           return !message.empty();
         },
-        {}, base::Deadline::After(std::chrono::minutes(2)));
+        {}, base::Deadline::After(test_support::kPatience));
     EXPECT_TRUE(seen) << seen.error().message;
     return message;
   }

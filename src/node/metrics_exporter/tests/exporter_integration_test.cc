@@ -16,6 +16,7 @@
 #include "io/http_client.h"
 #include "loopback/certificate.h"
 #include "rpc/testing/fake_pod_resources.h"
+#include "tests/support/patience.h"
 #include "tests/support/simulated_node.h"
 
 namespace pitcrew::node::metrics_exporter {
@@ -91,7 +92,7 @@ class ExporterTest : public ::testing::Test {
   template <class Matcher>
   std::string AwaitPage(Matcher matcher) const {
     std::string page;
-    const auto until = base::Deadline::After(60s);
+    const auto until = base::Deadline::After(test_support::kPatience);
     while (!until.passed()) {
       page = Metrics();
       if (::testing::Matches(matcher)(page)) return page;

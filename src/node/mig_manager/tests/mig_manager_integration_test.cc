@@ -17,6 +17,7 @@
 #include "nvml/nvml.h"
 #include "rpc/testing/fake_pod_resources.h"
 #include "tests/support/daemon_thread.h"
+#include "tests/support/patience.h"
 #include "tests/support/simulated_node.h"
 #include "tests/system_bus/system_bus.h"
 
@@ -36,7 +37,6 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr const char* kTwoGpus = "gpus: [{profile: H100-80, count: 2}]";
-constexpr std::chrono::seconds kAmple{120};
 
 class Manager : public test_support::DaemonThread {
  public:
@@ -134,12 +134,12 @@ class MigManagerTest : public ::testing::Test {
   // Waits for the states since the last call to end like this, and returns them all.
   std::vector<std::string> StatesUntil(const std::string& last) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kAmple, [&] { return !seen_.empty() && seen_.back() == last; });
+    changed_.wait_for(lock, test_support::kPatience, [&] { return !seen_.empty() && seen_.back() == last; });
     return std::exchange(seen_, {});
   }
   bool WaitForProgress(const std::string& part) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, kAmple,
+    return changed_.wait_for(lock, test_support::kPatience,
                              [&] { return progress_.find(part) != std::string::npos; });
   }
 
@@ -281,7 +281,7 @@ TEST_F(MigManagerTest, PausesWhoDoesNotFollow) {  // 9.4, steps 7, 8 and 17
         const auto node = store.Find({"", node_});
         return node.is_present() && LabelOf(**node.value(), kPlugin) == "paused-for-mig-change";
       },
-      {}, base::Deadline::After(kAmple));
+      {}, base::Deadline::After(test_support::kPatience));
   ASSERT_TRUE(paused) << paused.error().message;
   EXPECT_THAT(Geometry(), ElementsAre(kWhole, kWhole)) << "it has the GPUs still open";
   DeletePod("plugin");

@@ -21,6 +21,7 @@
 #include "node/mps_folder/service_watch.h"
 #include "nvml/nvml.h"
 #include "simulation/testing/process.h"
+#include "tests/support/patience.h"
 #include "tests/support/simulated_node.h"
 
 namespace pitcrew::node::mps {
@@ -107,7 +108,7 @@ class MpsControlDaemon : public ::testing::Test {
   static bool AwaitFile(const fs::path& file, bool there) {
     const auto done = [&]() -> base::Result<bool> { return fs::exists(file) == there; };
     return io::WaitForFiles({file.parent_path()}, done, io::StopToken(),
-                            base::Deadline::After(std::chrono::seconds(30)))
+                            base::Deadline::After(test_support::kPatience))
         .has_value();
   }
   std::string Ask(const std::string& command) {

@@ -6,6 +6,7 @@
 
 #include "apiserver/api_server.h"
 #include "node/own_node/label_watch.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::node::own_node {
 namespace {
@@ -38,7 +39,7 @@ class OwnNodeTest : public ::testing::Test {
   // Whether the watch rings until the label has that value.
   static bool Becomes(LabelWatch& watch, const char* label,
                       const std::optional<std::string>& wanted) {
-    const auto deadline = std::chrono::steady_clock::now() + 30s;
+    const auto deadline = std::chrono::steady_clock::now() + test_support::kPatience;
     while (true) {
       watch.Take();
       const auto value = watch.Value(label);
@@ -135,7 +136,7 @@ TEST_F(OwnNodeTest, OtherLabelsDoNotWake) {
   SetLabel(kConfig, "y");
   int rings = 0;
   while (!(watch.Value(kConfig).is_present() && *watch.Value(kConfig).value() == "y")) {
-    ASSERT_TRUE(io::WaitReadable({watch.fd()}, {}, std::chrono::steady_clock::now() + 30s));
+    ASSERT_TRUE(io::WaitReadable({watch.fd()}, {}, std::chrono::steady_clock::now() + test_support::kPatience));
     watch.Take();
     ++rings;
   }

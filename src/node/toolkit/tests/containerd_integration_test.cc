@@ -26,6 +26,7 @@
 #include "node/toolkit/engine_process.h"
 #include "rpc/container_runtime.h"
 #include "rpc/testing/fake_container_runtime.h"
+#include "tests/support/patience.h"
 #include "tests/support/without_pidfd.h"
 
 namespace pitcrew::node::toolkit {
@@ -56,7 +57,7 @@ fs::path FindContainerd() {
     host::ProgramRun run;
     run.program = (folder / "containerd").string();
     run.arguments = {"--version"};
-    run.deadline = base::SteadyClock::now() + 20s;
+    run.deadline = base::SteadyClock::now() + test_support::kPatience;
     const auto version = host::ReadProgramOutput(run);
     if (version && version->find(" v2.") != std::string::npos) return run.program;
   }
@@ -160,7 +161,7 @@ class Containerd : public ::testing::Test {
         std::vector<std::string>{program_.string(), "--config", options_.config.string()},
         folder_ / "containerd.log", poison);
     const auto up =
-        WaitForEngine(options_.kind, options_.socket, {}, base::SteadyClock::now() + 60s);
+        WaitForEngine(options_.kind, options_.socket, {}, base::SteadyClock::now() + test_support::kPatience);
     ASSERT_TRUE(up) << up.error().message << "\n"
                     << base::ReadFile(folder_ / "containerd.log").value_or("");
   }
@@ -181,7 +182,7 @@ class Containerd : public ::testing::Test {
   // What the running containerd tells the kubelet.
   [[nodiscard]] std::vector<std::string> Handlers() const {
     const auto status =
-        rpc::WaitForContainerRuntime(options_.socket, {}, base::SteadyClock::now() + 60s);
+        rpc::WaitForContainerRuntime(options_.socket, {}, base::SteadyClock::now() + test_support::kPatience);
     EXPECT_TRUE(status) << status.error().message;
     return status ? status->handlers : std::vector<std::string>();
   }
@@ -262,7 +263,7 @@ TEST_F(Containerd, OldFilesAreBackWhenItDoesNotComeUp) {
   EXPECT_EQ(configured.error().reason, "EngineDidNotComeBack");
   EXPECT_FALSE(fs::exists(options_.drop_in));
   EXPECT_EQ(*base::ReadFile(options_.config), Config());
-  EXPECT_TRUE(WaitForEngine(options_.kind, options_.socket, {}, base::SteadyClock::now() + 60s));
+  EXPECT_TRUE(WaitForEngine(options_.kind, options_.socket, {}, base::SteadyClock::now() + test_support::kPatience));
 }
 
 // The toolkit was killed after it had written, and the engine does not come up with that: what was
@@ -350,7 +351,7 @@ TEST(WaitForEngine, GoesOnWhenContainerdTakesPods) {
   const auto runtime = rpc::testing::FakeContainerRuntime::Start(socket, 3, {"nvidia"});
   ASSERT_TRUE(runtime);
   const auto up =
-      WaitForEngine(EngineKind::kContainerd, socket, {}, base::SteadyClock::now() + 60s);
+      WaitForEngine(EngineKind::kContainerd, socket, {}, base::SteadyClock::now() + test_support::kPatience);
   EXPECT_TRUE(up) << up.error().message;
   EXPECT_EQ(runtime->refused(), 3);
   EXPECT_EQ(runtime->answered(), 1);

@@ -9,6 +9,7 @@
 #include "apiserver/api_server.h"
 #include "kube/await.h"
 #include "kube/projection.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -88,7 +89,7 @@ class NodePodsTest : public ::testing::Test {
           marks.erase("");
           return marks.size() >= times;
         },
-        {}, std::chrono::steady_clock::now() + 60s);
+        {}, std::chrono::steady_clock::now() + test_support::kPatience);
     EXPECT_TRUE(seen) << seen.error().message;
   }
   [[nodiscard]] NodePods Pods() {
@@ -181,7 +182,7 @@ TEST_F(NodePodsTest, LeavingOnesAreWaitedForAndTriedAgain) {
   AddPod("driver", "here", "", "Running");
   AddPod("stays", "here", "nvidia", "Running");
   const auto pods = Pods();
-  EXPECT_TRUE(pods.AwaitLeaving({}, std::chrono::steady_clock::now() + 60s));
+  EXPECT_TRUE(pods.AwaitLeaving({}, std::chrono::steady_clock::now() + test_support::kPatience));
   Delete("plugin");
   Delete("driver");  // its end takes long and needs no engine: nobody waits for it
   const auto late = pods.AwaitLeaving({}, std::chrono::steady_clock::now());
@@ -195,7 +196,7 @@ TEST_F(NodePodsTest, LeavingOnesAreWaitedForAndTriedAgain) {
   ASSERT_TRUE(count) << count.error().message;
   EXPECT_EQ(*count, 1u);
   EXPECT_EQ(Mark("stays"), "");
-  EXPECT_TRUE(pods.AwaitLeaving({}, std::chrono::steady_clock::now() + 60s));
+  EXPECT_TRUE(pods.AwaitLeaving({}, std::chrono::steady_clock::now() + test_support::kPatience));
 }
 
 TEST_F(NodePodsTest, AStopEndsTheTries) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "tests/support/patience.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::node::validations {
@@ -64,7 +65,7 @@ TEST(StatusFolder, AFileIsWaitedForBeforeItsFolderIsThere) {
   const TemporaryFolder root;
   const StatusFolder status(root.path() / "run/nvidia/validations");
   std::thread writer([&] { EXPECT_TRUE(status.Write(kDriverReady, "IS_HOST_DRIVER=true\n")); });
-  EXPECT_TRUE(status.Await(kDriverReady, {}, std::chrono::steady_clock::now() + 30s));
+  EXPECT_TRUE(status.Await(kDriverReady, {}, std::chrono::steady_clock::now() + test_support::kPatience));
   writer.join();
   EXPECT_TRUE(status.Await(kDriverReady, {})) << "it is there already";
 }

@@ -10,6 +10,7 @@
 #include "api/qualification.h"
 #include "apiserver/api_server.h"
 #include "io/http_client.h"
+#include "tests/support/patience.h"
 #include "tests/support/simulated_node.h"
 
 namespace pitcrew::node::validator {
@@ -58,7 +59,7 @@ class NodeStatusTest : public ::testing::Test {
   }
   std::string AwaitPage(const ::testing::Matcher<std::string>& wanted) const {
     std::string page;
-    for (const auto until = base::Deadline::After(60s); !until.passed();) {
+    for (const auto until = base::Deadline::After(test_support::kPatience); !until.passed();) {
       io::HttpRequest request;
       request.url = fmt::format("http://127.0.0.1:{}/metrics", status_->port());
       page = io::HttpClient::Create().value()->Send(request, {}).value().body;
