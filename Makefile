@@ -118,7 +118,7 @@ tsan: ## the tests of the rooms with threads under the thread sanitizer
 fuzz: ## look for inputs that break a parser (TARGET=name, SECONDS=60 for each)
 	@tools/setup.sh fuzz
 	@$(MAKE) --no-print-directory build PRESET=fuzz
-	@$(python) tools/fuzz.py --seconds $(SECONDS) $(TARGET)
+	@$(python) tools/fuzz.py --jobs $(JOBS) --seconds $(SECONDS) $(TARGET)
 
 mutants: programs ## change the product token by token and see which changes no test notices (COUNT=25, SEED=1, AT=file:line)
 	@$(python) tools/mutants.py --jobs $(JOBS) --count $(COUNT) --seed $(SEED) $(addprefix --at ,$(AT))

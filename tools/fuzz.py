@@ -8,6 +8,7 @@ Exit status: 0 when nothing was found, 1 when something was, 2 for a usage error
 """
 
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import subprocess
@@ -43,13 +44,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="which ones (default: all)")
     parser.add_argument("--seconds", type=int, default=60, help="how long for each target (default: 60)")
+    parser.add_argument("--jobs", type=int, default=1, help="how many targets at the same time (default: 1)")
     parser.add_argument("--merge", action="store_true", help="take what was learnt into tests/fuzz/corpus")
     arguments = parser.parse_args()
     known = sorted(folder.name for folder in KEPT.iterdir())
     unknown = set(arguments.targets) - set(known)
     if unknown:
         parser.error(f"unknown target {', '.join(sorted(unknown))}; there are: {', '.join(known)}")
-    well = [run(target, arguments.seconds, arguments.merge) for target in arguments.targets or known]
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        well = list(pool.map(lambda target: run(target, arguments.seconds, arguments.merge), arguments.targets or known))
     return 0 if all(well) else 1
 
 

@@ -95,6 +95,7 @@ class Played:
     def __init__(self, side, case):
         self.side, self.server, self.case = side, side.server, case
         self.driver = None  # the path of the driver's DaemonSet
+        self.of_driver = None  # metadata and container of its pods, as of the last look
         self.names = [node["name"] for node in case["nodes"]]
 
     def merge(self, path, patch):
@@ -127,6 +128,9 @@ class Played:
             if node["other"]:
                 self.create_pod(f"other-{node['name']}", node["name"], {"ownerReferences": owner}, {})
 
+    def create_driver_pod(self, node):
+        self.create_pod(f"driver-{node}", node, *self.of_driver)
+
     def daemonset(self):
         """The driver's; none before it has been made."""
         found = self.server.get(f"{KINDS['DaemonSet']}?labelSelector=app.kubernetes.io/component%3Dnvidia-driver")["items"]
@@ -151,11 +155,11 @@ class Played:
                 "data": {"spec": {"template": template}}, "revision": daemonset["metadata"]["generation"]})
         variables = [variable for container in template["spec"]["initContainers"] for variable in
                      container.get("env", []) if variable["name"] == "DRIVER_CONFIG_DIGEST"]
+        self.of_driver = {"labels": labels, "ownerReferences": owner}, {"env": variables}
         pods = {pod["metadata"]["name"]: pod for pod in self.server.get(PODS)["items"]}
         for name in self.names:
             if f"driver-{name}" not in pods:
-                self.create_pod(f"driver-{name}", name, {"labels": labels, "ownerReferences": owner},
-                                {"env": variables})
+                self.create_driver_pod(name)
             if f"validator-{name}" not in pods:
                 self.create_pod(f"validator-{name}", name,
                                 {"labels": {"app": "nvidia-operator-validator"}, "ownerReferences": [
