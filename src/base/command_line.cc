@@ -164,6 +164,13 @@ void CommandLine::Add(const Flag& flag, std::optional<std::vector<std::string>>*
   });
 }
 
+void CommandLine::AddEach(const Flag& flag, std::vector<std::string>* target) {
+  implementation_->Add(flag, false, false, [target](const auto& texts) -> Status {
+    *target = texts;
+    return {};
+  });
+}
+
 void CommandLine::Add(const Flag& flag, std::optional<std::int64_t>* target) {
   implementation_->Add(flag, false, true, [target](const auto& texts) -> Status {
     TRY_ASSIGN(*target, ParseAnyBase(texts.back()));

@@ -39,6 +39,8 @@ class CommandLine {
   void Add(const Flag& flag, std::optional<bool>* target);
   // Split at commas and trimmed, repeatable; a present but empty variable is one empty element.
   void Add(const Flag& flag, std::optional<std::vector<std::string>>* target);
+  // Every occurrence as it was written, commas and all.
+  void AddEach(const Flag& flag, std::vector<std::string>* target);
   // A present but empty variable counts as not set. Decimal, 0x, 0o and 0b numbers.
   void Add(const Flag& flag, std::optional<std::int64_t>* target);
   void Add(const Flag& flag, std::optional<std::vector<std::int64_t>>* target);

@@ -5,6 +5,7 @@
 #include "doctor/command.h"
 #include "node/cc_manager/command.h"
 #include "node/config_manager/command.h"
+#include "node/ctk/command.h"
 #include "node/device_plugin/command.h"
 #include "node/driver_manager/command.h"
 #include "node/feature_discovery/command.h"

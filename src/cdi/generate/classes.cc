@@ -43,6 +43,7 @@ std::span<const DeviceClass> DeviceClasses() {
       {.name = "mofed",
        .nodes = {{"/dev/infiniband", "uverbs"}, {"/dev/infiniband", "rdma_cm"}},
        .mounts = {}},
+      {.name = "nvswitch", .nodes = {{"/dev", "nvidia-nvswitch"}}, .mounts = {}},
   };
   return kClasses;
 }

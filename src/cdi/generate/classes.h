@@ -29,7 +29,7 @@ struct DeviceClass {
   std::vector<std::string_view> mounts;
 };
 
-// All of them: gdrcopy, gds, mofed.
+// All of them: gdrcopy, gds, mofed, nvswitch.
 std::span<const DeviceClass> DeviceClasses();
 // Null when there is no such class.
 const DeviceClass* FindDeviceClass(std::string_view name);

@@ -79,17 +79,37 @@ void AddNode(const Node& node, const Options& options, cdi::ContainerEdits& edit
   }
 }
 
+bool IsHookEnabled(std::string_view name, const Options& options) {
+  const auto names = [&](const std::vector<std::string>& hooks, std::string_view hook) {
+    return std::ranges::find(hooks, hook) != hooks.end();
+  };
+  if (names(options.enabled_hooks, name)) return true;
+  if (name == "chmod") return false;
+  return !names(options.disabled_hooks, name) && !names(options.disabled_hooks, "all");
+}
+
 void AddHook(std::string_view name, const std::vector<std::string>& arguments,
              const Options& options, cdi::ContainerEdits& edits) {
-  for (const auto& disabled : options.disabled_hooks) {
-    if (disabled == name || disabled == "all") return;
-  }
+  if (!IsHookEnabled(name, options)) return;
   const std::string program = NameOf(options.hook_path);
   cdi::Hook hook{"createContainer", options.hook_path, {program}, {"NVIDIA_CTK_DEBUG=false"}, {}};
   if (program == "nvidia-ctk") hook.args.emplace_back("hook");
   hook.args.emplace_back(name);
   hook.args.insert(hook.args.end(), arguments.begin(), arguments.end());
   edits.hooks.push_back(std::move(hook));
+}
+
+void AddFolderModes(const std::vector<std::string>& folders, const Options& options,
+                    cdi::ContainerEdits& edits) {
+  std::vector<std::string> arguments = {"--mode", "755"};
+  for (const auto& folder : folders) {
+    const auto lies_there = [&](const cdi::DeviceNode& node) {
+      return node.path.starts_with(folder + "/");
+    };
+    if (std::ranges::none_of(edits.device_nodes, lies_there)) continue;
+    arguments.insert(arguments.end(), {"--path", folder});
+  }
+  if (arguments.size() > 2) AddHook("chmod", arguments, options, edits);
 }
 
 std::vector<std::string> LibraryLinks(const std::vector<Library>& libraries) {
@@ -142,12 +162,11 @@ void AddDriver(const DriverFiles& files, const Options& options, bool graphics,
   if (graphics) add_links(files.graphics_links);
   add_links(LibraryLinks(files.libraries));
   AddHook("enable-cuda-compat", {"--host-driver-version=" + files.version}, options, edits);
-  std::vector<std::string> folders;
-  for (const auto& folder : LibraryFolders(edits)) {
-    folders.emplace_back("--folder");
-    folders.push_back(folder);
-  }
-  if (!folders.empty()) AddHook("update-ldcache", folders, options, edits);
+  std::vector<std::string> cache;
+  if (!options.ldconfig_path.empty()) cache = {"--ldconfig-path", options.ldconfig_path};
+  const auto folders = LibraryFolders(edits);
+  for (const auto& folder : folders) cache.insert(cache.end(), {"--folder", folder});
+  if (!folders.empty()) AddHook("update-ldcache", cache, options, edits);
 }
 
 }  // namespace pitcrew::cdi_generate

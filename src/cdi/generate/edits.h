@@ -15,9 +15,17 @@ namespace pitcrew::cdi_generate {
 // conversion").
 void AddNode(const Node& node, const Options& options, cdi::ContainerEdits& edits);
 
+// Whether there is to be a hook of that name (container-toolkit.md 6.7).
+bool IsHookEnabled(std::string_view name, const Options& options);
+
 // Appends a createContainer hook with arguments, unless it is disabled.
 void AddHook(std::string_view name, const std::vector<std::string>& arguments,
              const Options& options, cdi::ContainerEdits& edits);
+
+// The hook chmod for those of `folders` ("/dev/dri") in which nodes of `edits` lie, where it is
+// enabled: an image may have made them for root alone.
+void AddFolderModes(const std::vector<std::string>& folders, const Options& options,
+                    cdi::ContainerEdits& edits);
 
 // Libraries, sockets, firmware, programs, environment and their hooks: what every mode with a
 // driver needs. `graphics` also adds the graphics files and links.

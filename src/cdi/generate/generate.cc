@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "cdi/generate/device_ids.h"
 #include "cdi/generate/edits.h"
 
 namespace pitcrew::cdi_generate {
@@ -98,6 +99,7 @@ base::Result<cdi::ContainerEdits> EditsOf(const gpu::Device& device, const gpu::
   TRY(AddGpuNode(device, files, options, edits));
   if (mig == nullptr) {
     AddDri(device, files, options, edits);
+    AddFolderModes({"/dev/dri", "/dev/nvidia-caps"}, options, edits);
     return edits;
   }
   const std::string instance = fmt::format("gpu{}/gi{}", device.minor_number, mig->gpu_instance_id);
@@ -110,6 +112,7 @@ base::Result<cdi::ContainerEdits> EditsOf(const gpu::Device& device, const gpu::
   return edits;
 }
 
+// Every device that can be offered; the others stand in `omitted`.
 std::vector<Nameless> CollectDevices(const gpu::Inventory& inventory, const DriverFiles& files,
                                      const Options& options, std::vector<base::Error>& omitted) {
   std::vector<Nameless> devices;
@@ -136,6 +139,49 @@ std::vector<Nameless> CollectDevices(const gpu::Inventory& inventory, const Driv
   return devices;
 }
 
+// Those that the ids mean. A GPU in MIG mode may be asked for.
+base::Result<std::vector<Nameless>> ChosenDevices(const gpu::Inventory& inventory,
+                                                  const DriverFiles& files,
+                                                  const Options& options) {
+  TRY_ASSIGN(const auto chosen, ChooseDevices(inventory, options.ids));
+  std::vector<Nameless> devices;
+  for (const auto& one : chosen) {
+    if (one.gpu->fault) {
+      return base::Fail(one.gpu->fault->Within(fmt::format("GPU {}", one.gpu->index)));
+    }
+    TRY_ASSIGN(auto edits, EditsOf(*one.gpu, one.mig, files, options));
+    devices.push_back({one.gpu, one.mig, std::move(edits)});
+  }
+  return devices;
+}
+
+base::Status AddDevices(const gpu::Inventory& inventory, const DriverFiles& files,
+                        const Options& options, Generated& out) {
+  if (MeansNoDevice(options.ids)) {
+    cdi::Device none{"none", {}, {}};
+    none.edits.env = {"NVCT_EMPTY_DEVICE="};
+    out.spec.devices = {std::move(none)};
+    return {};
+  }
+  std::vector<Nameless> devices;
+  if (MeansAllDevices(options.ids)) {
+    devices = CollectDevices(inventory, files, options, out.omitted);
+  } else {
+    TRY_ASSIGN(devices, ChosenDevices(inventory, files, options));
+  }
+  if (devices.empty()) {
+    std::string why;
+    for (const auto& error : out.omitted) why += "; " + error.message;
+    return base::Fail(base::NotFound("NoDevices", "no GPU can be offered through CDI" + why));
+  }
+  for (const auto naming : options.naming) {
+    for (const auto& device : devices) {
+      out.spec.devices.push_back({NameFor(device, naming), {}, device.edits});
+    }
+  }
+  return {};
+}
+
 bool IsManagementNode(const std::string& path) {
   const std::string name = path.substr(path.rfind('/') + 1);
   if (path.starts_with("/dev/nvidia-caps/")) return name.starts_with("nvidia-cap");
@@ -151,17 +197,7 @@ base::Result<Generated> GenerateGpus(const gpu::Inventory& inventory, const Driv
                                      const Options& options) {
   Generated out;
   out.spec.kind = options.kind;
-  const auto devices = CollectDevices(inventory, files, options, out.omitted);
-  if (devices.empty()) {
-    std::string why;
-    for (const auto& error : out.omitted) why += "; " + error.message;
-    return base::Fail(base::NotFound("NoDevices", "no GPU can be offered through CDI" + why));
-  }
-  for (const auto naming : options.naming) {
-    for (const auto& device : devices) {
-      out.spec.devices.push_back({NameFor(device, naming), {}, device.edits});
-    }
-  }
+  TRY(AddDevices(inventory, files, options, out));
   for (const auto path : kControlNodes) {
     if (const Node* node = files.FindNode(std::string(path))) {
       AddNode(*node, options, out.spec.edits);
@@ -170,7 +206,7 @@ base::Result<Generated> GenerateGpus(const gpu::Inventory& inventory, const Driv
   AddDriver(files, options, true, out.spec.edits);
   AddHook("disable-device-node-modification", {}, options, out.spec.edits);
   AddHook("update-application-profile", {}, options, out.spec.edits);
-  Assemble(out.spec, options.merged_device);
+  Assemble(out.spec, options.merged_device && !MeansNoDevice(options.ids));
   return out;
 }
 
@@ -186,6 +222,7 @@ base::Result<cdi::Spec> GenerateManagement(const DriverFiles& files, const Optio
                                      fmt::format("no NVIDIA device nodes found below {}/dev",
                                                  options.dev_root == "/" ? "" : options.dev_root)));
   }
+  AddFolderModes({"/dev/nvidia-caps"}, options, all.edits);
   spec.devices.push_back(std::move(all));
   AddDriver(files, options, false, spec.edits);
   Assemble(spec, false);

@@ -23,7 +23,12 @@ struct Options {
   std::vector<Naming> naming = {Naming::kIndex, Naming::kUuid};
   bool merged_device = true;                // device "all" with everything of the others
   std::vector<std::string> disabled_hooks;  // names of 6.7, or "all"
+  // Beats disabled_hooks. chmod is off without it.
+  std::vector<std::string> enabled_hooks;
+  std::string ldconfig_path;  // handed to update-ldcache; "": not
   bool additional_gids = true;
+  // Which devices (device_ids.h). "none" anywhere: one device "none" that changes nothing.
+  std::vector<std::string> ids = {"all"};
 };
 
 struct Generated {
@@ -34,7 +39,8 @@ struct Generated {
 };
 
 // Mode nvml: a device per GPU and MIG device and name. Full GPUs in MIG mode are left out.
-// kNotFound "NoDevices" when no device is left.
+// kNotFound "NoDevices" when no device is left. A device asked for by its own id is never left out:
+// what keeps it from being offered is the error.
 base::Result<Generated> GenerateGpus(const gpu::Inventory& inventory, const DriverFiles& files,
                                      const Options& options);
 

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "codec/toml.h"
+#include "node/toolkit/config_document.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -88,44 +89,28 @@ std::string RuntimeConfigText(const Options& options,
                               const std::vector<std::string>& low_level_runtimes) {
   const auto& runtime = options.runtime;
   const fs::path folder = options.toolkit_folder();
-  Json config = {
-      {"accept-nvidia-visible-devices-as-volume-mounts", runtime.accept_devices_as_mounts},
-      {"accept-nvidia-visible-devices-envvar-when-unprivileged",
-       runtime.accept_env_when_unprivileged},
-      {"disable-require", false},
-      {"supported-driver-capabilities", "compat32,compute,display,graphics,ngx,utility,video"},
-      {"swarm-resource", ""}};
-  config["nvidia-container-cli"] = {{"debug", ""},
-                                    {"environment", Json::array()},
-                                    {"ldcache", ""},
-                                    {"ldconfig", LdconfigPath(options.driver_root)},
-                                    {"load-kmods", true},
-                                    {"no-cgroups", false},
-                                    {"path", (folder / "nvidia-container-cli").string()},
-                                    {"root", options.driver_root},
-                                    {"user", ""}};
-  SetIfGiven(config["nvidia-container-cli"], "debug", runtime.cli_debug);
+  Json config = ConfigDocument::Defaults().values();
+  config["accept-nvidia-visible-devices-as-volume-mounts"] = runtime.accept_devices_as_mounts;
+  config["accept-nvidia-visible-devices-envvar-when-unprivileged"] =
+      runtime.accept_env_when_unprivileged;
+  Json& cli = config["nvidia-container-cli"];
+  cli["ldconfig"] = LdconfigPath(options.driver_root);
+  cli["path"] = (folder / "nvidia-container-cli").string();
+  cli["root"] = options.driver_root;
+  cli["user"] = "";
+  SetIfGiven(cli, "debug", runtime.cli_debug);
   Json& section = config["nvidia-container-runtime"];
-  section = {{"debug", "/dev/null"},
-             {"log-level", "info"},
-             {"mode", "auto"},
-             {"runtimes", low_level_runtimes}};
+  section["runtimes"] = low_level_runtimes;
   SetIfGiven(section, "debug", runtime.debug);
   SetIfGiven(section, "log-level", runtime.log_level);
   SetIfGiven(section, "mode", runtime.mode);
-  Json& modes = section["modes"];
-  modes["cdi"] = {{"annotation-prefixes", {api::kCdiAnnotationPrefix}},
-                  {"default-kind", "nvidia.com/gpu"},
-                  {"spec-dirs", {"/etc/cdi", "/var/run/cdi"}}};
-  SetIfGiven(modes["cdi"], "default-kind", runtime.default_kind);
-  if (runtime.annotation_prefixes)
-    modes["cdi"]["annotation-prefixes"] = *runtime.annotation_prefixes;
-  modes["csv"] = {{"mount-spec-path", "/etc/nvidia-container-runtime/host-files-for-container.d"}};
-  modes["legacy"] = {{"cuda-compat-mode", "ldconfig"}};
-  config["nvidia-container-runtime-hook"] = {
-      {"path", (folder / "nvidia-container-runtime-hook").string()},
-      {"skip-mode-detection", runtime.skip_mode_detection}};
-  config["nvidia-ctk"] = {{"path", (folder / "nvidia-ctk").string()}};
+  Json& cdi = section["modes"]["cdi"];
+  SetIfGiven(cdi, "default-kind", runtime.default_kind);
+  if (runtime.annotation_prefixes) cdi["annotation-prefixes"] = *runtime.annotation_prefixes;
+  Json& hook = config["nvidia-container-runtime-hook"];
+  hook["path"] = (folder / "nvidia-container-runtime-hook").string();
+  hook["skip-mode-detection"] = runtime.skip_mode_detection;
+  config["nvidia-ctk"]["path"] = (folder / "nvidia-ctk").string();
   for (const auto& feature : runtime.opt_in_features) config["features"][feature] = true;
   return codec::ToTomlText(config);
 }

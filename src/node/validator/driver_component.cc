@@ -11,7 +11,7 @@
 #include "kube/config.h"
 #include "kube/ownership.h"
 #include "node/validator/components.h"
-#include "node/validator/device_links.h"
+#include "host/device_links.h"
 #include "node/validator/driver_check.h"
 #include "node/validator/memory_module.h"
 
@@ -134,13 +134,13 @@ class DriverRound {
     if (driver.root.is_host) LoadMemoryModuleOfHost();
     const auto majors = host::ReadCharacterMajors(options_.proc);
     if (majors) {
-      const auto made = EnsureControlDevices(driver.devices_seen_at, *majors);
+      const auto made = host::EnsureControlDevices(driver.devices_seen_at, *majors);
       // Nodes that are there already are all that is needed.
       if (!made)
         base::LogInfo("Control devices are taken as they are", {{"reason", made.error().message}});
     }
     const auto linked =
-        LinkDevices(driver.devices_seen_at, std::filesystem::path(driver.root.device_root) / "dev",
+        host::LinkDevices(driver.devices_seen_at, std::filesystem::path(driver.root.device_root) / "dev",
                     options_.device_links_folder);
     if (!linked) {
       return base::Fail(linked.error().Within(

@@ -60,13 +60,16 @@ TEST_F(ClassesTest, WithoutADeviceThereIsNoClass) {
 TEST_F(ClassesTest, EachHasItsDeviceNodes) {  // device-plugin.md section 16
   for (const auto* node :
        {"dev/gdrdrv", "dev/nvidia-fs1", "dev/nvidia-fs0", "dev/nvidia0", "dev/infiniband/uverbs0",
-        "dev/infiniband/rdma_cm", "dev/infiniband/issm0"}) {
+        "dev/infiniband/rdma_cm", "dev/infiniband/issm0", "dev/nvidia-nvswitchctl",
+        "dev/nvidia-nvswitch1", "dev/nvidia-nvswitch0"}) {
     Device(node);
   }
   ASSERT_TRUE(base::WriteFileAtomically(path_ / "dev/gdrdrv-notes", "no device"));
   EXPECT_THAT(Nodes("gdrcopy"), ElementsAre("/dev/gdrdrv"));
   EXPECT_THAT(Nodes("gds"), ElementsAre("/dev/nvidia-fs0", "/dev/nvidia-fs1"));
   EXPECT_THAT(Nodes("mofed"), ElementsAre("/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"));
+  EXPECT_THAT(Nodes("nvswitch"), ElementsAre("/dev/nvidia-nvswitch0", "/dev/nvidia-nvswitch1",
+                                             "/dev/nvidia-nvswitchctl"));
 }
 
 TEST_F(ClassesTest, HostPathsAreThoseOfTheHost) {

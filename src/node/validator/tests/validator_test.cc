@@ -10,7 +10,7 @@
 #include "codec/yaml.h"
 #include "host/device_node.h"
 #include "node/validator/components.h"
-#include "node/validator/device_links.h"
+#include "host/device_links.h"
 #include "node/validator/driver_check.h"
 #include "node/validator/memory_module.h"
 #include "node/validator/options.h"
@@ -182,7 +182,7 @@ TEST_F(DriverTest, LinksNameTheHostsPathAndStaleOnesAreCorrected) {  // section 
   std::filesystem::create_directories(links);
   std::filesystem::create_symlink("/old/dev/nvidia0", links / "1:3");
   std::filesystem::create_symlink("../nvidiactl", links / "1:5");
-  EXPECT_EQ(*LinkDevices(dev, "/run/nvidia/driver/dev", links), 3);
+  EXPECT_EQ(*host::LinkDevices(dev, "/run/nvidia/driver/dev", links), 3);
   EXPECT_EQ(std::filesystem::read_symlink(links / "1:3"), "/run/nvidia/driver/dev/nvidia0");
   EXPECT_EQ(std::filesystem::read_symlink(links / "1:5"), "../nvidiactl");
   EXPECT_EQ(std::filesystem::read_symlink(links / "1:7"), "/run/nvidia/driver/dev/nvidia-uvm");

@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "host/device_node.h"
 
-namespace pitcrew::node::validator {
+namespace pitcrew::host {
 
 // Makes the control nodes that are missing in `dev` where the driver's majors are known.
 base::Status EnsureControlDevices(const std::filesystem::path& dev,
@@ -22,4 +22,4 @@ base::Result<int> LinkDevices(const std::filesystem::path& dev,
                               const std::filesystem::path& target_folder,
                               const std::filesystem::path& links);
 
-}  // namespace pitcrew::node::validator
+}  // namespace pitcrew::host

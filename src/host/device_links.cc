@@ -1,4 +1,4 @@
-#include "node/validator/device_links.h"
+#include "host/device_links.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "host/root.h"
 
-namespace pitcrew::node::validator {
+namespace pitcrew::host {
 namespace {
 
 // "../nvidiactl" and "/dev/nvidiactl" both name nvidiactl.
@@ -34,9 +34,9 @@ base::Status ReplaceLink(const std::filesystem::path& link, const std::filesyste
 
 base::Status EnsureControlDevices(const std::filesystem::path& dev,
                                   const std::map<std::string, std::uint32_t>& majors) {
-  TRY_ASSIGN(const auto wanted, host::NvidiaControlDevices(majors));
+  TRY_ASSIGN(const auto wanted, NvidiaControlDevices(majors));
   for (const auto& device : wanted) {
-    TRY(host::EnsureCharacterDevice(dev / device.name, device.number));
+    TRY(EnsureCharacterDevice(dev / device.name, device.number));
   }
   return {};
 }
@@ -44,7 +44,7 @@ base::Status EnsureControlDevices(const std::filesystem::path& dev,
 base::Result<int> LinkDevices(const std::filesystem::path& dev,
                               const std::filesystem::path& target_folder,
                               const std::filesystem::path& links) {
-  TRY_ASSIGN(const auto devices, host::ListNvidiaDevices(dev));
+  TRY_ASSIGN(const auto devices, ListNvidiaDevices(dev));
   std::error_code error;
   std::filesystem::create_directories(links, error);
   if (error) {
@@ -55,7 +55,7 @@ base::Result<int> LinkDevices(const std::filesystem::path& dev,
   for (const auto& device : devices) {
     const auto link = links / device.number.ToString();
     const auto target = target_folder / device.name;
-    const auto present = host::ReadLink(link);
+    const auto present = ReadLink(link);
     if (!present || !PointsTo(*present, target, device.name)) {
       if (present) {
         base::LogInfo("A stale device link is corrected",
@@ -68,4 +68,4 @@ base::Result<int> LinkDevices(const std::filesystem::path& dev,
   return right;
 }
 
-}  // namespace pitcrew::node::validator
+}  // namespace pitcrew::host

@@ -1,0 +1,239 @@
+// nvidia-ctk as a person calls it (container-toolkit.md 5).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "codec/json.h"
+#include "codec/toml.h"
+#include "node/ctk/command.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pitcrew::node::ctk {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+struct Outcome {
+  int status = 0;
+  std::string output;
+};
+
+Outcome Ctk(std::vector<std::string> words) {
+  words.insert(words.begin(), "nvidia-ctk");
+  std::vector<char*> argv;
+  for (auto& word : words) argv.push_back(word.data());
+  ::testing::internal::CaptureStdout();
+  Outcome run;
+  run.status = Command(static_cast<int>(argv.size()), argv.data());
+  std::fflush(stdout);
+  run.output = ::testing::internal::GetCapturedStdout();
+  return run;
+}
+
+class CtkTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::string At(const std::string& inside) const {
+    return (folder_.path() / inside).string();
+  }
+  [[nodiscard]] std::string Text(const std::string& inside) const {
+    return base::ReadFile(At(inside)).value_or("(none)");
+  }
+  [[nodiscard]] Outcome ConfigureContainerd(std::vector<std::string> more) const {
+    std::vector<std::string> words = {"runtime", "configure", "--runtime=containerd",
+                                      "--config=" + At("config.toml"),
+                                      "--drop-in-config=" + At("conf.d/99-nvidia.toml")};
+    words.insert(words.end(), more.begin(), more.end());
+    return Ctk(words);
+  }
+
+  test_support::TemporaryFolder folder_;
+};
+
+TEST_F(CtkTest, ConfiguresContainerdBehindWhatIsImportedAlready) {
+  RecordProperty("holds", "container-toolkit.md #50, #53");
+  folder_.Write("config.toml", "version = 2\nimports = [\"/etc/more/*.toml\"]\n");
+  ASSERT_EQ(
+      ConfigureContainerd({"--nvidia-runtime-name=gpu", "--nvidia-runtime-path=/opt/r"}).status, 0);
+  const auto root = codec::ParseToml(Text("config.toml"));
+  ASSERT_TRUE(root);
+  EXPECT_EQ((*root)["imports"], codec::Json::array({"/etc/more/*.toml", At("conf.d/*.toml")}));
+  const auto drop_in = codec::ParseToml(Text("conf.d/99-nvidia.toml"));
+  ASSERT_TRUE(drop_in);
+  const auto* runtimes =
+      codec::Find(*drop_in, {"plugins", "io.containerd.grpc.v1.cri", "containerd", "runtimes"});
+  ASSERT_NE(runtimes, nullptr);
+  EXPECT_EQ(runtimes->size(), 1u);
+  EXPECT_EQ(codec::FindString(*runtimes, {"gpu", "options", "BinaryName"}), "/opt/r");
+  EXPECT_FALSE(
+      codec::Find(*drop_in, {"plugins", "io.containerd.grpc.v1.cri"})->contains("enable_cdi"));
+}
+
+TEST_F(CtkTest, ADryRunPrintsAndWritesNothing) {
+  RecordProperty("holds", "container-toolkit.md #51");
+  folder_.Write("config.toml", "version = 2\n");
+  const auto run = ConfigureContainerd({"--dry-run"});
+  EXPECT_EQ(run.status, 0);
+  EXPECT_NE(run.output.find("imports"), std::string::npos);
+  EXPECT_NE(run.output.find("/usr/bin/nvidia-container-runtime"), std::string::npos);
+  EXPECT_EQ(Text("config.toml"), "version = 2\n");
+  EXPECT_FALSE(fs::exists(At("conf.d")));
+}
+
+TEST_F(CtkTest, BadUsageIsSaidBeforeAnythingIsRead) {
+  RecordProperty("holds", "container-toolkit.md #52");
+  EXPECT_EQ(Ctk({"runtime", "configure", "--runtime=docker", "--drop-in-config=/d.json"}).status,
+            2);
+  EXPECT_EQ(Ctk({"runtime", "configure", "--runtime=containerd", "--drop-in-config=d.toml"}).status,
+            2);
+  for (const auto* engine : {"containerd", "crio"}) {
+    EXPECT_EQ(
+        Ctk({"runtime", "configure", "--runtime", engine, "--nvidia-runtime-path=bin/r"}).status,
+        2);
+  }
+}
+
+// What cannot be read is not taken for missing, and not written over.
+TEST_F(CtkTest, AFileThatCannotBeReadStays) {
+  fs::create_directories(At("config.toml"));
+  EXPECT_EQ(ConfigureContainerd({}).status, 1);
+  EXPECT_TRUE(fs::is_directory(At("config.toml")));
+  EXPECT_FALSE(fs::exists(At("conf.d/99-nvidia.toml")));
+}
+
+TEST_F(CtkTest, PasswordsOfRegistriesStayPrivate) {
+  RecordProperty("holds", "runtimes-and-distributions.md #18");
+  folder_.Write("config.toml",
+                "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry.configs.\"r\".auth]\n"
+                "password = \"secret\"\n");
+  ASSERT_EQ(::chmod(At("config.toml").c_str(), 0600), 0);
+  ASSERT_EQ(ConfigureContainerd({}).status, 0);
+  for (const auto* file : {"config.toml", "conf.d/99-nvidia.toml"}) {
+    struct stat status{};
+    ASSERT_EQ(::stat(At(file).c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0600u) << file;
+  }
+}
+
+TEST_F(CtkTest, ListsSortedNamesThoughOneSpecificationIsBroken) {
+  RecordProperty("holds", "container-toolkit.md #61");
+  folder_.Write("a.yaml",
+                "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n"
+                "- {name: \"1\", containerEdits: {env: [A=b]}}\n"
+                "- {name: \"0\", containerEdits: {env: [A=b]}}\n");
+  folder_.Write("b.yaml", "{");
+  const auto run = Ctk({"cdi", "list", "--spec-dir=" + folder_.path().string()});
+  EXPECT_EQ(run.status, 0);
+  EXPECT_EQ(run.output, "nvidia.com/gpu=0\nnvidia.com/gpu=1\n");
+}
+
+TEST_F(CtkTest, PutsAnotherRootBeforeThePathsOfASpecification) {
+  RecordProperty("holds", "container-toolkit.md #93");
+  const auto spec = folder_.Write("in.yaml",
+                                  "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n"
+                                  "- name: \"0\"\n  containerEdits:\n    deviceNodes:\n"
+                                  "    - path: /dev/nvidia0\n      hostPath: /driver/dev/nvidia0\n");
+  const std::vector<std::string> words = {"cdi",     "transform", "root", "--from=/driver",
+                                          "--to=/x", "--input",   spec.string()};
+  const auto printed = Ctk(words);
+  EXPECT_EQ(printed.status, 0);
+  EXPECT_THAT(printed.output, HasSubstr("hostPath: /x/dev/nvidia0\n"));
+  EXPECT_THAT(printed.output, HasSubstr("path: /dev/nvidia0\n"));
+  auto into_file = words;
+  into_file.push_back("--output=" + At("out.yaml"));
+  EXPECT_EQ(Ctk(into_file).status, 0);
+  EXPECT_EQ(Text("out.yaml"), printed.output);
+  auto wrong = words;
+  wrong.emplace_back("--relative-to=moon");
+  EXPECT_EQ(Ctk(wrong).status, 2);
+}
+
+TEST_F(CtkTest, GeneratesTheClassesBesideGpus) {
+  RecordProperty("holds", "container-toolkit.md #62, #63, #65");
+  fs::create_directories(At("dev/infiniband"));
+  // A link to a character device stands for one: making them needs rights.
+  for (const auto* node : {"dev/gdrdrv", "dev/nvidia-fs0", "dev/infiniband/uverbs0",
+                           "dev/infiniband/rdma_cm", "dev/nvidia-nvswitchctl",
+                           "dev/nvidia-nvswitch0"}) {
+    fs::create_symlink("/dev/null", At(node));
+  }
+  folder_.Write("etc/cufile.json", "{}");
+  folder_.Write("run/udev/data", "");
+  const auto generate = [&](const std::string& mode) {
+    return Ctk({"cdi", "generate", "--mode=" + mode, "--driver-root=" + folder_.path().string()});
+  };
+  const auto gds = generate("gds");
+  EXPECT_EQ(gds.status, 0);
+  EXPECT_THAT(gds.output, HasSubstr("kind: nvidia.com/gpu\n"));
+  EXPECT_THAT(gds.output, HasSubstr("name: all\n"));
+  EXPECT_THAT(gds.output, HasSubstr("- NVIDIA_VISIBLE_DEVICES=void\n"));
+  EXPECT_LT(gds.output.find("containerPath: /etc/cufile.json"),
+            gds.output.find("containerPath: /run/udev"));
+  const auto mofed = generate("MOFED").output;
+  EXPECT_LT(mofed.find("path: /dev/infiniband/rdma_cm"), mofed.find("path: /dev/infiniband/uverbs0"));
+  EXPECT_THAT(generate("gdrcopy").output, HasSubstr("path: /dev/gdrdrv\n"));
+  EXPECT_THAT(generate("nvswitch").output, HasSubstr("path: /dev/nvidia-nvswitchctl\n"));
+  fs::remove(At("dev/gdrdrv"));
+  EXPECT_EQ(generate("gdrcopy").status, 1) << "there is none";
+}
+
+TEST_F(CtkTest, GeneratesImexChannelsByTheirNumbers) {
+  RecordProperty("holds", "container-toolkit.md #68");
+  fs::create_directories(At("dev/nvidia-caps-imex-channels"));
+  for (const auto* name : {"channel0", "channel10", "channel2"}) {
+    fs::create_symlink("/dev/null", At("dev/nvidia-caps-imex-channels/" + std::string(name)));
+  }
+  const auto generate = [&](const std::string& id) {
+    return Ctk({"cdi", "generate", "--mode=imex", "--device-id=" + id,
+                "--driver-root=" + folder_.path().string()});
+  };
+  EXPECT_THAT(generate("0").output, HasSubstr("channels/channel0\n"));
+  EXPECT_THAT(generate("channel2").output, HasSubstr("name: \"2\"\n"));
+  const auto all = generate("all").output;
+  EXPECT_LT(all.find("name: \"10\""), all.find("name: \"2\"")) << "devices are sorted by name";
+  EXPECT_EQ(generate("x").status, 2);
+  EXPECT_EQ(generate("1048576").status, 2);
+  EXPECT_EQ(generate("7").status, 1) << "the node has none of that number";
+}
+
+TEST_F(CtkTest, WhatIsNotThereIsRefusedByName) {
+  for (const auto* words : {"--mode=csv", "--mode=wsl", "--mode=x", "--enable-hook=all",
+                            "--feature-flag=enable-coherent-annotations", "--format=xml"}) {
+    EXPECT_EQ(Ctk({"cdi", "generate", words}).status, 2) << words;
+  }
+}
+
+TEST_F(CtkTest, ShowsAndChangesTheRuntimesConfiguration) {
+  folder_.Write("config.toml", "[nvidia-container-runtime]\nmode = \"cdi\"\n");
+  const std::string file = "--config-file=" + At("config.toml");
+  EXPECT_THAT(Ctk({"config", file}).output, HasSubstr("\nmode = \"cdi\"\n"));
+  EXPECT_EQ(Ctk({"config", file, "--in-place", "--set", "nvidia-container-runtime.mode=legacy",
+                 "--set=nvidia-container-runtime.runtimes=a:b"})
+                .status,
+            0);
+  EXPECT_THAT(Text("config.toml"), HasSubstr("\nmode = \"legacy\"\nruntimes = [\"a\", \"b\"]\n"));
+  const auto before = Text("config.toml");
+  EXPECT_EQ(Ctk({"config", file, "-i", "--set", "nvidia-ctk.path=/x", "--set", "unknown=1"}).status, 2);
+  EXPECT_EQ(Text("config.toml"), before) << "all or nothing";
+  EXPECT_EQ(Ctk({"config", file, "-i", "-o", At("other.toml")}).status, 2);
+  EXPECT_EQ(Ctk({"config", "default", "--output", At("new/config.toml")}).status, 0);
+  EXPECT_THAT(Text("new/config.toml"), HasSubstr("[nvidia-container-runtime.modes.cdi]\n"));
+}
+
+TEST_F(CtkTest, HooksAreThoseOfTheHookProgram) {
+  // A hook that is not known is passed over, as newer specifications name.
+  EXPECT_EQ(Ctk({"hook", "noop"}).status, 0);
+  EXPECT_EQ(Ctk({"hook", "create-symlinks", "--container-spec=" + At("none")}).status, 1);
+}
+
+TEST_F(CtkTest, UsageNamesTheCommands) {
+  EXPECT_EQ(Ctk({"--help"}).status, 0);
+  EXPECT_THAT(Ctk({"--help"}).output, HasSubstr("system create-dev-char-symlinks"));
+  EXPECT_EQ(Ctk({}).status, 2);
+  EXPECT_EQ(Ctk({"cdi"}).status, 2);
+  EXPECT_EQ(Ctk({"--unknown"}).status, 2);
+}
+
+}  // namespace
+}  // namespace pitcrew::node::ctk
