@@ -26,6 +26,10 @@ bool IsWaiting(const Member& member) {
   return member.state == kRequired && !member.granted && !member.skipped;
 }
 
+bool IsAboutToWait(const Member& member) {
+  return member.outdated && !member.skipped && (member.state == kDone || member.state == kNone);
+}
+
 std::vector<const Member*> InOrder(const std::vector<Member>& members,
                                    const api::UpgradeOrder& order) {
   std::vector<const Member*> sorted;
@@ -46,7 +50,7 @@ Gates::Gates(const std::vector<const Member*>& members, const api::UpgradeSchedu
     : schedule_(schedule), now_(now) {
   for (const Member* member : members) {
     if (unfinished_ == nullptr && !schedule_.order.label.empty() &&
-        (IsWaiting(*member) || HasBegun(*member))) {
+        (IsWaiting(*member) || IsAboutToWait(*member) || HasBegun(*member))) {
       unfinished_ = member;
     }
     if (schedule_.canary.nodes > 0) Count(*member);

@@ -26,6 +26,10 @@ std::vector<const Member*> InOrder(const std::vector<Member>& members,
 // It has not begun, and would if it may.
 bool IsWaiting(const Member& member);
 
+// It will be waiting in a moment: its state does not say yet that it needs an upgrade. Nodes find
+// that out one by one, and whoever is first must not overtake those who go before it.
+bool IsAboutToWait(const Member& member);
+
 class Gates {
  public:
   // `members` as InOrder gives them; borrowed, like the schedule.

@@ -112,6 +112,7 @@ void GrantBySchedule(const std::vector<Member>& members, const api::UpgradeSched
   std::optional<Hold> first;
   int places = wave.available;
   for (const Member* member : ordered) {
+    if (IsAboutToWait(*member) && !gates.Holding(*member)) gates.Begin(*member);
     if (!IsWaiting(*member)) continue;
     std::optional<Hold> hold = of_all ? of_all : gates.Holding(*member);
     const bool by_limit = !hold && !member->unschedulable && places-- <= 0;

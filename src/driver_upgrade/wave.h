@@ -27,10 +27,11 @@ struct Member {
   // For the schedule alone:
   std::string domain = {};   // value of the label by which nodes are ordered; "" without
   std::string version = {};  // newest revision of its driver's DaemonSet; "" when not known
+  bool outdated = false;     // its driver pod is of a former version, whatever the state says yet
   bool pods_ready = false;   // those of the driver, of that version, and of the validator
   std::optional<Record> record = {};  // of the upgrade that it completed last
 };
-// All but `granted`, `version` and `pods_ready`.
+// All but `granted`, `version`, `outdated` and `pods_ready`.
 Member MemberOf(const desired::Node& node, const api::UpgradeSchedule& schedule = {});
 
 struct Wave {

@@ -87,13 +87,15 @@ void TestNode::DeletePod(const std::string& name) {
 
 std::vector<std::string> TestNode::StatesUntil(const std::string& last) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, test_support::kPatience, [&] { return !seen_.empty() && seen_.back() == last; });
+  changed_.wait_for(lock, test_support::kPatience,
+                    [&] { return !seen_.empty() && seen_.back() == last; });
   return std::exchange(seen_, {});
 }
 
 bool TestNode::WaitUntil(const std::function<bool(const Json& node)>& holds) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, test_support::kPatience, [&] { return !now_.is_null() && holds(now_); });
+  return changed_.wait_for(lock, test_support::kPatience,
+                           [&] { return !now_.is_null() && holds(now_); });
 }
 
 std::vector<std::string> TestNode::EventReasons() {

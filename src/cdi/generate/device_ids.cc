@@ -72,12 +72,13 @@ base::Result<ChosenDevice> Choose(const gpu::Inventory& inventory, const std::st
     if (!gpu || !mig) {
       return base::Fail(base::Invalid(
           "BadDeviceId",
-          fmt::format("\"{}\" names no device: write an index (0), the index of a MIG device (0:1), "
-                      "or a UUID (GPU-…, MIG-…)",
-                      id)));
+          fmt::format(
+              "\"{}\" names no device: write an index (0), the index of a MIG device (0:1), "
+              "or a UUID (GPU-…, MIG-…)",
+              id)));
     }
-    found = ByIndex(inventory, *gpu,
-                    colon == std::string::npos ? std::nullopt : std::optional(*mig));
+    found =
+        ByIndex(inventory, *gpu, colon == std::string::npos ? std::nullopt : std::optional(*mig));
   }
   if (!found) return base::Fail(NoSuchDevice(id, inventory));
   return *found;

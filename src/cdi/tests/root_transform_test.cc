@@ -16,11 +16,12 @@ TEST(RootTransform, PathsChangeByWholeParts) {
     const char* to;
     const char* changed;
   };
-  for (const auto& one : {Case{"/a/b/c", "/a/b", "/x", "/x/c"}, Case{"/a/b", "/a/b", "/x", "/x"},
-                          Case{"/a/bc", "/a/b", "/x", "/a/bc"}, Case{"/a/b/c", "/a/b/", "/x/", "/x/c"},
-                          Case{"/a/b", "/", "/root", "/root/a/b"}, Case{"/root/dev/d", "/root", "/", "/dev/d"},
-                          Case{"/root", "/root", "/", "/"}, Case{"/other", "/a", "/x", "/other"},
-                          Case{"a/b", "/", "/root", "a/b"}}) {
+  for (const auto& one :
+       {Case{"/a/b/c", "/a/b", "/x", "/x/c"}, Case{"/a/b", "/a/b", "/x", "/x"},
+        Case{"/a/bc", "/a/b", "/x", "/a/bc"}, Case{"/a/b/c", "/a/b/", "/x/", "/x/c"},
+        Case{"/a/b", "/", "/root", "/root/a/b"}, Case{"/root/dev/d", "/root", "/", "/dev/d"},
+        Case{"/root", "/root", "/", "/"}, Case{"/other", "/a", "/x", "/other"},
+        Case{"a/b", "/", "/root", "a/b"}}) {
     EXPECT_EQ(TransformPath(one.path, one.from, one.to), one.changed)
         << one.path << ": " << one.from << " to " << one.to;
   }
@@ -31,11 +32,11 @@ Spec WithEverything() {
   node.path = "/d/dev/nvidia0";
   ContainerEdits edits;
   edits.device_nodes = {node};
-  edits.mounts = {{.host_path = "/d/lib/a.so", .container_path = "/d/lib/a.so", .options = {}, .type = ""}};
-  edits.hooks = {
-      {"createContainer", "/d/bin/hook", {"hook", "--link", "/d/a::/d/b"}, {}, {}},
-      {"prestart", "/d/bin/hook", {"hook", "/d/x"}, {}, {}},
-      {"startContainer", "/d/bin/inside", {"inside", "/d/y"}, {}, {}}};
+  edits.mounts = {
+      {.host_path = "/d/lib/a.so", .container_path = "/d/lib/a.so", .options = {}, .type = ""}};
+  edits.hooks = {{"createContainer", "/d/bin/hook", {"hook", "--link", "/d/a::/d/b"}, {}, {}},
+                 {"prestart", "/d/bin/hook", {"hook", "/d/x"}, {}, {}},
+                 {"startContainer", "/d/bin/inside", {"inside", "/d/y"}, {}, {}}};
   Spec spec;
   spec.kind = "nvidia.com/gpu";
   spec.devices = {{"0", {}, edits}};

@@ -53,6 +53,8 @@ std::vector<Member> MembersOf(const std::string& text) {
         member.not_ready = true;
       } else if (word == "pods-not-ready") {
         member.pods_ready = false;
+      } else if (word == "outdated") {
+        member.outdated = true;
       } else if (word == "granted") {
         member.granted = true;
       } else if (word != "new") {

@@ -31,16 +31,19 @@ const std::vector<Subcommand>& Subcommands() {
   static const std::vector<Subcommand> commands = {
       {{"cdi", "generate"}, "write a CDI specification of this node's devices", GenerateCdi},
       {{"cdi", "list"}, "print the names of all CDI devices", ListCdi},
-      {{"cdi", "transform", "root"}, "put another root in front of a specification's paths",
+      {{"cdi", "transform", "root"},
+       "put another root in front of a specification's paths",
        TransformCdiRoot},
       {{"config", "default"}, "print the default config.toml", ShowDefaultConfig},
       {{"config", "create-default"}, "the same", ShowDefaultConfig},
       {{"config", "generate-default"}, "the same", ShowDefaultConfig},
       {{"config"}, "print or change config.toml", ShowConfig},
       {{"runtime", "configure"}, "add the NVIDIA runtime to a container engine", ConfigureRuntime},
-      {{"system", "create-device-nodes"}, "make the driver's control device nodes",
+      {{"system", "create-device-nodes"},
+       "make the driver's control device nodes",
        CreateDeviceNodes},
-      {{"system", "create-dev-char-symlinks"}, "link the driver's device nodes in /dev/char",
+      {{"system", "create-dev-char-symlinks"},
+       "link the driver's device nodes in /dev/char",
        CreateDevCharLinks},
   };
   return commands;
@@ -49,7 +52,8 @@ const std::vector<Subcommand>& Subcommands() {
 int PrintUsage(std::FILE* out) {
   fmt::print(out, "usage: nvidia-ctk [--debug] [--quiet] [--config FILE] COMMAND [FLAGS]\n\n");
   for (const auto& command : Subcommands()) {
-    fmt::print(out, "  {:<32} {}\n", fmt::join(command.words, " "), command.help);
+    fmt::print(out, "  {:<32} {}\n", fmt::format("{}", fmt::join(command.words, " ")),
+               command.help);
   }
   fmt::print(out, "  {:<32} {}\n", "hook NAME", "what CDI specifications run: nvidia-cdi-hook");
   return out == stdout ? 0 : kUsage;

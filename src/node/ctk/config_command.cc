@@ -21,12 +21,13 @@ constexpr const char* kDefaultSeparator = ":";
 }  // namespace
 
 base::Status ShowConfig(const GlobalFlags& global, int argc, char** argv) {
-  base::CommandLine line("nvidia-ctk config", "Prints config.toml, with changes if any are asked for",
-                         PITCREW_VERSION);
+  base::CommandLine line("nvidia-ctk config",
+                         "Prints config.toml, with changes if any are asked for", PITCREW_VERSION);
   Text file, output, separator;
   std::vector<std::string> assignments;
   Switch in_place;
-  line.Add({"config-file,config,c", "", "the file; by default where the runtime looks for it"}, &file);
+  line.Add({"config-file,config,c", "", "the file; by default where the runtime looks for it"},
+           &file);
   line.AddEach({"set", "", "KEY or KEY=VALUE; repeatable"}, &assignments);
   line.Add({"set-list-separator", "", "between the items of a list (default :)"}, &separator);
   line.Add({"in-place,i", "", "write to the file it was read from"}, &in_place);

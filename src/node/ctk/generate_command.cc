@@ -182,9 +182,9 @@ base::Result<cdi::Spec> GenerateOfClass(const cdi_generate::DeviceClass& device_
     looked_for.push_back(fmt::format("{}/{}*", pattern.folder, pattern.prefix));
   }
   return base::Fail(base::NotFound(
-      "NoDeviceNodes", fmt::format("--mode {}: this node has no device {} below {}",
-                                   device_class.name, base::Join(looked_for, ", "),
-                                   options.dev_root)));
+      "NoDeviceNodes",
+      fmt::format("--mode {}: this node has no device {} below {}", device_class.name,
+                  base::Join(looked_for, ", "), options.dev_root)));
 }
 
 // "7" and "channel7" are the same.
@@ -193,8 +193,9 @@ base::Result<std::int64_t> ParseChannel(std::string_view id) {
   if (number.starts_with("channel")) number.remove_prefix(7);
   const auto channel = base::ParseInteger(number);
   if (!channel || *channel < 0 || *channel > kLastImexChannel) {
-    return base::Fail(BadUsage(fmt::format(
-        "--device-id \"{}\" is no IMEX channel: write a number from 0 to {}", id, kLastImexChannel)));
+    return base::Fail(
+        BadUsage(fmt::format("--device-id \"{}\" is no IMEX channel: write a number from 0 to {}",
+                             id, kLastImexChannel)));
   }
   return *channel;
 }
@@ -222,15 +223,15 @@ base::Result<cdi::Spec> GenerateImex(const cdi_generate::Options& options) {
       const auto path = cdi_generate::ImexChannelPath(channel);
       TRY_ASSIGN(const bool there, host::Exists(roots.dev.At(path)));
       if (!there) {
-        return base::Fail(base::NotFound("NoSuchDevice",
-                                         fmt::format("this node has no {}", path)));
+        return base::Fail(base::NotFound("NoSuchDevice", fmt::format("this node has no {}", path)));
       }
       channels.push_back(channel);
     }
   }
   if (channels.empty()) {
     return base::Fail(base::NotFound(
-        "NoDeviceNodes", fmt::format("--mode imex: this node has no device {}/channel*", kImexFolder)));
+        "NoDeviceNodes",
+        fmt::format("--mode imex: this node has no device {}/channel*", kImexFolder)));
   }
   return Completed(cdi_generate::GenerateImexChannels(channels, "nvidia.com", roots), options);
 }
@@ -238,8 +239,8 @@ base::Result<cdi::Spec> GenerateImex(const cdi_generate::Options& options) {
 base::Result<cdi::Spec> Generate(const GlobalFlags& global, const Flags& flags) {
   const std::string mode = base::ToLower(flags.mode.value_or("auto"));
   if (mode == "csv" || mode == "wsl") {
-    return base::Fail(BadUsage(fmt::format(
-        "--mode {} is not there yet: Pitcrew knows neither Tegra nor WSL", mode)));
+    return base::Fail(BadUsage(
+        fmt::format("--mode {} is not there yet: Pitcrew knows neither Tegra nor WSL", mode)));
   }
   TRY_ASSIGN(const auto options, ReadOptions(global, flags));
   if (const auto* device_class = cdi_generate::FindDeviceClass(mode)) {

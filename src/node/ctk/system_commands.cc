@@ -66,7 +66,8 @@ void AddFlags(base::CommandLine& line, LinkFlags& to) {
 base::Status PrintLinks(const std::filesystem::path& links) {
   TRY_ASSIGN(const auto devices, host::ListNvidiaDevices("/dev"));
   for (const auto& device : devices) {
-    Print(fmt::format("link {} to /dev/{}\n", (links / device.number.ToString()).string(), device.name));
+    Print(fmt::format("link {} to /dev/{}\n", (links / device.number.ToString()).string(),
+                      device.name));
   }
   return {};
 }
@@ -81,12 +82,13 @@ base::Status CreateDeviceNodes(const GlobalFlags&, int argc, char** argv) {
   Switch control, modules, dry_run;
   line.Add({"root,driver-root", "ROOT,NVIDIA_DRIVER_ROOT,DRIVER_ROOT", "root of the driver (/)"},
            &root);
-  line.Add({"dev-root", "NVIDIA_DEV_ROOT,DEV_ROOT", "root with dev/; by default that of the driver"},
-           &dev_root);
-  line.Add({"control-devices", "",
-            "nvidiactl, nvidia-modeset, nvidia-uvm and nvidia-uvm-tools"},
+  line.Add(
+      {"dev-root", "NVIDIA_DEV_ROOT,DEV_ROOT", "root with dev/; by default that of the driver"},
+      &dev_root);
+  line.Add({"control-devices", "", "nvidiactl, nvidia-modeset, nvidia-uvm and nvidia-uvm-tools"},
            &control);
-  line.Add({"load-kernel-modules", "", "load nvidia, nvidia-uvm and nvidia-modeset first"}, &modules);
+  line.Add({"load-kernel-modules", "", "load nvidia, nvidia-uvm and nvidia-modeset first"},
+           &modules);
   line.Add({"dry-run", "DRY_RUN", "say what would be done"}, &dry_run);
   TRY_ASSIGN(const bool go_on, line.Parse(argc, argv));
   if (!go_on) return {};

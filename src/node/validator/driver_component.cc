@@ -7,11 +7,11 @@
 #include "api/labels.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "host/device_links.h"
 #include "host/kernel.h"
 #include "kube/config.h"
 #include "kube/ownership.h"
 #include "node/validator/components.h"
-#include "host/device_links.h"
 #include "node/validator/driver_check.h"
 #include "node/validator/memory_module.h"
 
@@ -139,9 +139,9 @@ class DriverRound {
       if (!made)
         base::LogInfo("Control devices are taken as they are", {{"reason", made.error().message}});
     }
-    const auto linked =
-        host::LinkDevices(driver.devices_seen_at, std::filesystem::path(driver.root.device_root) / "dev",
-                    options_.device_links_folder);
+    const auto linked = host::LinkDevices(driver.devices_seen_at,
+                                          std::filesystem::path(driver.root.device_root) / "dev",
+                                          options_.device_links_folder);
     if (!linked) {
       return base::Fail(linked.error().Within(
           "making links in /dev/char failed (NVIDIA/gpu-operator issue 430 tells why they are "

@@ -33,18 +33,28 @@ TEST_F(UpgradeScheduleTest, APauseKeepsAllNodesAndThoseUnderWayGoOn) {
   const auto cordoned = AddNode("c");
   SetNode(cordoned, {{"spec", {{"unschedulable", true}}}});
   CreatePod("job", under_way, {{"labels", {{"kind", "job"}}}}, Json::object());
-  CreateUpgradePolicy("{maxUnavailable: '100%', waitForCompletion: {podSelector: kind=job}}");
+  CreateUpgradePolicy(
+      "{maxParallelUpgrades: 0, maxUnavailable: '100%', waitForCompletion: {podSelector: "
+      "kind=job}}");
   RunningOperator running(name_space_);
   ASSERT_TRUE(Settles());
-  SetNode(cordoned, {{"metadata", {{"labels", {{std::string(api::kUpgradeSkip), "true"}}}}}});
+  const auto skip = [&](const Json& value) {
+    for (const auto& node : {waiting, cordoned}) {
+      SetNode(node, {{"metadata", {{"labels", {{std::string(api::kUpgradeSkip), value}}}}}});
+    }
+  };
+  skip("true");
   ChangeDriver("590.3.4");
   ASSERT_TRUE(Reaches(under_way, "wait-for-jobs-required"));
+  ASSERT_TRUE(Reaches(waiting, "upgrade-required"));
   ASSERT_TRUE(Reaches(cordoned, "upgrade-required"));
+  const auto available = [&] { return running.Value("gpu_operator_nodes_upgrades_available"); };
+  ASSERT_TRUE(Eventually([&] { return available() == 2; }));
   Annotate(api::kUpgradePausedAnnotation, "true");
-  EXPECT_TRUE(
-      Eventually([&] { return running.Value("gpu_operator_nodes_upgrades_available") == 0; }));
+  // That it has been seen is told by the places that there are no more.
+  ASSERT_TRUE(Eventually([&] { return available() == 0; }));
   ASSERT_TRUE(client_->Delete(kube::kPods, Own("job")));
-  SetNode(cordoned, {{"metadata", {{"labels", {{std::string(api::kUpgradeSkip), nullptr}}}}}});
+  skip(nullptr);
   ASSERT_TRUE(Reaches(under_way, "upgrade-done"));
   EXPECT_EQ(StateOf(waiting), "upgrade-required");
   EXPECT_EQ(StateOf(cordoned), "upgrade-required") << "a pause is for all";

@@ -84,8 +84,9 @@ std::vector<driver_upgrade::Member> Turns::Members(const std::set<std::string>& 
     driver_upgrade::Member& member =
         members.emplace_back(driver_upgrade::MemberOf(**node.value(), schedule));
     member.granted = grants_.Counts(**node.value());
-    if (schedule.canary.nodes == 0) continue;
+    if (!schedule.restricts()) continue;
     const DriverPods::View view = pods_.Of(name);
+    member.outdated = view.sync == driver_upgrade::Sync::kOutdated;
     member.version = view.newest_revision;
     member.pods_ready = view.IsReady();
   }

@@ -103,7 +103,7 @@ void UpgradeController::WatchSources() {
       controller_,
       [this](const std::string& node) {
         EnqueueNode(node);
-        if (watches_canary_) EnqueueWave();
+        if (schedule_sees_pods_) EnqueueWave();
       },
       [this] { EnqueueWave(); });
 }
@@ -125,8 +125,8 @@ base::Result<kube::Action> UpgradeController::Reconcile(const kube::ObjectKey& k
 
 base::Result<kube::Action> UpgradeController::ReconcileWave(const io::StopToken& stop) {
   const std::vector<UpgradePool> pools = UpgradePoolsOf(world_);
-  watches_canary_ = std::ranges::any_of(pools, [](const UpgradePool& pool) {
-    return pool.enabled && pool.policy.schedule.canary.nodes > 0;
+  schedule_sees_pods_ = std::ranges::any_of(pools, [](const UpgradePool& pool) {
+    return pool.enabled && pool.policy.schedule.restricts();
   });
   TRY_ASSIGN(const Turns::Given given, turns_.Give(pools, stop));
   for (const std::string& node : given.nodes) EnqueueNode(node);

@@ -70,7 +70,7 @@ class UpgradeController {
 
   World& world_;
   kube::EventRecorder& events_;
-  std::atomic<bool> watches_canary_ = false;  // the wave looks at pods, too
+  std::atomic<bool> schedule_sees_pods_ = false;  // the wave looks at pods, too
   kube::Controller controller_;
   NodeWork work_;
   // Its threads use all of the above: they end first.

@@ -36,7 +36,7 @@ gpu::Inventory TwoGpus() {
   return inventory;
 }
 
-DriverFiles Files() {
+DriverFiles FilesOfTwo() {
   DriverFiles files;
   files.version = "999.88.77";
   files.nodes = {{"/dev/dri/card0", 226, 0, 0666, 0},
@@ -62,11 +62,11 @@ Names Chosen(const Names& ids) {
   return names;
 }
 
-Names DeviceNames(const Names& ids) {
+Names NamesByIds(const Names& ids) {
   Options options;
   options.ids = ids;
   options.naming = {Naming::kIndex};
-  const auto generated = GenerateGpus(TwoGpus(), Files(), options);
+  const auto generated = GenerateGpus(TwoGpus(), FilesOfTwo(), options);
   if (!generated) return {generated.error().reason};
   Names names;
   for (const auto& device : generated->spec.devices) names.push_back(device.name);
@@ -96,17 +96,17 @@ TEST(DeviceIds, WhatThereIsNotIsAnError) {
 }
 
 TEST(DeviceIds, OnlyTheDevicesThatAreAskedForAreInTheSpecification) {
-  EXPECT_THAT(DeviceNames({"all"}), ElementsAre("0", "1:2", "all"));
-  EXPECT_THAT(DeviceNames({"0"}), ElementsAre("0", "all"));
-  EXPECT_THAT(DeviceNames({"1"}), ElementsAre("1", "all"));
-  EXPECT_THAT(DeviceNames({"99"}), ElementsAre("NoSuchDevice"));
+  EXPECT_THAT(NamesByIds({"all"}), ElementsAre("0", "1:2", "all"));
+  EXPECT_THAT(NamesByIds({"0"}), ElementsAre("0", "all"));
+  EXPECT_THAT(NamesByIds({"1"}), ElementsAre("1", "all"));
+  EXPECT_THAT(NamesByIds({"99"}), ElementsAre("NoSuchDevice"));
 }
 
 TEST(DeviceIds, NoneIsADeviceThatChangesNothing) {
   RecordProperty("holds", "container-toolkit.md #59, #72");
   Options options;
   options.ids = {"none"};
-  const auto generated = GenerateGpus(TwoGpus(), Files(), options);
+  const auto generated = GenerateGpus(TwoGpus(), FilesOfTwo(), options);
   ASSERT_TRUE(generated) << generated.error().ToString();
   ASSERT_EQ(generated->spec.devices.size(), 1U);
   EXPECT_EQ(generated->spec.devices[0].name, "none");
@@ -128,11 +128,11 @@ TEST(DeviceIds, AFaultyGpuThatIsAskedForIsAnError) {
   inventory.devices[0].fault = base::Unavailable("GpuLost", "it has fallen off the bus");
   Options options;
   options.ids = {"0"};
-  const auto one = GenerateGpus(inventory, Files(), options);
+  const auto one = GenerateGpus(inventory, FilesOfTwo(), options);
   ASSERT_FALSE(one);
   EXPECT_THAT(one.error().message, HasSubstr("fallen off"));
   options.ids = {"all"};
-  const auto all = GenerateGpus(inventory, Files(), options);
+  const auto all = GenerateGpus(inventory, FilesOfTwo(), options);
   ASSERT_TRUE(all) << all.error().ToString();
   EXPECT_EQ(all->omitted.size(), 1U);
 }
@@ -145,7 +145,7 @@ Names HooksOf(const cdi::ContainerEdits& edits) {
 
 TEST(EnabledHooks, OneThatIsEnabledBeatsAllThatAreDisabled) {
   RecordProperty("holds", "container-toolkit.md #86");
-  auto files = Files();
+  auto files = FilesOfTwo();
   files.libraries = {{"/usr/lib64/libcuda.so.999.88.77", "", "libcuda.so.1", {}}};
   Options options;
   options.disabled_hooks = {"all"};
@@ -158,20 +158,21 @@ TEST(EnabledHooks, OneThatIsEnabledBeatsAllThatAreDisabled) {
 TEST(EnabledHooks, ChmodIsForTheFoldersOfTheNodes) {
   RecordProperty("holds", "container-toolkit.md #58");
   Options options;
-  const auto without = GenerateManagement(Files(), options);
+  const auto without = GenerateManagement(FilesOfTwo(), options);
   ASSERT_TRUE(without) << without.error().ToString();
   EXPECT_THAT(without->devices[0].edits.hooks, IsEmpty());
   options.enabled_hooks = {"chmod"};
-  const auto management = GenerateManagement(Files(), options);
+  const auto management = GenerateManagement(FilesOfTwo(), options);
   ASSERT_TRUE(management) << management.error().ToString();
   ASSERT_EQ(management->devices[0].edits.hooks.size(), 1U);
-  EXPECT_THAT(management->devices[0].edits.hooks[0].args,
-              ElementsAre("nvidia-cdi-hook", "chmod", "--mode", "755", "--path", "/dev/nvidia-caps"));
+  EXPECT_THAT(
+      management->devices[0].edits.hooks[0].args,
+      ElementsAre("nvidia-cdi-hook", "chmod", "--mode", "755", "--path", "/dev/nvidia-caps"));
 }
 
 TEST(EnabledHooks, ThePathOfLdconfigStandsBeforeTheFolders) {
   RecordProperty("holds", "container-toolkit.md #84");
-  auto files = Files();
+  auto files = FilesOfTwo();
   files.libraries = {{"/usr/lib64/libcuda.so.999.88.77", "", "libcuda.so.1", {}}};
   Options options;
   options.ldconfig_path = "/sbin/ldconfig";

@@ -130,11 +130,12 @@ TEST_F(CtkTest, ListsSortedNamesThoughOneSpecificationIsBroken) {
 
 TEST_F(CtkTest, PutsAnotherRootBeforeThePathsOfASpecification) {
   RecordProperty("holds", "container-toolkit.md #93");
-  const auto spec = folder_.Write("in.yaml",
-                                  "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n"
-                                  "- name: \"0\"\n  containerEdits:\n    deviceNodes:\n"
-                                  "    - path: /dev/nvidia0\n      hostPath: /driver/dev/nvidia0\n");
-  const std::vector<std::string> words = {"cdi",     "transform", "root", "--from=/driver",
+  const auto spec =
+      folder_.Write("in.yaml",
+                    "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n"
+                    "- name: \"0\"\n  containerEdits:\n    deviceNodes:\n"
+                    "    - path: /dev/nvidia0\n      hostPath: /driver/dev/nvidia0\n");
+  const std::vector<std::string> words = {"cdi",     "transform", "root",       "--from=/driver",
                                           "--to=/x", "--input",   spec.string()};
   const auto printed = Ctk(words);
   EXPECT_EQ(printed.status, 0);
@@ -153,9 +154,9 @@ TEST_F(CtkTest, GeneratesTheClassesBesideGpus) {
   RecordProperty("holds", "container-toolkit.md #62, #63, #65");
   fs::create_directories(At("dev/infiniband"));
   // A link to a character device stands for one: making them needs rights.
-  for (const auto* node : {"dev/gdrdrv", "dev/nvidia-fs0", "dev/infiniband/uverbs0",
-                           "dev/infiniband/rdma_cm", "dev/nvidia-nvswitchctl",
-                           "dev/nvidia-nvswitch0"}) {
+  for (const auto* node :
+       {"dev/gdrdrv", "dev/nvidia-fs0", "dev/infiniband/uverbs0", "dev/infiniband/rdma_cm",
+        "dev/nvidia-nvswitchctl", "dev/nvidia-nvswitch0"}) {
     fs::create_symlink("/dev/null", At(node));
   }
   folder_.Write("etc/cufile.json", "{}");
@@ -171,7 +172,8 @@ TEST_F(CtkTest, GeneratesTheClassesBesideGpus) {
   EXPECT_LT(gds.output.find("containerPath: /etc/cufile.json"),
             gds.output.find("containerPath: /run/udev"));
   const auto mofed = generate("MOFED").output;
-  EXPECT_LT(mofed.find("path: /dev/infiniband/rdma_cm"), mofed.find("path: /dev/infiniband/uverbs0"));
+  EXPECT_LT(mofed.find("path: /dev/infiniband/rdma_cm"),
+            mofed.find("path: /dev/infiniband/uverbs0"));
   EXPECT_THAT(generate("gdrcopy").output, HasSubstr("path: /dev/gdrdrv\n"));
   EXPECT_THAT(generate("nvswitch").output, HasSubstr("path: /dev/nvidia-nvswitchctl\n"));
   fs::remove(At("dev/gdrdrv"));
@@ -214,7 +216,8 @@ TEST_F(CtkTest, ShowsAndChangesTheRuntimesConfiguration) {
             0);
   EXPECT_THAT(Text("config.toml"), HasSubstr("\nmode = \"legacy\"\nruntimes = [\"a\", \"b\"]\n"));
   const auto before = Text("config.toml");
-  EXPECT_EQ(Ctk({"config", file, "-i", "--set", "nvidia-ctk.path=/x", "--set", "unknown=1"}).status, 2);
+  EXPECT_EQ(Ctk({"config", file, "-i", "--set", "nvidia-ctk.path=/x", "--set", "unknown=1"}).status,
+            2);
   EXPECT_EQ(Text("config.toml"), before) << "all or nothing";
   EXPECT_EQ(Ctk({"config", file, "-i", "-o", At("other.toml")}).status, 2);
   EXPECT_EQ(Ctk({"config", "default", "--output", At("new/config.toml")}).status, 0);

@@ -134,7 +134,8 @@ class MigManagerTest : public ::testing::Test {
   // Waits for the states since the last call to end like this, and returns them all.
   std::vector<std::string> StatesUntil(const std::string& last) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, test_support::kPatience, [&] { return !seen_.empty() && seen_.back() == last; });
+    changed_.wait_for(lock, test_support::kPatience,
+                      [&] { return !seen_.empty() && seen_.back() == last; });
     return std::exchange(seen_, {});
   }
   bool WaitForProgress(const std::string& part) {

@@ -136,7 +136,8 @@ TEST_F(OwnNodeTest, OtherLabelsDoNotWake) {
   SetLabel(kConfig, "y");
   int rings = 0;
   while (!(watch.Value(kConfig).is_present() && *watch.Value(kConfig).value() == "y")) {
-    ASSERT_TRUE(io::WaitReadable({watch.fd()}, {}, std::chrono::steady_clock::now() + test_support::kPatience));
+    ASSERT_TRUE(io::WaitReadable({watch.fd()}, {},
+                                 std::chrono::steady_clock::now() + test_support::kPatience));
     watch.Take();
     ++rings;
   }

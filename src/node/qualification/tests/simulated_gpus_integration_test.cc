@@ -103,7 +103,7 @@ TEST_F(QualifyTest, EachFaultFailsItsOwnCheckOfItsOwnGpu) {
 TEST_F(QualifyTest, AGpuThatHangsOrIsLostCostsTheOthersNothing) {
   node_.Gpu({"lose", "2"});
   node_.Gpu({"hang", "1"});
-  const auto end = Qualify({"--deadline", "10s"});
+  const auto end = Qualify({"--deadline", "60s"});
   EXPECT_EQ(end.status, 1);
   ASSERT_EQ(end.report.at("gpus").size(), 3u) << end.errors;
   EXPECT_EQ(end.report.at("gpus")[0].at("verdict"), "passed");

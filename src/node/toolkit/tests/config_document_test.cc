@@ -78,7 +78,8 @@ path = "nvidia-ctk"
 TEST_F(ConfigDocumentTest, WhatIsSetIsNoComment) {
   RecordProperty("holds", "container-toolkit.md #9");
   ASSERT_EQ(Set("nvidia-container-runtime.debug=/var/log/nvidia-container-runtime.log"), "");
-  EXPECT_THAT(document_.ToText(), HasSubstr("\ndebug = \"/var/log/nvidia-container-runtime.log\"\n"));
+  EXPECT_THAT(document_.ToText(),
+              HasSubstr("\ndebug = \"/var/log/nvidia-container-runtime.log\"\n"));
   const auto read = ConfigDocument::Parse("[nvidia-container-cli]\nno-cgroups = false\n", "text");
   ASSERT_TRUE(read) << read.error().ToString();
   EXPECT_THAT(read->ToText(), HasSubstr("\nno-cgroups = false\n"));

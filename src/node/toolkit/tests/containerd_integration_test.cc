@@ -160,8 +160,8 @@ class Containerd : public ::testing::Test {
     supervisor_ = std::make_unique<Supervisor>(
         std::vector<std::string>{program_.string(), "--config", options_.config.string()},
         folder_ / "containerd.log", poison);
-    const auto up =
-        WaitForEngine(options_.kind, options_.socket, {}, base::SteadyClock::now() + test_support::kPatience);
+    const auto up = WaitForEngine(options_.kind, options_.socket, {},
+                                  base::SteadyClock::now() + test_support::kPatience);
     ASSERT_TRUE(up) << up.error().message << "\n"
                     << base::ReadFile(folder_ / "containerd.log").value_or("");
   }
@@ -181,8 +181,8 @@ class Containerd : public ::testing::Test {
   }
   // What the running containerd tells the kubelet.
   [[nodiscard]] std::vector<std::string> Handlers() const {
-    const auto status =
-        rpc::WaitForContainerRuntime(options_.socket, {}, base::SteadyClock::now() + test_support::kPatience);
+    const auto status = rpc::WaitForContainerRuntime(
+        options_.socket, {}, base::SteadyClock::now() + test_support::kPatience);
     EXPECT_TRUE(status) << status.error().message;
     return status ? status->handlers : std::vector<std::string>();
   }
@@ -263,7 +263,8 @@ TEST_F(Containerd, OldFilesAreBackWhenItDoesNotComeUp) {
   EXPECT_EQ(configured.error().reason, "EngineDidNotComeBack");
   EXPECT_FALSE(fs::exists(options_.drop_in));
   EXPECT_EQ(*base::ReadFile(options_.config), Config());
-  EXPECT_TRUE(WaitForEngine(options_.kind, options_.socket, {}, base::SteadyClock::now() + test_support::kPatience));
+  EXPECT_TRUE(WaitForEngine(options_.kind, options_.socket, {},
+                            base::SteadyClock::now() + test_support::kPatience));
 }
 
 // The toolkit was killed after it had written, and the engine does not come up with that: what was
@@ -350,8 +351,8 @@ TEST(WaitForEngine, GoesOnWhenContainerdTakesPods) {
   const auto socket = folder / "containerd.sock";
   const auto runtime = rpc::testing::FakeContainerRuntime::Start(socket, 3, {"nvidia"});
   ASSERT_TRUE(runtime);
-  const auto up =
-      WaitForEngine(EngineKind::kContainerd, socket, {}, base::SteadyClock::now() + test_support::kPatience);
+  const auto up = WaitForEngine(EngineKind::kContainerd, socket, {},
+                                base::SteadyClock::now() + test_support::kPatience);
   EXPECT_TRUE(up) << up.error().message;
   EXPECT_EQ(runtime->refused(), 3);
   EXPECT_EQ(runtime->answered(), 1);

@@ -65,7 +65,8 @@ TEST(StatusFolder, AFileIsWaitedForBeforeItsFolderIsThere) {
   const TemporaryFolder root;
   const StatusFolder status(root.path() / "run/nvidia/validations");
   std::thread writer([&] { EXPECT_TRUE(status.Write(kDriverReady, "IS_HOST_DRIVER=true\n")); });
-  EXPECT_TRUE(status.Await(kDriverReady, {}, std::chrono::steady_clock::now() + test_support::kPatience));
+  EXPECT_TRUE(
+      status.Await(kDriverReady, {}, std::chrono::steady_clock::now() + test_support::kPatience));
   writer.join();
   EXPECT_TRUE(status.Await(kDriverReady, {})) << "it is there already";
 }

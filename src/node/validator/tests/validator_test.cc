@@ -8,9 +8,9 @@
 
 #include "base/file.h"
 #include "codec/yaml.h"
+#include "host/device_links.h"
 #include "host/device_node.h"
 #include "node/validator/components.h"
-#include "host/device_links.h"
 #include "node/validator/driver_check.h"
 #include "node/validator/memory_module.h"
 #include "node/validator/options.h"
