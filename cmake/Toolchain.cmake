@@ -66,9 +66,13 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
 endif()
 
 set(PITCREW_SANITIZE "" CACHE STRING "Sanitizers, for example address,undefined")
+set(PITCREW_SANITIZE_NOT "" CACHE STRING "Checks of PITCREW_SANITIZE that are left out, for example null,alignment")
 if(PITCREW_SANITIZE)
   add_compile_options(-fsanitize=${PITCREW_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
+  if(PITCREW_SANITIZE_NOT)
+    add_compile_options(-fno-sanitize=${PITCREW_SANITIZE_NOT})
+  endif()
   add_link_options(-fsanitize=${PITCREW_SANITIZE})
 endif()
 
