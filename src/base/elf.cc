@@ -50,9 +50,9 @@ Result<std::string> ReadName(int fd, std::uint64_t offset) {
   std::string bytes(kLongestName, '\0');
   if (offset > static_cast<std::uint64_t>(INT64_MAX)) return Fail(NotElf("offset"));
   const ssize_t count = ::pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-  if (count <= 0) return Fail(NotElf("a name lies outside the file"));
-  const auto end = bytes.substr(0, static_cast<std::size_t>(count)).find('\0');
-  if (end == std::string::npos) return Fail(NotElf("a name has no end"));
+  bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  const auto end = bytes.find('\0');
+  if (end == std::string::npos) return Fail(NotElf("a name lies outside the file or has no end"));
   return bytes.substr(0, end);
 }
 
