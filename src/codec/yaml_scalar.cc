@@ -72,7 +72,7 @@ std::optional<Json> FloatFrom(std::string_view text) {
     return at > begin;
   };
   const auto one_of = [&](std::string_view letters) {
-    const bool there = at < text.size() && letters.find(text[at]) != std::string_view::npos;
+    const bool there = text.find_first_of(letters, at) == at;
     if (there) ++at;
     return there;
   };

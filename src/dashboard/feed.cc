@@ -18,7 +18,7 @@ void Feed::Publish(Picture picture) {
     if (change.empty()) return;
     bytes_ += change.size();
     changes_.push_back(std::make_shared<const std::string>(std::move(change)));
-    while (!changes_.empty() && bytes_ > kept_bytes_) {
+    while (bytes_ > kept_bytes_) {
       bytes_ -= changes_.front()->size();
       changes_.pop_front();
     }

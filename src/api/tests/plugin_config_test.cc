@@ -113,6 +113,48 @@ TEST(PluginConfig, DeviceReferences) {
   EXPECT_EQ(ClassifyDeviceReference("MIG-GPU-" + uuid), std::nullopt);
 }
 
+// device-plugin.md section 4.2: a UUID in every form that Go's library takes.
+TEST(PluginConfig, UuidsOfDeviceReferences) {
+  for (const std::string uuid :
+       {"urn:uuid:b1028956-cfa2-0990-bf4a-5da9abb51763", "{b1028956-cfa2-0990-bf4a-5da9abb51763}",
+        "b1028956cfa20990bf4a5da9abb51763", "00000000-9999-aaaa-ffff-AAAAAAAAFFFF"}) {
+    EXPECT_EQ(ClassifyDeviceReference("GPU-" + uuid), DeviceReference::kGpuUuid) << uuid;
+    EXPECT_EQ(ClassifyDeviceReference("MIG-" + uuid), DeviceReference::kMigUuid) << uuid;
+    EXPECT_EQ(ClassifyDeviceReference(uuid), std::nullopt) << uuid;
+  }
+  for (const std::string uuid :
+       {"{b1028956-cfa2-0990-bf4a-5da9abb51763", "(b1028956-cfa2-0990-bf4a-5da9abb51763)",
+        "{b1028956-cfa2-0990-bf4a-5da9abb51763)", "b1028956-cfa2-0990-bf4a-5da9abb5176",
+        "b1028956-cfa2-0990-bf4a-5da9abb517633", "b1028956acfa2-0990-bf4a-5da9abb51763",
+        "b1028956-cfa2a0990-bf4a-5da9abb51763", "b1028956-cfa2-0990abf4a-5da9abb51763",
+        "b1028956-cfa2-0990-bf4aa5da9abb51763", "/1028956-cfa2-0990-bf4a-5da9abb51763",
+        ":1028956-cfa2-0990-bf4a-5da9abb51763", "@1028956-cfa2-0990-bf4a-5da9abb51763",
+        "G1028956-cfa2-0990-bf4a-5da9abb51763", "`1028956-cfa2-0990-bf4a-5da9abb51763",
+        "g1028956-cfa2-0990-bf4a-5da9abb51763", "b1028956cfa20990bf4a5da9abb5176g"}) {
+    EXPECT_EQ(ClassifyDeviceReference("GPU-" + uuid), std::nullopt) << uuid;
+  }
+  const std::string old = "MIG-GPU-b1028956-cfa2-0990-bf4a-5da9abb51763";
+  for (const char* end : {"/1", "/1/2/3", "/x/0", "/0/x", "//0"}) {
+    EXPECT_EQ(ClassifyDeviceReference(old + end), std::nullopt) << end;
+  }
+  EXPECT_EQ(ClassifyDeviceReference("9:9"), DeviceReference::kMigIndex);
+  for (const char* text : {"0:0:0", "1:/", "/:1"}) {
+    EXPECT_EQ(ClassifyDeviceReference(text), std::nullopt) << text;
+  }
+}
+
+TEST(PluginConfig, NamesOfResources) {
+  EXPECT_EQ(QualifyResourceName("az-09.a"), "nvidia.com/az-09.a");
+  EXPECT_EQ(QualifyResourceName("nvidia.com/gpu"), "nvidia.com/gpu");
+  EXPECT_EQ(QualifyResourceName(std::string(52, 'a'))->size(), 63U);
+  for (const std::string& name :
+       {std::string(53, 'a'), std::string(), std::string("a..b"), std::string("-a"),
+        std::string("a-"), std::string("a.-b"), std::string("A"), std::string("a_b"),
+        std::string("a/b"), std::string("a{"), std::string("a:")}) {
+    EXPECT_EQ(QualifyResourceName(name).error().reason, "BadResourceName") << name;
+  }
+}
+
 TEST(PluginConfig, DevicesOfASharedResource) {
   RecordProperty("holds", "device-plugin.md #8");
   const std::string uuid = "b1028956-cfa2-0990-bf4a-5da9abb51763";
@@ -138,8 +180,9 @@ TEST(PluginConfig, ReplicatedResources) {
   RecordProperty("holds", "device-plugin.md #10");
   for (const auto* entry :
        {"{replicas: 2}", "{name: gpu}", "{name: gpu, replicas: 1}", "{name: gpu, replicas: 0}",
-        "{name: gpu, replicas: -1}", "{name: gpu, replicas: \"2\"}",
-        "{name: $invalid$, replicas: 2}", "{name: gpu, replicas: 2, rename: $invalid$}"}) {
+        "{name: gpu, replicas: -1}", "{name: gpu, replicas: \"2\"}", "{name: gpu, replicas: 2.5}",
+        "{name: gpu, replicas: 1000001}", "{name: $invalid$, replicas: 2}",
+        "{name: gpu, replicas: 2, rename: $invalid$}"}) {
     EXPECT_FALSE(Parse(Sharing("timeSlicing", entry)).has_value()) << entry;
   }
   const auto config = Parse(Sharing("timeSlicing", "{name: valid, replicas: 2.0}"));

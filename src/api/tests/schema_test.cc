@@ -74,6 +74,72 @@ TEST(Schema, WrongValuesAreNamed) {
                       "\"mixed\"; did you mean \"mixed\"?")));
 }
 
+std::vector<std::string> ProblemsOf(const std::string& schema, const std::string& value) {
+  std::vector<FieldProblem> problems;
+  CheckAgainstSchema(*codec::ParseYaml(schema), *codec::ParseYaml("v: " + value)->find("v"), "x",
+                     problems);
+  std::vector<std::string> lines;
+  for (const FieldProblem& problem : problems) lines.push_back(problem.path + problem.message);
+  return lines;
+}
+
+TEST(Schema, RangesOfNumbers) {
+  const std::string range = "{type: integer, minimum: 1, maximum: 5}";
+  for (const char* value : {"1", "5", "null"}) EXPECT_THAT(ProblemsOf(range, value), IsEmpty());
+  EXPECT_THAT(ProblemsOf(range, "0"), ElementsAre("xis 0, must be at least 1"));
+  EXPECT_THAT(ProblemsOf(range, "6"), ElementsAre("xis 6, must be at most 5"));
+  EXPECT_THAT(ProblemsOf(range, "1.5"), ElementsAre("xis 1.5, must be a whole number"));
+  EXPECT_THAT(ProblemsOf("{type: number}", "1.5"), IsEmpty());
+  const std::string narrow = "{type: integer, format: int32}";
+  for (const char* value : {"2147483647", "-2147483648"}) {
+    EXPECT_THAT(ProblemsOf(narrow, value), IsEmpty()) << value;
+  }
+  for (const std::string value : {"2147483648", "-2147483649"}) {
+    EXPECT_THAT(ProblemsOf(narrow, value), ElementsAre("xis " + value + ", must fit into 32 bits"));
+    EXPECT_THAT(ProblemsOf("{type: integer, format: int64}", value), IsEmpty());
+  }
+}
+
+TEST(Schema, LengthsAndPatternsOfTexts) {
+  const std::string length = "{type: string, minLength: 2, maxLength: 3}";
+  for (const char* value : {"ab", "abc"}) EXPECT_THAT(ProblemsOf(length, value), IsEmpty());
+  EXPECT_THAT(ProblemsOf(length, "a"), ElementsAre("xmust not be so short"));
+  EXPECT_THAT(ProblemsOf(length, "abcd"), ElementsAre("xis longer than 3 characters"));
+  EXPECT_THAT(ProblemsOf("{type: string, maxLength: 3}", "''"), IsEmpty());
+  EXPECT_THAT(ProblemsOf("{type: string, minLength: 2}", "abcd"), IsEmpty());
+  const std::string pattern = "{type: string, pattern: '^v[0-9]+$'}";
+  EXPECT_THAT(ProblemsOf(pattern, "v12"), IsEmpty());
+  EXPECT_THAT(ProblemsOf(pattern, "'12'"), ElementsAre("xis \"12\", must match ^v[0-9]+$"));
+  // The server knows forms that are not known here.
+  EXPECT_THAT(ProblemsOf("{type: string, pattern: '(?i)v'}", "w"), IsEmpty());
+  const std::string either = "{x-kubernetes-int-or-string: true, pattern: '^[0-9]+%$'}";
+  for (const char* value : {"7", "7%"}) EXPECT_THAT(ProblemsOf(either, value), IsEmpty());
+  EXPECT_THAT(ProblemsOf(either, "x"), ElementsAre("xis \"x\", must match ^[0-9]+%$"));
+  for (const char* value : {"1.5", "[7]", "true"}) {
+    EXPECT_THAT(ProblemsOf(either, value), ElementsAre("xmust be a string or a whole number"));
+  }
+}
+
+TEST(Schema, MembersOfObjects) {
+  const std::string object =
+      "{type: object, required: [a, b], properties: {a: {type: string}, b: {type: string, "
+      "default: z}, c: {type: array, items: {type: boolean}}}}";
+  EXPECT_THAT(ProblemsOf(object, "{a: x}"), IsEmpty());
+  EXPECT_THAT(ProblemsOf(object, "{a: null}"), ElementsAre("x.ais required"));
+  EXPECT_THAT(ProblemsOf(object, "{a: x, c: [true, 1, null]}"),
+              ElementsAre("x.c[1]is 1, must be true or false"));
+  EXPECT_THAT(ProblemsOf(object, "{a: x, other: 1}"), ElementsAre("x.otherthere is no such field"));
+  EXPECT_THAT(ProblemsOf(object, "{a: x, other: null}"), IsEmpty());
+  EXPECT_THAT(ProblemsOf("{type: object, additionalProperties: {type: string}}", "{k: v, l: 1}"),
+              ElementsAre("x.lis 1, must be a string"));
+  EXPECT_THAT(ProblemsOf("{type: object, properties: {a: {type: string}}, "
+                         "x-kubernetes-preserve-unknown-fields: true}",
+                         "{b: 1}"),
+              IsEmpty());
+  EXPECT_THAT(ProblemsOf("{type: object}", "{b: 1}"), IsEmpty());
+  EXPECT_THAT(ProblemsOf("{type: array}", "{}"), ElementsAre("xis object, must be a list"));
+}
+
 TEST(Schema, RequiredBlocksAreMissed) {
   EXPECT_EQ(CheckClusterPolicy({{"spec", {{"driver", codec::Json::object()}}}}).size(), 8U);
 }
@@ -81,6 +147,11 @@ TEST(Schema, RequiredBlocksAreMissed) {
 TEST(Schema, NearestWordIsNoGuess) {
   EXPECT_EQ(NearestWord("usePreCompiled", {"usePrecompiled", "enabled"}), "usePrecompiled");
   EXPECT_EQ(NearestWord("zzz", {"usePrecompiled", "enabled"}), "");
+  EXPECT_EQ(NearestWord("abc", {"abd", "abe"}), "abd") << "of equally near ones the first";
+  EXPECT_EQ(NearestWord("ab", {"a"}), "a");
+  EXPECT_EQ(NearestWord("abcdef", {"abcd"}), "abcd");
+  EXPECT_EQ(NearestWord("abcdef", {"abc"}), "") << "more than a third";
+  EXPECT_EQ(NearestWord("abc", {}), "");
 }
 
 }  // namespace

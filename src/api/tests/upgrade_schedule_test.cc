@@ -123,6 +123,43 @@ TEST(UpgradeSchedule, WhatCannotBeIsNamed) {
   EXPECT_EQ(ProblemOf("{pause: true}"), path + "pause: is not known here");
 }
 
+// The grammar of qualified names: https://kubernetes.io/docs/concepts/overview/working-with-objects
+// /labels, "Syntax and character set".
+TEST(UpgradeSchedule, TheOrdersLabelIsTheKeyOfOne) {
+  const auto fits = [](const std::string& key) {
+    return ProblemsIn(PolicyWithSchedule("{order: {label: '" + key + "'}}")).empty();
+  };
+  const std::string name(63, 'n');
+  const std::string prefix(253, 'p');
+  for (const std::string& key : {std::string("a"), std::string("A9"), std::string("a-_.b"), name,
+                                 prefix + "/" + name, std::string("example.com/0")}) {
+    EXPECT_TRUE(fits(key)) << key;
+  }
+  for (const std::string& key :
+       {name + "n", prefix + "p/a", std::string("/a"), std::string("a/"), std::string("-a"),
+        std::string("a-"), std::string("a/b/c"), std::string("a_b/c"), std::string("a b"),
+        std::string("-p/a"), std::string("p./a")}) {
+    EXPECT_FALSE(fits(key)) << key;
+  }
+}
+
+TEST(UpgradeSchedule, TimesOfADay) {
+  const auto window = [](const std::string& start, const std::string& end) {
+    return PolicyWithSchedule("{windows: [{start: '" + start + "', end: '" + end + "'}]}")
+        .driver.upgrade_policy.schedule.windows.at(0);
+  };
+  EXPECT_EQ(window("00:01", "23:59").start, 1);
+  EXPECT_EQ(window("00:01", "23:59").end, 23 * 60 + 59);
+  EXPECT_EQ(window("00:01", "24:00").end, 24 * 60);
+  for (const char* end : {"24:01", "25:00", "12:60", "1200", "12-00", "12:000", "x2:00", "12:x0"}) {
+    EXPECT_EQ(ProblemsIn(PolicyWithSchedule("{windows: [{start: '00:01', end: '" +
+                                            std::string(end) + "'}]}"))
+                  .size(),
+              1U)
+        << end;
+  }
+}
+
 TEST(UpgradeSchedule, AnAnnotationThatIsNoYamlIsNamed) {
   const auto problems =
       ProblemsIn(PolicyWithSchedule("{}", {{kUpgradeScheduleAnnotation, "{windows: ["}}));

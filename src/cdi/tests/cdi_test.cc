@@ -46,13 +46,39 @@ TEST(CdiFormat, YamlLayoutOfTheReferencesExample) {
 
 // container-toolkit.md 2.3, row "Quoting".
 TEST(CdiFormat, ScalarsAreQuotedAsGoDoes) {
-  for (const auto* text : {"0", "0:1", "10:12", "1e3", "0x1", "true", "null", "y", "755", "", "~",
-                           "1.5", "2026-01-31", "0o17", "1_000"}) {
+  for (const auto* text : {"0",    "0:1", "10:12", "1e3", "0x1",        "true", "null",  "y",
+                           "755",  "",    "~",     "1.5", "2026-01-31", "0o17", "1_000", "1e-3",
+                           "1E+3", ".5",  "-.5",   "1.",  "1.e2",       "+7",   "0b11",  "0X1f"}) {
     EXPECT_EQ(GoYamlScalar(text), "\"" + std::string(text) + "\"");
   }
-  for (const auto* text : {"none", "all", "mig0:1", "GPU-1b2c", "MIG-0a", "580.95.05", "0:99", "-x",
-                           "--link", "a:b", "a#b", "../card1::/dev/dri", "NVCT_EMPTY_DEVICE="}) {
+  for (const auto* text : {"none",
+                           "all",
+                           "mig0:1",
+                           "GPU-1b2c",
+                           "MIG-0a",
+                           "580.95.05",
+                           "0:99",
+                           "-x",
+                           "--link",
+                           "a:b",
+                           "a#b",
+                           "../card1::/dev/dri",
+                           "NVCT_EMPTY_DEVICE=",
+                           "1e",
+                           "1e-",
+                           "e3",
+                           "1.2.3",
+                           "1.5x",
+                           "0xg",
+                           "0b12",
+                           "?a",
+                           ":a",
+                           "-a"}) {
     EXPECT_EQ(GoYamlScalar(text), text);
+  }
+  for (const auto* text : {"-",   "- a", "?",  "? a", ":",  ": a", "a:", " a", "a ", "---", "---a",
+                           "...", "@a",  "&a", "*a",  "!a", "%a",  "[a", "{a", "#a", "`a"}) {
+    EXPECT_EQ(GoYamlScalar(text), "'" + std::string(text) + "'");
   }
   EXPECT_EQ(GoYamlScalar("a: b"), "'a: b'");
   EXPECT_EQ(GoYamlScalar("a #b"), "'a #b'");

@@ -18,6 +18,7 @@ TEST(Yaml, ErrorsNameSourceLineAndColumn) {
   const auto value = ParseYaml("a: 1\nb: [1, 2\nc: 3\n", "node.yaml");
   ASSERT_FALSE(value);
   EXPECT_TRUE(value.error().message.starts_with("node.yaml:3:")) << value.error().message;
+  EXPECT_TRUE(value.error().message.ends_with(" that begins in line 2")) << value.error().message;
 }
 
 TEST(Yaml, AKeyThatStandsTwiceIsAnError) {
@@ -53,6 +54,14 @@ TEST(Yaml, TextsThatWouldUseUpTheMachineAreRefused) {
   const auto deep = ParseYaml(std::string(5000, '['));
   ASSERT_FALSE(deep);
   EXPECT_NE(deep.error().message.find("nested too deeply"), std::string::npos);
+  for (const std::string level : {"{a: ", "{<<: "}) {
+    std::string text;
+    for (int i = 0; i < 900; ++i) text += level;
+    const auto refused = ParseYaml(text);
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message.find("nested too deeply"), std::string::npos)
+        << refused.error().message;
+  }
   std::string laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 9; ++i) {
     laughs += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [";

@@ -67,6 +67,15 @@ TEST(DriverAssignment, NoSelectorIsEveryNodeWithAGpu) {
       "all");
 }
 
+TEST(DriverAssignment, DriversByTheirNames) {
+  const Drivers drivers = {View("a", "{}"), View("b", "{default: true}")};
+  const DriverAssignment assignment(drivers);
+  ASSERT_NE(assignment.Named("b"), nullptr);
+  EXPECT_EQ(assignment.Named("b")->name, "b");
+  EXPECT_EQ(assignment.Named("c"), nullptr);
+  EXPECT_EQ(assignment.Named(""), nullptr);
+}
+
 // "default" is the field, not the name.
 TEST(DriverAssignment, TheNameSaysNothing) {
   const Drivers drivers = {View("default", "{}"), View("other", "{default: true}")};

@@ -430,6 +430,20 @@ TEST(NodeReading, CordonsAndUpgradesAreKept) {
   ExpectSameFromText(object, {}, *calm);
 }
 
+// docs/virtual-machines.md: an annotation with nothing in it divides no node.
+TEST(NodeReading, GpusForMachinesAreThoseThatAreNamed) {
+  const auto divided = [](const char* list) {
+    const codec::Json object = {
+        {"metadata", {{"name", "gpu-1"}, {"annotations", {{std::string(kMachineGpus), list}}}}}};
+    const auto node = ReadNode(object);
+    ExpectSameFromText(object, {}, *node);
+    return node->has_machine_gpus;
+  };
+  EXPECT_TRUE(divided("0000:65:00.0"));
+  EXPECT_FALSE(divided(""));
+  EXPECT_FALSE(divided(" \n"));
+}
+
 TEST(NodeReading, ANodeThatSaysSoIsNotReady) {
   const auto not_ready = [](const codec::Json& conditions) {
     const codec::Json object = {{"metadata", {{"name", "gpu-1"}}},

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
 #include "codec/yaml.h"
 #include "desired/testing/outside_operand.h"
+#include "fleet/cluster_looks.h"
 #include "fleet/report.h"
 #include "fleet/rules.h"
 
@@ -62,6 +64,24 @@ TEST(ViewsTest, InitContainersNeedTheirsBeforeTheOthers) {
   EXPECT_EQ(amount(sidecar, container(2)), 3);
   EXPECT_EQ(amount(sidecar + "," + container(4), container(2)), 5);
   EXPECT_EQ(amount(container(4) + "," + sidecar, container(2)), 4);
+}
+
+// Of a series the last time counts, and what recorders of both kinds of events write.
+TEST(ViewsTest, EventsHaveTheTimeOfTheirLastOccurrence) {
+  const auto time = [](std::string_view members) {
+    const Event event = ReadEvent(Yaml(members));
+    return event.last ? base::FormatRfc3339(*event.last) : "";
+  };
+  const std::string created = "metadata: {creationTimestamp: '2026-01-01T00:00:00Z'}\n";
+  const std::string begun = "eventTime: '2026-01-01T00:00:01.5Z'\n";
+  const std::string series = "series: {lastObservedTime: '2026-01-01T00:00:02.5Z'}\n";
+  const std::string last = "lastTimestamp: '2026-01-01T00:00:03Z'\n";
+  EXPECT_EQ(time(created), "2026-01-01T00:00:00Z");
+  EXPECT_EQ(time(created + begun), "2026-01-01T00:00:01Z");
+  EXPECT_EQ(time(created + begun + series), "2026-01-01T00:00:02Z");
+  EXPECT_EQ(time(created + begun + series + last), "2026-01-01T00:00:03Z");
+  EXPECT_EQ(time(created + begun + "lastTimestamp: null\n"), "2026-01-01T00:00:01Z");
+  EXPECT_EQ(time("{}"), "");
 }
 
 // What is equal need not be shown again.
@@ -166,6 +186,69 @@ metadata: {name: gpu-1, labels: {nvidia.com/gpu.present: "true", nvidia.com/gpu.
   const auto finding = WhyNotReady(context, context.Named("frobnicator"));
   ASSERT_TRUE(finding);
   EXPECT_EQ(finding->stage, Stage::kMetrics);
+}
+
+// Of a hundred nodes with the same trouble some are named, and all are counted.
+TEST(EvidenceTest, NamesSomeNodes) {
+  const auto finding = [](std::size_t nodes) {
+    Cluster cluster;
+    cluster.policies.push_back(ReadPolicy(Yaml(R"(
+apiVersion: nvidia.com/v1
+kind: ClusterPolicy
+metadata: {name: cluster-policy}
+spec: {driver: {useNvidiaDriverCRD: true}}
+)")));
+    for (std::size_t i = 0; i < nodes; ++i) {
+      cluster.nodes[fmt::format("gpu-{}", i)] = ReadNode(Yaml(fmt::format(
+          "metadata: {{name: gpu-{}, labels: {{nvidia.com/gpu.present: 'true'}}}}", i)));
+    }
+    cluster.Index();
+    const auto seen = look::NodesWithoutDriver(cluster);
+    EXPECT_EQ(seen.size(), 1U);
+    return seen.at(0);
+  };
+  EXPECT_EQ(finding(1).summary, "1 GPU node gets no driver: there is no NVIDIADriver");
+  EXPECT_EQ(finding(2).summary, "2 GPU nodes get no driver: there is no NVIDIADriver");
+  EXPECT_EQ(finding(look::kMostNamed).evidence.size(), look::kMostNamed);
+  EXPECT_EQ(finding(look::kMostNamed + 1).evidence.size(), look::kMostNamed);
+}
+
+// driver-lifecycle.md section 2.7: nodes that are unavailable for whatever reason keep the others
+// from beginning, and so each tells its own.
+TEST(EvidenceTest, OfAnUpgradeThatIsHeldAreTheNodesThatHoldIt) {
+  Cluster cluster;
+  cluster.policies.push_back(ReadPolicy(Yaml(R"(
+apiVersion: nvidia.com/v1
+kind: ClusterPolicy
+metadata: {name: cluster-policy}
+spec: {driver: {upgradePolicy: {autoUpgrade: true, maxUnavailable: 0}}}
+)")));
+  const auto add = [&](const std::string& name, std::string_view state, std::string_view more) {
+    cluster.nodes[name] =
+        ReadNode(Yaml(fmt::format("metadata: {{name: {}, labels: {{nvidia.com/gpu.present: 'true', "
+                                  "nvidia.com/gpu-driver-upgrade-state: '{}'}}}}\n{}",
+                                  name, state, more)));
+  };
+  const auto ready = [](std::string_view status) {
+    return fmt::format("status: {{conditions: [{{type: Ready, status: '{}'}}]}}\n", status);
+  };
+  add("a-fails", "upgrade-failed", ready("True"));
+  add("b-cordoned", "upgrade-required", "spec: {unschedulable: true}\n" + ready("False"));
+  add("c-unreachable", "upgrade-required", ready("Unknown"));
+  add("d-ready", "upgrade-required", ready("True"));
+  add("e-new", "upgrade-required", "");
+  add("f-without", "", ready("False"));
+  cluster.Index();
+  const auto seen = look::UpgradeHeld(cluster);
+  ASSERT_EQ(seen.size(), 1U);
+  std::vector<std::string> nodes;
+  for (const Evidence& evidence : seen[0].evidence) {
+    if (evidence.object.starts_with("Node "))
+      nodes.push_back(evidence.object + ": " + evidence.text);
+  }
+  EXPECT_THAT(nodes,
+              ::testing::ElementsAre("Node a-fails: \"upgrade-failed\"", "Node b-cordoned: true",
+                                     "Node c-unreachable: Unknown"));
 }
 
 TEST(LinesTest, KeepTheCauseThatStandsLast) {

@@ -101,6 +101,7 @@ TEST_F(DevicesTest, VirtualFunctionsAreSetWithinTheDevicesLimit) {
 
 TEST_F(DevicesTest, VirtualFunctionsComeInTheirOrder) {
   EXPECT_THAT(*VirtualFunctions(root_, gpu_), IsEmpty());
+  Link(device_ + "/virtfn", "../0000:65:09.0");
   Link(device_ + "/virtfn10", "../0000:65:01.2");
   Link(device_ + "/virtfn2", "../0000:65:00.6");
   Link(device_ + "/virtfn0", "../0000:65:00.4");

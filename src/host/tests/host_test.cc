@@ -124,6 +124,17 @@ TEST_F(PciTest, ADeviceThatCannotBeReadIsToldNotDropped) {
   EXPECT_EQ(scan->failures[0].reason, "MalformedSysfsAttribute");
 }
 
+// Between the listing and the reading a device may go; those behind it are read all the same.
+TEST_F(PciTest, ADeviceThatIsGoneMeanwhileIsAbsent) {
+  Link("sys/bus/pci/devices/0000:01:00.0", "../../../devices/gone");
+  PciDevice("0000:65:00.0", "0x030200", "0x10de");
+  const auto scan = ReadPciDevices(root_ / "sys/bus/pci/devices");
+  ASSERT_TRUE(scan);
+  EXPECT_TRUE(scan->failures.empty());
+  ASSERT_EQ(scan->devices.size(), 1U);
+  EXPECT_EQ(scan->devices[0].address.SysfsName(), "0000:65:00.0");
+}
+
 TEST(OsRelease, TakesQuotesOff) {
   const auto release =
       ParseOsRelease("NAME='Debian'\nVERSION_ID=\"12\"\n# comment\nID=debian\nEMPTY=\nbad key=x\n");

@@ -1,13 +1,18 @@
 // The HTTP client against servers on the loopback interface that do what a test wants.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <nghttp2/nghttp2.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
 
 #include "base/file.h"
+#include "base/file_descriptor.h"
 #include "io/http_client.h"
 #include "loopback/certificate.h"
 #include "loopback/http2_server.h"
@@ -376,6 +381,36 @@ TEST(Http2, AHandshakeThatDoesNotEndIsLeftAtTheStopAndAtTheDeadline) {
   const StopSource stop;
   std::jthread stopper([&] { stop.Stop(); });
   EXPECT_EQ(client->Send(request, stop.token()).error().reason, "Stopped");
+}
+
+// Like one that is not there yet, and not like one whose certificate is wrong: it is tried again.
+TEST(Tls, AServerThatGoesAwayInTheHandshakeIsNotThere) {
+  const base::FileDescriptor listening(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(listening.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(listening.get(), 8), 0);
+  ASSERT_EQ(::getsockname(listening.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  std::jthread server([&] {
+    for (;;) {
+      const base::FileDescriptor accepted(
+          ::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!accepted.valid()) return;
+      // What is not read would make the kernel's end of the connection a reset.
+      std::array<char, 65536> greeting{};
+      if (::read(accepted.get(), greeting.data(), greeting.size()) < 0) return;
+    }
+  });
+  const auto client = *HttpClient::Create();
+  HttpRequest request;
+  request.url = "https://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const auto answer = client->Send(request, {});
+  ::shutdown(listening.get(), SHUT_RDWR);
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, Code::kUnavailable) << answer.error().message;
+  EXPECT_EQ(answer.error().reason, "ConnectionRefused");
 }
 
 TEST(Http1, ASlowReaderHoldsBackTheServer) {

@@ -3,7 +3,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -42,6 +44,24 @@ TEST(Stop, ASignalStopsTheSource) {
   ::raise(SIGUSR1);
   EXPECT_TRUE(source.token().stopped());
   EXPECT_TRUE(source.token().WaitFor(1h));
+}
+
+// What a timer, a debugger or a child's end does to every wait of a program.
+TEST(Stop, ASignalThatIsNoStopEndsNoWait) {
+  static std::atomic<int> signals{0};
+  struct sigaction count{};
+  struct sigaction before{};
+  count.sa_handler = [](int) { ++signals; };
+  ASSERT_EQ(::sigaction(SIGALRM, &count, &before), 0);
+  const itimerval often{.it_interval = {0, 1000}, .it_value = {0, 1000}};
+  ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
+  const auto waited = WaitReadable({}, {}, base::Deadline::After(50ms));
+  const itimerval never{};
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  ::sigaction(SIGALRM, &before, nullptr);
+  ASSERT_FALSE(waited);
+  EXPECT_EQ(waited.error().code, base::Code::kTimeout) << waited.error().message;
+  EXPECT_GT(signals, 0);
 }
 
 TEST(Stop, ALinkedSourceStopsWithEachOfItsAncestorsAndNeverStopsThem) {

@@ -24,6 +24,8 @@ TEST(Url, WhatIsNotThereHasItsDefault) {
   EXPECT_EQ(ParseUrl("http://a:080/x")->authority(), "a");
   EXPECT_EQ(ParseUrl("https://a:80")->authority(), "a:80");
   EXPECT_EQ(ParseUrl("https://a")->host_and_port(), "a:443");
+  EXPECT_EQ(ParseUrl("http://a:65535")->port, "65535");
+  EXPECT_EQ(ParseUrl("http://AZ.az-09_/x")->host, "AZ.az-09_");
 }
 
 TEST(Url, AnIpv6AddressHasBracketsWhereverAPortMayFollow) {
@@ -43,6 +45,7 @@ TEST(Url, UserAndPasswordAreDecoded) {
   EXPECT_EQ(url->password, "p:ss/word");
   EXPECT_EQ(url->host, "proxy");
   EXPECT_EQ(ParseUrl("http://us@er:x@proxy")->user, "us@er");
+  EXPECT_EQ(ParseUrl("http://%30%39%4a%4A%4f%4F%aa%FF:x@proxy")->user, "09JJOO\xaa\xff");
   // RFC 7617's own example.
   EXPECT_EQ(BasicCredentials(*ParseUrl("http://Aladdin:open%20sesame@proxy")),
             "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
@@ -77,6 +80,12 @@ TEST(Url, AnythingElseIsRefused) {
                            "http://a%2fb",
                            "http://u%zz@a",
                            "http://u%4@a",
+                           "http://u%@a",
+                           "http://u%4g@a",
+                           "http://u%G4@a",
+                           "http://u%4/@a",
+                           "http://u%4:@a",
+                           "http://u%`4@a",
                            "http://a\\b",
                            "http://a,b"}) {
     const auto url = ParseUrl(text);

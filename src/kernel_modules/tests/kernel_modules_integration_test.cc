@@ -117,6 +117,9 @@ TEST_F(ModulesTest, OddParametersAreRefused) {
     ASSERT_FALSE(steps);
     EXPECT_EQ(steps.error().reason, "InvalidModuleParameter");
   }
+  const auto steps = Open()->PlanLoad("pitcrew_first", {{"aZ09_b-c.d", "1\t2"}});
+  ASSERT_TRUE(steps) << steps.error().message;
+  EXPECT_EQ(steps->back().parameters, "aZ09_b-c.d=\"1\t2\"");
 }
 
 TEST_F(ModulesTest, AKernelWithoutAnIndexIsToldWithItsFolder) {

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <optional>
+#include <vector>
 
 #include "base/file.h"
 #include "codec/base64.h"
@@ -231,6 +233,62 @@ TEST_F(KubeconfigTest, InClusterNeedsItsEnvironment) {
   EXPECT_EQ(config->server, "https://[fd00::1]:443");
   EXPECT_EQ(config->default_namespace, "space");
   EXPECT_EQ(config->credentials->Current({})->bearer_token, "tok");
+}
+
+class EnvironmentTest : public KubeconfigTest {
+ protected:
+  void SetUp() override {
+    KubeconfigTest::SetUp();
+    for (const char* name :
+         {"HOME", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"}) {
+      const char* value = std::getenv(name);
+      before_.emplace_back(name,
+                           value == nullptr ? std::nullopt : std::optional(std::string(value)));
+      ::unsetenv(name);
+    }
+    ::setenv("HOME", folder_.c_str(), 1);
+  }
+  void TearDown() override {
+    for (const auto& [name, value] : before_) {
+      if (value) {
+        ::setenv(name, value->c_str(), 1);
+      } else {
+        ::unsetenv(name);
+      }
+    }
+    KubeconfigTest::TearDown();
+  }
+  // Of a cluster with the file's name.
+  std::string WriteOne(const std::string& name) {
+    Write(name,
+          "current-context: x\ncontexts: [{name: x, context: {cluster: c}}]\n"
+          "clusters: [{name: c, cluster: {server: \"http://" +
+              std::filesystem::path(name).filename().string() + "\"}}]\n");
+    return (folder_ / name).string();
+  }
+  static std::string ServerOf(const base::Result<Config>& config) {
+    return config ? config->server : config.error().reason;
+  }
+
+ private:
+  std::vector<std::pair<const char*, std::optional<std::string>>> before_;
+};
+
+// The order of kubectl; a pod's own identity comes before a home folder.
+TEST_F(EnvironmentTest, TheClusterIsTheFirstThatIsNamed) {
+  EXPECT_EQ(ServerOf(LoadConfig("")), "NoClusterConfiguration");
+  WriteOne(".kube/config");
+  EXPECT_EQ(ServerOf(LoadConfig("")), "http://config");
+  ::setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1);
+  ::setenv("KUBERNETES_SERVICE_PORT", "443", 1);
+  EXPECT_NE(ServerOf(LoadConfig("")), "http://config") << "a pod without its token is no person";
+  const std::string one = WriteOne("one");
+  const std::string missing = (folder_ / "missing").string();
+  ::setenv("KUBECONFIG", (missing + ":" + one).c_str(), 1);
+  EXPECT_EQ(ServerOf(LoadConfig("")), "http://one");
+  EXPECT_EQ(ServerOf(LoadConfig(WriteOne("two"))), "http://two");
+  ::setenv("KUBECONFIG", missing.c_str(), 1);
+  EXPECT_FALSE(LoadConfig("")) << "what is named is not passed over";
 }
 
 constexpr std::string_view kPlugin = R"(#!/bin/sh

@@ -40,6 +40,13 @@ TEST(Ownership, PlainOwnersAreNoControllers) {
   Json object = Object();
   object["metadata"]["ownerReferences"] = Json::array({{{"uid", "u1"}}});
   EXPECT_FALSE(ControllerOf(object));
+  for (const Json& no : {Json(false), Json("true"), Json(1), Json()}) {
+    object["metadata"]["ownerReferences"] =
+        Json::array({{{"uid", "u1"}, {"controller", no}}, {{"uid", "u2"}, {"controller", true}}});
+    EXPECT_TRUE(IsControlledBy(object, "u2")) << no;
+  }
+  object["metadata"]["ownerReferences"] = "nonsense";
+  EXPECT_FALSE(ControllerOf(object));
 }
 
 }  // namespace

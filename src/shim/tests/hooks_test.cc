@@ -461,6 +461,13 @@ TEST(HookCommand, UnknownHooksPassUnknownFlagsDoNot) {
     return RunCdiHook(static_cast<int>(argv.size()), argv.data());
   };
   EXPECT_EQ(run({}), 0);
+  for (const char* flag : {"--help", "-h", "--version", "-v"}) {
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(run({flag, "create-symlinks", "--flag"}), 0) << flag;
+    EXPECT_NE(::testing::internal::GetCapturedStdout().find("create-symlinks"), std::string::npos)
+        << flag;
+  }
+  EXPECT_EQ(run({"--debug", "create-symlinks", "--flag", "x"}), 1) << "other flags are passed over";
   EXPECT_EQ(run({"of-the-future"}), 0);
   EXPECT_EQ(run({"of-the-future", "--flag", "x"}), 0);
   EXPECT_EQ(run({"noop"}), 0);

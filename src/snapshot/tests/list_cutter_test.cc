@@ -79,6 +79,21 @@ TEST(ListCutter, YamlAsKubectlPrintsIt) {
             HardNodes().size() + 1);
 }
 
+// Anything that is not plainly a list is left to the reader, who knows what is wrong.
+TEST(ListCutter, OnlyListsAreCut) {
+  EXPECT_EQ(CutJsonList(R"({"items": [1, [2], {"a": 3}], "kind": "List"})")->items,
+            (std::vector<std::string_view>{"1", "[2]", R"({"a": 3})"}));
+  EXPECT_EQ(CutJsonList(R"( { "kind" : "List" , "items" : [ ] , "v" : 1 } )")->rest,
+            R"({"kind":"List","v":1 })");
+  for (const char* text :
+       {"", "{", "{}", "[1]", "7", R"({"kind": "List"})", R"({items: [1]})", R"({"items" [1]})",
+        R"({"items": 1})", R"({"items": [1})", R"({"items": [1,]})", R"({"items": [1]} 2)",
+        R"({"items": [1], "items": [2]})", R"({"items": [1], "a"})", R"({"items": [1], "a": })",
+        R"({"items": [{"a": 1])", R"({"items": ["a])", R"({"items": [1],})"}) {
+    EXPECT_FALSE(CutJsonList(text)) << text;
+  }
+}
+
 TEST(ListCutter, TheKindOfATypedListIsItsItems) {
   for (const char* text :
        {R"({"items": [{"metadata": {"name": "a"}}], "kind": "NodeList", "apiVersion": "v1"})",

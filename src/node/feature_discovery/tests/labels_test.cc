@@ -216,6 +216,32 @@ TEST(Settings, NodeFeaturesNeedANodeName) {
   EXPECT_TRUE(Read({{"USE_NODE_FEATURE_API", "false"}}).has_value());
 }
 
+TEST(Settings, WithoutAnyThereAreDefaults) {  // feature-discovery.md section 1
+  const auto settings = Read({{"NODE_NAME", "n"}});
+  ASSERT_TRUE(settings) << settings.error().message;
+  EXPECT_EQ(settings->mig_strategy, gpu::MigStrategy::kNone);
+  EXPECT_TRUE(settings->fail_on_init_error);
+  EXPECT_FALSE(settings->oneshot || settings->no_timestamp || settings->LooksOnce());
+  EXPECT_EQ(settings->output_file, "/etc/kubernetes/node-feature-discovery/features.d/gfd");
+  EXPECT_EQ(settings->machine_type_file, "/sys/class/dmi/id/product_name");
+  EXPECT_TRUE(settings->use_node_feature_api);
+  EXPECT_EQ(settings->driver_root_in_here, "/driver-root");
+  const auto chosen = Read({{"NODE_NAME", "n"},
+                            {"FAIL_ON_INIT_ERROR", "false"},
+                            {"GFD_ONESHOT", "true"},
+                            {"GFD_NO_TIMESTAMP", "true"},
+                            {"DRIVER_ROOT_CTR_PATH", ""},
+                            {"DEVICE_DISCOVERY_STRATEGY", "nvml"}});
+  ASSERT_TRUE(chosen) << chosen.error().message;
+  EXPECT_TRUE(!chosen->fail_on_init_error && chosen->oneshot && chosen->no_timestamp);
+  EXPECT_EQ(chosen->driver_root_in_here, "/");
+  for (const char* strategy : {"tegra", "vfio"}) {
+    const auto refused = Read({{"NODE_NAME", "n"}, {"DEVICE_DISCOVERY_STRATEGY", strategy}});
+    ASSERT_FALSE(refused) << strategy;
+    EXPECT_EQ(refused.error().reason, "DiscoveryNotSupported");
+  }
+}
+
 TEST(Settings, TheFirstVariableWins) {  // feature-discovery.md section 1
   EXPECT_EQ(Read({{"NODE_NAME", "n"}, {"GFD_MIG_STRATEGY", "mixed"}, {"MIG_STRATEGY", "single"}})
                 ->mig_strategy,

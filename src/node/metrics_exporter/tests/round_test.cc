@@ -115,6 +115,26 @@ TEST_F(RoundTest, NvLinkBandwidthIsARate) {
   EXPECT_THAT(NextText(), HasSubstr("has no value: not supported"));
 }
 
+// metrics-exporter.md section 3: of what is not reserved.
+TEST_F(RoundTest, TheUsedShareNeedsAllThreeReadings) {
+  inventory_.devices = {Gpu(0)};
+  Ask("DCGM_FI_DEV_FB_USED_PERCENT, gauge, x\n");
+  const auto readings = [&](nvml::Answer total, nvml::Answer used, nvml::Answer reserved) {
+    Answer({Quantity::kMemoryTotal}, std::move(total));
+    Answer({Quantity::kMemoryUsed}, std::move(used));
+    Answer({Quantity::kMemoryReserved}, std::move(reserved));
+    return NextText();
+  };
+  const std::int64_t gibibyte = 1 << 30;
+  const nvml::Answer none = nvml::Silence::kNotSupported;
+  EXPECT_THAT(readings(10 * gibibyte, 2 * gibibyte, 2 * gibibyte), HasSubstr("} 0.25"));
+  for (const auto& text :
+       {readings(none, gibibyte, gibibyte), readings(10 * gibibyte, none, gibibyte),
+        readings(10 * gibibyte, gibibyte, none), readings(gibibyte, gibibyte, gibibyte)}) {
+    EXPECT_THAT(text, HasSubstr("# DCGM_FI_DEV_FB_USED_PERCENT has no value: "));
+  }
+}
+
 TEST_F(RoundTest, TheLastXidStaysAndNoneIsNoSeries) {
   RecordProperty("holds", "metrics-exporter.md #20, #53");
   inventory_.devices = {Gpu(0), Gpu(1)};

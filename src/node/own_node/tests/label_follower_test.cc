@@ -14,5 +14,17 @@ TEST(LabelFollower, WhatMayPass) {
   EXPECT_EQ(after(base::Code::kUnsupported), Followed::kFailed);
 }
 
+TEST(LabelFollower, ChangesOfAConfiguration) {
+  const auto concerns = [](const std::string& name) {
+    return IsChangeOf("/config/config.yaml",
+                      {.kind = io::FileChange::Kind::kChanged, .folder = "/config", .name = name});
+  };
+  EXPECT_TRUE(concerns("config.yaml"));
+  EXPECT_TRUE(concerns("..data")) << "of a ConfigMap";
+  EXPECT_TRUE(concerns("")) << "nobody knows of what";
+  EXPECT_FALSE(concerns("manager.log"));
+  EXPECT_FALSE(concerns("..data_tmp"));
+}
+
 }  // namespace
 }  // namespace pitcrew::node::own_node

@@ -300,7 +300,14 @@ TEST(SandboxDevicePluginStart, NeedsTheDatabaseOfNames) {
   // Where no name comes of it, it is not needed.
   options.client = Client::kKata;
   options.gpu_alias = "pgpu";
+  EXPECT_EQ(Daemon(options, paths, stop.token()).Run().error().code, base::Code::kNotFound);
+  options.gpu_alias = "";
   options.switch_alias = "nvswitch";
+  EXPECT_EQ(Daemon(options, paths, stop.token()).Run().error().code, base::Code::kNotFound);
+  options.gpu_alias = "pgpu";
+  options.client = Client::kKubevirt;
+  EXPECT_EQ(Daemon(options, paths, stop.token()).Run().error().code, base::Code::kNotFound);
+  options.client = Client::kKata;
   stop.Stop();
   EXPECT_TRUE(Daemon(options, paths, stop.token()).Run());
 }

@@ -99,6 +99,22 @@ TEST_F(Smi, QueriesFields) {
       "15360, 7.5\n");
 }
 
+// By index, UUID or PCI address in every spelling, in the order asked for.
+TEST_F(Smi, GpusAreChosenByWhatTheyAreCalled) {
+  Start("gpus: [{profile: L40S}, {profile: T4}]");
+  const auto ask = [&](const std::string& gpus, const std::string& field) {
+    return Run_({"-i", gpus, "--query-gpu=" + field, "--format=csv,noheader"}).output;
+  };
+  std::string address = ask("1", "pci.bus_id");
+  address.pop_back();
+  ASSERT_EQ(address.size(), std::string("00000000:3B:00.0").size()) << address;
+  EXPECT_EQ(ask(address, "index"), "1\n");
+  EXPECT_EQ(ask(address.substr(4), "index"), "1\n") << "as sysfs has it";
+  EXPECT_EQ(ask(" 1 , 0", "index"), "1\n0\n");
+  EXPECT_EQ(Run_({"-i", "00000000:FE:00.0", "-L"}).status, 6);
+  EXPECT_EQ(Run_({"-i", "0,GPU-x", "-L"}).status, 6);
+}
+
 TEST_F(Smi, DetailsOfEveryGpu) {
   Start("gpus: [{profile: T4}]");
   const auto outcome = Run_({"-q"});

@@ -100,6 +100,24 @@ TEST_F(EngineFilesTest, CopiedCredentialsAreForTheOwnerOnly) {
   }
 }
 
+// Headers can be credentials, too; the rest of a site's settings is no secret.
+TEST_F(EngineFilesTest, OnlyCredentialsCloseTheCopy) {
+  const std::string registry = "[plugins.\"io.containerd.grpc.v1.cri\".registry";
+  for (const auto& [table, mode] :
+       {std::pair(registry + ".headers]\nAuthorization = [\"Bearer x\"]\n", 0600U),
+        std::pair(registry + ".headers]\n", 0644U),
+        std::pair(registry + ".configs.\"r.example.com\".auth]\n", 0644U),
+        std::pair(registry + ".configs.\"r.example.com\".tls]\nca_file = \"x\"\n", 0644U)}) {
+    std::error_code ignored;
+    fs::remove(options_.drop_in, ignored);
+    folder_.Write("etc/config.toml", "version = 2\n" + table);
+    ASSERT_EQ(::chmod(config_.c_str(), 0644), 0);
+    ASSERT_TRUE(Configure());
+    EXPECT_EQ(Mode(options_.drop_in), mode) << table;
+    ASSERT_TRUE(Restore());
+  }
+}
+
 TEST_F(EngineFilesTest, LinksStayLinks) {
   RecordProperty("holds", "runtimes-and-distributions.md #17");
   fs::rename(config_, folder_.path() / "etc/real.toml");
