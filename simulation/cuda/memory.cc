@@ -35,7 +35,7 @@ bool HostHas(const Driver& driver, std::uint64_t size) {
   return sum <= HostShare();
 }
 
-// The context's GPU, and [pointer, pointer + size) in its memory.
+// A context's GPU, and [pointer, pointer + size) in its memory.
 struct Span {
   View view;
   char* bytes = nullptr;
@@ -43,16 +43,26 @@ struct Span {
   std::size_t size = 0;
 };
 
-Result Find(Driver& driver, DevicePointer pointer, std::size_t size, Span& span) {
-  if (Current() == nullptr) return kInvalidContext;
-  if (const Result result = Look(driver, Current()->device, span.view); result != kSuccess)
-    return result;
+Result FindOn(Driver& driver, int device, DevicePointer pointer, std::size_t size, Span& span) {
+  if (const Result result = Look(driver, device, span.view); result != kSuccess) return result;
   if (!IsAllocated(driver, pointer, size)) return kInvalidValue;
   const auto& [first, allocation] = *--driver.allocations.upper_bound(pointer);
   span.bytes = static_cast<char*>(Host(pointer));
   span.start = allocation.start + (pointer - first);
   span.size = size;
   return kSuccess;
+}
+
+Result Find(Driver& driver, DevicePointer pointer, std::size_t size, Span& span) {
+  if (Current() == nullptr) return kInvalidContext;
+  return FindOn(driver, Current()->device, pointer, size, span);
+}
+
+Result FindIn(Driver& driver, const void* context, DevicePointer pointer, std::size_t size,
+              Span& span) {
+  const auto found = driver.contexts.find(context);
+  if (found == driver.contexts.end()) return kInvalidContext;
+  return FindOn(driver, found->second->device, pointer, size, span);
 }
 
 // What is read from the memory of a GPU, where bits may be stuck.
@@ -172,6 +182,35 @@ CUDA_API Result cuMemcpyDtoD(DevicePointer to, DevicePointer from, std::size_t s
 CUDA_API Result cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, std::size_t size,
                                      void*) {
   return cuMemcpyDtoD_v2(to, from, size);
+}
+
+// Copies between two GPUs: over NVLinks where both have some that are up, else over PCIe.
+CUDA_API Result cuCtxEnablePeerAccess(void* peer, unsigned flags) {
+  Driver& driver = TheDriver();
+  const std::lock_guard guard(driver.mutex);
+  const auto found = driver.contexts.find(peer);
+  if (Current() == nullptr || found == driver.contexts.end()) return kInvalidContext;
+  if (flags != 0) return kInvalidValue;
+  return found->second->device == Current()->device ? kInvalidDevice : kSuccess;
+}
+
+CUDA_API Result cuMemcpyPeerAsync(DevicePointer to, void* to_context, DevicePointer from,
+                                  void* from_context, std::size_t size, void*) {
+  Driver& driver = TheDriver();
+  const std::lock_guard guard(driver.mutex);
+  Span source;
+  Span target;
+  if (const Result result = FindIn(driver, from_context, from, size, source); result != kSuccess) {
+    return result;
+  }
+  if (const Result result = FindIn(driver, to_context, to, size, target); result != kSuccess) {
+    return result;
+  }
+  CopyFrom(source, target.bytes);
+  const double links = std::min(NvLinkCopyRate(*source.view.gpu), NvLinkCopyRate(*target.view.gpu));
+  const double bus = std::min(PcieCopyRate(*source.view.gpu), PcieCopyRate(*target.view.gpu));
+  Work(static_cast<double>(size), links > 0 ? links : bus);
+  return kSuccess;
 }
 
 CUDA_API Result cuMemsetD32_v2(DevicePointer to, unsigned value, std::size_t count) {

@@ -146,6 +146,12 @@ double MemoryCopyRate(const GpuState& gpu) {
   return 0.8 * 2e6 * gpu.memory_clock_max * gpu.memory_bus_width / 8;
 }
 
+double NvLinkCopyRate(const GpuState& gpu) {
+  unsigned up = 0;
+  for (unsigned link = 0; link < gpu.link_count; ++link) up += (gpu.links_down >> link & 1) ^ 1;
+  return 0.8 * 1e6 * up * gpu.link_speed_mbps;
+}
+
 std::uint64_t ClocksEventReasons(const GpuState& gpu) {
   return gpu.throttle.reasons | (gpu.load == 0 ? kClocksGpuIdle : 0);
 }

@@ -42,6 +42,8 @@ enum class Direction { kSent, kReceived };
 // memory: four fifths of what bus and clock allow, as benchmarks of real boards come to.
 [[nodiscard]] double PcieCopyRate(const GpuState& gpu);
 [[nodiscard]] double MemoryCopyRate(const GpuState& gpu);
+// The same over all of its NVLinks that are up, in one direction; 0 where none is.
+[[nodiscard]] double NvLinkCopyRate(const GpuState& gpu);
 
 // Why clocks are held down, NVML's bits.
 [[nodiscard]] std::uint64_t ClocksEventReasons(const GpuState& gpu);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -257,6 +258,48 @@ TEST_F(CudaLibrary, CopiesTakeTheTimeThatTheBoardWouldNeed) {
   EXPECT_EQ(Call("cuMemFreeHost", host), 1);
   EXPECT_EQ(Call("cuEventDestroy_v2", start), 0);
   EXPECT_EQ(Call("cuEventDestroy_v2", end), 0);
+}
+
+TEST_F(CudaLibrary, CopiesBetweenGpusGoOverNvLink) {
+  Start("gpus: [{profile: H100-80, count: 2}]");
+  void* sender = nullptr;
+  void* receiver = nullptr;
+  Pointer from = 0;
+  Pointer to = 0;
+  constexpr std::size_t kBytes = 1 << 20;
+  ASSERT_EQ(Call("cuCtxCreate_v2", &receiver, 0u, 1), 0);
+  ASSERT_EQ(Call("cuMemAlloc_v2", &to, kBytes), 0);
+  ASSERT_EQ(Call("cuCtxCreate_v2", &sender, 0u, 0), 0);
+  ASSERT_EQ(Call("cuMemAlloc_v2", &from, kBytes), 0);
+  ASSERT_EQ(Call("cuMemsetD32_v2", from, 7u, kBytes / 4), 0);
+  EXPECT_EQ(Call("cuCtxEnablePeerAccess", receiver, 0u), 0);
+  EXPECT_EQ(Call("cuCtxEnablePeerAccess", sender, 0u), 101) << "itself";
+  void* start = nullptr;
+  void* end = nullptr;
+  ASSERT_EQ(Call("cuEventCreate", &start, 0u), 0);
+  ASSERT_EQ(Call("cuEventCreate", &end, 0u), 0);
+  const auto rate = [&] {
+    float milliseconds = 0;
+    EXPECT_EQ(Call("cuEventRecord", start, static_cast<void*>(nullptr)), 0);
+    EXPECT_EQ(
+        Call("cuMemcpyPeerAsync", to, receiver, from, sender, kBytes, static_cast<void*>(nullptr)),
+        0);
+    EXPECT_EQ(Call("cuEventRecord", end, static_cast<void*>(nullptr)), 0);
+    EXPECT_EQ(Call("cuEventElapsedTime", &milliseconds, start, end), 0);
+    return kBytes / (milliseconds / 1e3) / 1e9;
+  };
+  // 18 links of 26.562 GB/s.
+  EXPECT_NEAR(rate(), 0.8 * 18 * 26.562, 1);
+  std::array<unsigned, 2> seen{};
+  ASSERT_EQ(Call("cuCtxSetCurrent", receiver), 0);
+  ASSERT_EQ(Call("cuMemcpyDtoH_v2", static_cast<void*>(seen.data()), to, sizeof(seen)), 0);
+  EXPECT_EQ(seen, (std::array<unsigned, 2>{7, 7}));
+  ASSERT_EQ(Call("cuCtxSetCurrent", sender), 0);
+  ASSERT_TRUE(node_->file().Update([](NodeState& node) {
+    node.gpus[1].links_down = (1U << 18) - 1;
+    return true;
+  }));
+  EXPECT_NEAR(rate(), 51.2, 0.5) << "PCIe is left";
 }
 
 TEST_F(CudaLibrary, AVariableChoosesDevices) {

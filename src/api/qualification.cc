@@ -63,6 +63,7 @@ std::string ToText(const Qualification& qualification) {
   if (!qualification.driver_version.empty()) {
     object["driverVersion"] = qualification.driver_version;
   }
+  if (!qualification.boot_id.empty()) object["bootID"] = qualification.boot_id;
   for (const auto& gpu : qualification.gpus) {
     Json told = {{"index", gpu.index},
                  {"uuid", gpu.uuid},
@@ -85,6 +86,7 @@ std::optional<Qualification> ParseQualification(std::string_view text) {
   qualification.state = *state;
   qualification.time = codec::FindString(*object, {"time"});
   qualification.driver_version = codec::FindString(*object, {"driverVersion"});
+  qualification.boot_id = codec::FindString(*object, {"bootID"});
   qualification.message = codec::FindString(*object, {"message"});
   const Json* gpus = codec::Find(*object, {"gpus"});
   if (gpus != nullptr && gpus->is_array()) {

@@ -12,6 +12,14 @@ namespace pitcrew::api {
 // Label (the state in a word) and annotation (JSON, below) of a Node.
 inline constexpr std::string_view kQualification = "nvidia.com/gpu-operator.qualification";
 
+// Taint of a Node, without a value, effect NoSchedule: its GPUs have not passed yet. The operator
+// puts it where spec.validator.qualification.required says so, and takes it away on proof.
+inline constexpr std::string_view kNotQualifiedTaint = "nvidia.com/gpu-operator.not-qualified";
+inline constexpr std::string_view kNotQualifiedEffect = "NoSchedule";
+constexpr bool IsNotQualifiedTaint(std::string_view key, std::string_view effect) {
+  return key == kNotQualifiedTaint && effect == kNotQualifiedEffect;
+}
+
 enum class QualificationState { kPending, kRunning, kPassed, kFailed };
 std::string_view ToString(QualificationState state);  // "pending", ...
 std::optional<QualificationState> ParseQualificationState(std::string_view word);
@@ -29,7 +37,8 @@ struct Qualification {
   QualificationState state = QualificationState::kPending;
   std::string time;            // RFC 3339: when this state began
   std::string driver_version;  // that the GPUs were tested with; empty before
-  std::string message;         // one sentence
+  std::string boot_id;  // of the node while they were tested (status.nodeInfo.bootID); "": not told
+  std::string message;  // one sentence
   std::vector<QualifiedGpu> gpus;
   bool operator==(const Qualification&) const = default;
 };

@@ -52,7 +52,7 @@ base::Result<std::optional<Options>> ReadOptions(int argc, const char* const* ar
   line.Add({"even-if-used", "", "also while pods on the node have GPUs, which it disturbs"},
            &even_if_used);
   line.Add({"memory", "", "how much of each GPU's free memory: 90%, 16Gi (default 90%)"}, &memory);
-  line.Add({"deadline", "", "for each of the two exercises of a GPU (default 10m)"}, &deadline);
+  line.Add({"deadline", "", "for each of the exercises of a GPU (default 10m)"}, &deadline);
   line.Add({"namespace,n", "", "the operator's namespace (found by itself where it can be)"},
            &name_space);
   line.Add({"kubeconfig", "", "kubeconfig file (like kubectl: else KUBECONFIG, ~/.kube/config)"},

@@ -20,6 +20,7 @@ namespace {
 int ExerciseOne(const Options& options) {
   const auto measure = [&]() -> base::Result<Exercise> {
     if (options.part == kBandwidthsPart) return MeasureBandwidths(options.gpu);
+    if (options.part == kPeerPart) return MeasurePeerCopies();
     TRY_ASSIGN(const Amount amount, ParseAmount(options.examine.memory));
     return TestMemory(amount);
   };
@@ -45,36 +46,52 @@ base::Status VerdictOf(const Report& report) {
   return base::Fail(base::Unavailable("QualificationFailed", report.Summary()));
 }
 
-base::Status ExamineAndTell(const Options& options, own_node::OwnNode& node,
-                            const io::StopToken& stop) {
-  Teller teller(node);
+base::Result<Report> TestAndTell(const Options& options, const Found& found, Teller& teller,
+                                 const io::StopToken& stop) {
+  TRY(teller.TellRunning(found, stop));
+  TRY_ASSIGN(auto report, Examine(options.examine, stop));
+  Print(report, options.format);
+  TRY(teller.TellResult(report, {}));
+  return report;
+}
+
+// Whoever asks is told, also by the exit status.
+base::Status QualifyOnDemand(const Options& options, own_node::OwnNode& node,
+                             const io::StopToken& stop) {
+  const auto now = node.Read(stop);
+  Teller teller(node, now ? BootOf(*now) : "");
   const auto found = LookAtGpus(options.examine);
-  if (options.if_needed) {
-    if (!found && found.error().reason == "GpuInUse") {
-      base::LogInfo("Nothing is tested", {{"reason", found.error().message}});
-      return {};
-    }
-    TRY_ASSIGN(const auto now, node.Read(stop));
-    if (found && Stands(now, *found)) {
-      base::LogInfo("The GPUs have passed before, with this driver");
-      return {};
-    }
+  const auto report =
+      found ? TestAndTell(options, *found, teller, stop) : base::Fail(found.error());
+  if (report) return VerdictOf(*report);
+  // Also when this process was told to stop: else "running" stands for ever.
+  TRY(teller.TellNotDone(report.error(), {}));
+  return base::Fail(report.error());
+}
+
+// For the operator, which holds the node until its GPUs have passed. What comes of it stands on the
+// Node; a GPU that fails is no failure of this process, which would be started again for it.
+base::Status QualifyIfNeeded(const Options& options, own_node::OwnNode& node,
+                             const io::StopToken& stop) {
+  TRY_ASSIGN(const auto now, node.Read(stop));
+  if (!IsHeld(now)) {
+    base::LogInfo("Nothing is tested: the Node is not held for a qualification",
+                  {{"taint", api::kNotQualifiedTaint}});
+    return {};
   }
-  // What happened is told also when this process was told to stop: else "running" stands for ever.
-  const io::StopToken never;
-  if (!found) {
-    TRY(teller.TellNotDone(found.error(), never));
-    return base::Fail(found.error());
+  Teller teller(node, BootOf(now));
+  const auto found = LookAtGpus(options.examine);
+  if (!found) return teller.TellNotDone(found.error(), {});
+  if (const auto state = StandingResult(now, *found)) {
+    base::LogInfo("Nothing is tested: the result for these GPUs and this driver stands",
+                  {{"state", ToString(*state)}});
+    return teller.TellStanding(*state, stop);
   }
-  TRY(teller.TellRunning(*found, stop));
-  const auto report = Examine(options.examine, stop);
-  if (!report) {
-    TRY(teller.TellNotDone(report.error(), never));
-    return base::Fail(report.error());
-  }
-  Print(*report, options.format);
-  TRY(teller.TellResult(*report, never));
-  return VerdictOf(*report);
+  const auto report = TestAndTell(options, *found, teller, stop);
+  if (report) return {};
+  // The pod leaves, for example for a change of the MIG geometry, and comes back.
+  if (stop.stopped()) return teller.Forget({});
+  return teller.TellNotDone(report.error(), {});
 }
 
 base::Status Run(const Options& options, const io::StopToken& stop) {
@@ -87,7 +104,8 @@ base::Status Run(const Options& options, const io::StopToken& stop) {
              own_node::OwnNode::Open(options.kubeconfig, {.node_name = options.examine.node,
                                                           .component = "qualification",
                                                           .pod_name = ""}));
-  const base::Status done = ExamineAndTell(options, *node, stop);
+  const base::Status done = options.if_needed ? QualifyIfNeeded(options, *node, stop)
+                                              : QualifyOnDemand(options, *node, stop);
   node->FlushEvents();
   return done;
 }

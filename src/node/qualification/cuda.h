@@ -29,6 +29,8 @@ inline constexpr Result kOutOfMemory = 2;
   FUNCTION(cuDeviceGet, cuDeviceGet, cuda::Device*, int)                                       \
   FUNCTION(cuCtxCreate, cuCtxCreate_v2, cuda::Context*, unsigned, cuda::Device)                \
   FUNCTION(cuCtxDestroy, cuCtxDestroy_v2, cuda::Context)                                       \
+  FUNCTION(cuCtxSetCurrent, cuCtxSetCurrent, cuda::Context)                                    \
+  FUNCTION(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, cuda::Context, unsigned)              \
   FUNCTION(cuCtxSynchronize, cuCtxSynchronize)                                                 \
   FUNCTION(cuMemGetInfo, cuMemGetInfo_v2, std::size_t*, std::size_t*)                          \
   FUNCTION(cuMemAlloc, cuMemAlloc_v2, cuda::Address*, std::size_t)                             \
@@ -40,6 +42,8 @@ inline constexpr Result kOutOfMemory = 2;
   FUNCTION(cuMemcpyDtoH, cuMemcpyDtoH_v2, void*, cuda::Address, std::size_t)                   \
   FUNCTION(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, cuda::Address, cuda::Address, std::size_t, \
            cuda::Stream)                                                                       \
+  FUNCTION(cuMemcpyPeerAsync, cuMemcpyPeerAsync, cuda::Address, cuda::Context, cuda::Address,  \
+           cuda::Context, std::size_t, cuda::Stream)                                           \
   FUNCTION(cuEventCreate, cuEventCreate, cuda::Event*, unsigned)                               \
   FUNCTION(cuEventDestroy, cuEventDestroy_v2, cuda::Event)                                     \
   FUNCTION(cuEventRecord, cuEventRecord, cuda::Event, cuda::Stream)                            \

@@ -37,8 +37,9 @@ base::Result<Exercise> ReadEnd(const host::ProgramEnd& end) {
 // A process that works on one GPU, waited for on a thread that can be left behind.
 class Helper {
  public:
+  // `peer`: the UUID of a second GPU that the process sees; "" for none.
   Helper(const ExamineOptions& options, const std::string& uuid, std::string_view part,
-         const io::StopToken& stop)
+         const io::StopToken& stop, const std::string& peer = "")
       : limit_(options.deadline), until_(base::Deadline::After(options.deadline)) {
     host::ProgramRun run;
     run.program = options.helper.at(0);
@@ -47,7 +48,7 @@ class Helper {
                              std::string("--memory"), options.memory}) {
       run.arguments.push_back(word);
     }
-    run.environment["CUDA_VISIBLE_DEVICES"] = uuid;
+    run.environment["CUDA_VISIBLE_DEVICES"] = peer.empty() ? uuid : uuid + "," + peer;
     run.capture_output = true;
     run.deadline = until_.at();
     run.stop_fd = stop.fd();
@@ -103,6 +104,27 @@ Measurement Describe(const gpu::Device& device) {
   return gpu;
 }
 
+// One with wrong memory would make its neighbours look wrong too.
+bool Works(const Measurement& gpu) {
+  return IsWhole(gpu) && gpu.bandwidths && gpu.memory && gpu.memory->memory &&
+         gpu.memory->memory->wrong_words == 0;
+}
+
+// Each GPU to the next one that works, the last to the first: so each sends and receives once.
+void CopyBetween(std::vector<Measurement>& gpus, const ExamineOptions& options,
+                 const io::StopToken& stop) {
+  std::vector<Measurement*> working;
+  for (auto& gpu : gpus) {
+    if (Works(gpu)) working.push_back(&gpu);
+  }
+  if (working.size() < 2) return;
+  for (std::size_t i = 0; i < working.size() && !stop.stopped(); ++i) {
+    const Measurement& peer = *working[(i + 1) % working.size()];
+    working[i]->peer_index = peer.index;
+    working[i]->peer = Helper(options, working[i]->uuid, kPeerPart, stop, peer.uuid).Wait();
+  }
+}
+
 // Also what was stopped is no finding.
 base::Status Exercised(std::vector<Measurement>& gpus, const ExamineOptions& options,
                        const io::StopToken& stop) {
@@ -122,6 +144,7 @@ base::Status Exercised(std::vector<Measurement>& gpus, const ExamineOptions& opt
     }
     gpu.bandwidths = Helper(options, gpu.uuid, kBandwidthsPart, stop).Wait();
   }
+  CopyBetween(gpus, options, stop);
   if (stop.stopped()) return base::Fail(stop.error());
   return {};
 }

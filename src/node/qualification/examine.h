@@ -14,14 +14,15 @@
 
 namespace pitcrew::node::qualification {
 
-// The two things that a process of one GPU can be asked for (--part).
+// What a process of one GPU can be asked for (--part); of two GPUs for the last.
 inline constexpr std::string_view kMemoryPart = "memory";
 inline constexpr std::string_view kBandwidthsPart = "bandwidths";
+inline constexpr std::string_view kPeerPart = "peer";
 
 struct ExamineOptions {
   std::string node;
   std::string memory = "90%";  // ParseAmount
-  // For each of the two exercises of a GPU.
+  // For each of the exercises of a GPU.
   std::chrono::nanoseconds deadline = std::chrono::minutes(10);
   bool even_if_used = false;
   // What starts the process of one GPU; "--gpu UUID --part PART --memory AMOUNT" follow.

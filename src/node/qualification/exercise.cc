@@ -23,21 +23,23 @@ constexpr std::size_t kBlock = 64 * kMebi;    // what is copied at once
 constexpr std::size_t kPiece = 1024 * kMebi;  // what is allocated at once
 constexpr std::size_t kSmallestPiece = kMebi;
 
-// A context on the only GPU that this process sees.
+// A context on one of the GPUs that this process sees, current until there is another one.
 class Session {
  public:
-  static base::Result<Session> Open() {
+  // `visible`: how many it has to see. Those of CUDA_VISIBLE_DEVICES, in that order.
+  static base::Result<Session> Open(int ordinal = 0, int visible = 1) {
     TRY_ASSIGN(const Cuda cuda, Cuda::Open());
     CUDA_TRY(cuda, cuInit, 0);
     int count = 0;
     CUDA_TRY(cuda, cuDeviceGetCount, &count);
-    if (count != 1) {
+    if (count != visible) {
       return base::Fail(base::Unavailable(
-          "WrongGpuCount", fmt::format("CUDA sees {} GPUs where it should see one", count)));
+          "WrongGpuCount",
+          fmt::format("CUDA sees {} GPUs where it should see {}", count, visible)));
     }
     Session session(cuda);
     cuda::Device device = 0;
-    CUDA_TRY(cuda, cuDeviceGet, &device, 0);
+    CUDA_TRY(cuda, cuDeviceGet, &device, ordinal);
     CUDA_TRY(cuda, cuCtxCreate, &session.context_, 0, device);
     return session;
   }
@@ -49,6 +51,10 @@ class Session {
   Session& operator=(Session&&) = delete;
 
   [[nodiscard]] const Cuda& cuda() const { return cuda_; }
+  [[nodiscard]] cuda::Context context() const { return context_; }
+  [[nodiscard]] base::Status MakeCurrent() const {
+    return cuda_.Check("cuCtxSetCurrent", cuda_.cuCtxSetCurrent(context_));
+  }
 
  private:
   explicit Session(const Cuda& cuda) : cuda_(cuda) {}
@@ -271,6 +277,16 @@ base::Result<double> Rate(Stopwatch& watch, double bytes, const Copy& copy) {
   return moved / seconds;
 }
 
+// How many words of `buffer`, filled from the other GPU's memory, are not NumberOf their place.
+base::Result<std::uint64_t> CountWrong(const Cuda& cuda, const HostMemory& buffer, Address from) {
+  constexpr std::size_t kWords = kBlock / sizeof(std::uint32_t);
+  std::fill_n(buffer.words(), kWords, 0);
+  CUDA_TRY(cuda, cuMemcpyDtoH, buffer.bytes(), from, kBlock);
+  std::uint64_t wrong = 0;
+  for (std::size_t i = 0; i < kWords; ++i) wrong += buffer.words()[i] != NumberOf(i) ? 1 : 0;
+  return wrong;
+}
+
 template <class T>
 std::optional<T> NumberIn(const nvml::Answer& answer) {
   if (const auto* number = std::get_if<std::int64_t>(&answer)) return static_cast<T>(*number);
@@ -385,6 +401,44 @@ base::Result<Exercise> MeasureBandwidths(const std::string& uuid) {
   Exercise exercise;
   exercise.bandwidths = rates;
   exercise.load = load;
+  return exercise;
+}
+
+base::Result<Exercise> MeasurePeerCopies() {
+  TRY_ASSIGN(const Session sender, Session::Open(0, 2));
+  TRY_ASSIGN(const Session receiver, Session::Open(1, 2));
+  const Cuda& cuda = sender.cuda();
+  DeviceMemory there(cuda);
+  TRY(there.Allocate(kBlock));
+  TRY(sender.MakeCurrent());
+  DeviceMemory here(cuda);
+  TRY(here.Allocate(kBlock));
+  if (here.pieces().size() != 1 || there.pieces().size() != 1) {
+    return base::Fail(base::Unavailable(
+        "NoGpuMemory", "the GPUs have no 64 MiB of memory in one piece to copy with"));
+  }
+  const Address from = here.pieces().front().address;
+  const Address to = there.pieces().front().address;
+  TRY_ASSIGN(const auto buffer, HostMemory::Allocate(cuda, kBlock));
+  for (std::size_t i = 0; i < kBlock / sizeof(std::uint32_t); ++i) buffer.words()[i] = NumberOf(i);
+  CUDA_TRY(cuda, cuMemcpyHtoD, from, buffer.bytes(), kBlock);
+  PeerCopy copy;
+  copy.direct = cuda.cuCtxEnablePeerAccess(receiver.context(), 0) == cuda::kSuccess;
+  constexpr int kCopies = 4;
+  TRY_ASSIGN(auto watch, Stopwatch::Create(cuda));
+  TRY_ASSIGN(copy.bytes_per_second, Rate(watch, 1.0 * kCopies * kBlock, [&]() -> base::Status {
+               for (int i = 0; i < kCopies; ++i) {
+                 CUDA_TRY(cuda, cuMemcpyPeerAsync, to, receiver.context(), from, sender.context(),
+                          kBlock, nullptr);
+               }
+               return {};
+             }));
+  CUDA_TRY(cuda, cuCtxSynchronize);
+  TRY(receiver.MakeCurrent());
+  TRY_ASSIGN(copy.wrong_words, CountWrong(cuda, buffer, to));
+  TRY(sender.MakeCurrent());
+  Exercise exercise;
+  exercise.peer = copy;
   return exercise;
 }
 

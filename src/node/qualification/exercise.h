@@ -28,4 +28,8 @@ base::Result<Exercise> TestMemory(const Amount& amount);
 // with that UUID meanwhile.
 base::Result<Exercise> MeasureBandwidths(const std::string& uuid);
 
+// Copies from the first to the second of the two GPUs that this process sees, timed by the first,
+// and whether what arrived is what was sent.
+base::Result<Exercise> MeasurePeerCopies();
+
 }  // namespace pitcrew::node::qualification

@@ -59,6 +59,11 @@ codec::Json ToJson(const Exercise& exercise) {
                             {"fromDevice", bandwidths->from_device},
                             {"withinDevice", bandwidths->within_device}};
   }
+  if (const auto& peer = exercise.peer) {
+    object["peer"] = {{"bytesPerSecond", peer->bytes_per_second},
+                      {"direct", peer->direct},
+                      {"wrongWords", peer->wrong_words}};
+  }
   if (const auto& load = exercise.load) {
     Json& told = object["load"] = Json::object();
     Put(told, "smClock", load->sm_clock_mhz);
@@ -80,6 +85,11 @@ base::Result<Exercise> ParseExercise(std::string_view text) {
     Take(*bandwidths, "toDevice", exercise.bandwidths.emplace().to_device);
     Take(*bandwidths, "fromDevice", exercise.bandwidths->from_device);
     Take(*bandwidths, "withinDevice", exercise.bandwidths->within_device);
+  }
+  if (const Json* peer = codec::Find(object, {"peer"})) {
+    Take(*peer, "bytesPerSecond", exercise.peer.emplace().bytes_per_second);
+    Take(*peer, "wrongWords", exercise.peer->wrong_words);
+    exercise.peer->direct = peer->value("direct", false);
   }
   if (const Json* load = codec::Find(object, {"load"})) {
     UnderLoad& told = exercise.load.emplace();

@@ -35,6 +35,13 @@ struct Bandwidths {
   double within_device = 0;
 };
 
+// Copies to another GPU of the node: all that was sent in time, and what arrived.
+struct PeerCopy {
+  double bytes_per_second = 0;    // in one direction
+  bool direct = false;            // over NVLink or PCIe; else the driver goes by way of the host
+  std::uint64_t wrong_words = 0;  // that arrived other than they were sent
+};
+
 // What NVML says while copies run: idle GPUs lower clocks and PCIe generation.
 struct UnderLoad {
   std::optional<unsigned> sm_clock_mhz;
@@ -51,6 +58,7 @@ struct Exercise {
   std::optional<MemoryTest> memory;
   std::optional<Bandwidths> bandwidths;
   std::optional<UnderLoad> load;
+  std::optional<PeerCopy> peer;
 };
 
 // One line of JSON, for the pipe between the two processes.
@@ -93,6 +101,9 @@ struct Measurement {
 
   base::Result<Exercise> memory;      // the memory test
   base::Result<Exercise> bandwidths;  // bandwidths and what NVML said meanwhile
+  // The GPU that it copied to, as NVML counts; none where it is the only one that is not divided.
+  std::optional<unsigned> peer_index;
+  base::Result<Exercise> peer;
   base::Result<Health> before;
   base::Result<Health> after;
 };

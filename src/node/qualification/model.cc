@@ -9,8 +9,8 @@ namespace {
 constexpr std::uint32_t kNvidia = 0x10de;
 
 constexpr Model kModels[] = {
-#define MODEL(device, name, generation, width, bandwidth, links, how) \
-  {device, name, generation, width, bandwidth, links, Links::how},
+#define MODEL(device, name, generation, width, bandwidth, links, how, nvlink) \
+  {device, name, generation, width, bandwidth, links, Links::how, nvlink},
 #include "node/qualification/models.def"
 #undef MODEL
 };

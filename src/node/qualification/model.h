@@ -21,6 +21,7 @@ struct Model {
   unsigned memory_bandwidth = 0;  // GB/s, read and written together
   unsigned nvlinks = 0;
   Links links = Links::kNone;
+  unsigned nvlink_bandwidth = 0;  // GB/s of all links together, in one direction; 0: not judged
 };
 
 std::span<const Model> Models();

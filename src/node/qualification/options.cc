@@ -34,10 +34,11 @@ base::Status CheckOptions(const Options& options) {
   if (options.if_needed && !options.tell) {
     return base::Fail(BadUsage("--if-needed needs --tell: what stands is what was told"));
   }
-  const bool known_part = options.part == kMemoryPart || options.part == kBandwidthsPart;
+  const bool known_part =
+      options.part == kMemoryPart || options.part == kBandwidthsPart || options.part == kPeerPart;
   if (options.gpu.empty() != options.part.empty() || (!options.part.empty() && !known_part)) {
-    return base::Fail(
-        BadUsage(fmt::format("--gpu goes with --part {} or {}", kMemoryPart, kBandwidthsPart)));
+    return base::Fail(BadUsage(fmt::format("--gpu goes with --part {}, {} or {}", kMemoryPart,
+                                           kBandwidthsPart, kPeerPart)));
   }
   return {};
 }
@@ -51,13 +52,14 @@ base::Result<std::optional<Options>> ReadOptions(
   base::CommandLine line("nvidia-validator qualify", kHelp, "pitcrew " PITCREW_VERSION);
   line.Add({"output,o", "", "text, json or yaml"}, &format);
   line.Add({"memory", "", "how much of each GPU's free memory: 90%, 16Gi (default 90%)"}, &memory);
-  line.Add({"deadline", "", "for each of the two exercises of a GPU (default 10m)"}, &deadline);
+  line.Add({"deadline", "", "for each of the exercises of a GPU (default 10m)"}, &deadline);
   line.Add({"even-if-used", "", "also while processes have the GPUs, which it disturbs"},
            &even_if_used);
   line.Add({"tell", "", "write the result on the Node: label, annotation, Event"}, &tell);
   line.Add({"if-needed", "",
-            "with --tell: not where the Node tells that the same GPUs have passed with the same "
-            "driver, and not while GPUs are in use"},
+            "with --tell: only where the Node has the taint nvidia.com/gpu-operator.not-qualified, "
+            "and no result of before stands for its GPUs, driver and (a failure) start; exit "
+            "status 0 once the Node tells what came of it"},
            &if_needed);
   line.Add({"node-name,n", "NODE_NAME", "this node"}, &node);
   line.Add({"kubeconfig", "KUBECONFIG", "kubeconfig file; in-cluster without it"}, &kubeconfig);
@@ -65,7 +67,9 @@ base::Result<std::optional<Options>> ReadOptions(
             "exercise only the GPU with this UUID, in this process, and print what was measured; "
             "qualify starts itself so for each GPU, with CUDA_VISIBLE_DEVICES set to it"},
            &gpu);
-  line.Add({"part", "", "with --gpu: memory or bandwidths"}, &part);
+  line.Add({"part", "",
+            "with --gpu: memory, bandwidths or peer (copies to the second GPU that is visible)"},
+           &part);
   TRY_ASSIGN(const bool go_on, line.Parse(argc, argv, environment));
   if (!go_on) return std::nullopt;
   Options options;

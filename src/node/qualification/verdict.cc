@@ -101,6 +101,28 @@ void JudgeBandwidths(const Measurement& measurement, const Model* model,
                                   model != nullptr ? model->memory_bandwidth : 0));
 }
 
+// Of the GPU that sent: which of the two is at fault, or what lies between, nobody can tell.
+Check JudgePeer(const Measurement& measurement, const Model* model) {
+  constexpr std::string_view kName = "gpu-to-gpu";
+  if (!measurement.peer) return Make(kName, Outcome::kFailed, measurement.peer.error().message);
+  const auto& copy = measurement.peer->peer;
+  if (!copy) return Make(kName, Outcome::kUnknown, "not measured");
+  if (copy->wrong_words > 0) {
+    return Make(kName, Outcome::kFailed,
+                fmt::format("{} words arrived at GPU {} other than they were sent",
+                            copy->wrong_words, *measurement.peer_index));
+  }
+  const bool switched = model != nullptr && model->links == Links::kSwitched;
+  const bool judged = switched && copy->direct;
+  Check check = JudgeBandwidth(kName, copy->bytes_per_second, judged ? model->nvlink_bandwidth : 0);
+  check.text = fmt::format("to GPU {}: {}", *measurement.peer_index, check.text);
+  if (!copy->direct) {
+    check.outcome = switched ? Outcome::kNoted : Outcome::kUnknown;
+    check.text += "; by way of the host: the driver has no direct way between the two";
+  }
+  return check;
+}
+
 Check JudgePcie(const Measurement& measurement, const Model* model) {
   constexpr std::string_view kName = "pcie";
   const auto* load = measurement.bandwidths && measurement.bandwidths->load
@@ -353,6 +375,7 @@ GpuReport Judge(const Measurement& measurement) {
   if (model != nullptr) report.model = model->name;
   report.checks.push_back(JudgeMemory(measurement));
   JudgeBandwidths(measurement, model, report.checks);
+  if (measurement.peer_index) report.checks.push_back(JudgePeer(measurement, model));
   report.checks.push_back(JudgePcie(measurement, model));
   report.checks.push_back(JudgeClocks(measurement));
   if (!measurement.after) {

@@ -90,22 +90,31 @@ TEST(Report, WhatTheNodeTellsIsReadBack) {
   EXPECT_EQ(api::ParseQualification("passed"), std::nullopt);
 }
 
-TEST(Report, ItStandsForTheSameGpusAndDriver) {
+Json NodeThatTells(const Report& report, const std::string& boot) {
+  auto told = ForNode(report);
+  told.boot_id = boot;
+  return {{"metadata", {{"annotations", {{std::string(api::kQualification), api::ToText(told)}}}}},
+          {"status", {{"nodeInfo", {{"bootID", "now"}}}}}};
+}
+
+TEST(Report, APassStandsForTheSameGpusAndDriver) {
   auto report = MakeReport();
   report.gpus[1].checks = report.gpus[0].checks;
-  const Json node = {
-      {"metadata",
-       {{"annotations", {{std::string(api::kQualification), api::ToText(ForNode(report))}}}}}};
-  EXPECT_TRUE(Stands(node, {"580.95.05", {"GPU-b", "GPU-a"}}));
-  EXPECT_FALSE(Stands(node, {"590.1", {"GPU-a", "GPU-b"}})) << "another driver";
-  EXPECT_FALSE(Stands(node, {"580.95.05", {"GPU-a", "GPU-c"}})) << "another GPU";
-  EXPECT_FALSE(Stands(node, {"580.95.05", {"GPU-a"}}));
-  EXPECT_FALSE(Stands(Json::object(), {"580.95.05", {"GPU-a"}}));
-  const Json failed = {
-      {"metadata",
-       {{"annotations",
-         {{std::string(api::kQualification), api::ToText(ForNode(MakeReport()))}}}}}};
-  EXPECT_FALSE(Stands(failed, {"580.95.05", {"GPU-a", "GPU-b"}}));
+  const Json node = NodeThatTells(report, "before");
+  EXPECT_EQ(StandingResult(node, {"580.95.05", {"GPU-b", "GPU-a"}}),
+            api::QualificationState::kPassed);
+  EXPECT_EQ(StandingResult(node, {"590.1", {"GPU-a", "GPU-b"}}), std::nullopt) << "another driver";
+  EXPECT_EQ(StandingResult(node, {"580.95.05", {"GPU-a", "GPU-c"}}), std::nullopt) << "another GPU";
+  EXPECT_EQ(StandingResult(node, {"580.95.05", {"GPU-a"}}), std::nullopt);
+  EXPECT_EQ(StandingResult(Json::object(), {"580.95.05", {"GPU-a"}}), std::nullopt);
+}
+
+TEST(Report, AFailureStandsUntilTheNodeStartsAnew) {
+  const Found found{"580.95.05", {"GPU-a", "GPU-b"}};
+  EXPECT_EQ(StandingResult(NodeThatTells(MakeReport(), "now"), found),
+            api::QualificationState::kFailed);
+  EXPECT_EQ(StandingResult(NodeThatTells(MakeReport(), "before"), found), std::nullopt);
+  EXPECT_EQ(StandingResult(NodeThatTells(MakeReport(), ""), found), std::nullopt) << "not known";
 }
 
 TEST(Exercise, GoesThroughThePipe) {
@@ -123,6 +132,7 @@ TEST(Exercise, GoesThroughThePipe) {
                             .pcie_width = 16,
                             .highest_pcie_generation = 5,
                             .highest_pcie_width = 16};
+  exercise.peer = PeerCopy{.bytes_per_second = 4e11, .direct = true, .wrong_words = 2};
   const auto read = ParseExercise(codec::ToJsonText(ToJson(exercise)));
   ASSERT_TRUE(read);
   EXPECT_EQ(ToJson(*read), ToJson(exercise));
@@ -160,8 +170,9 @@ TEST(CommandLine, WhatIsRefused) {
   EXPECT_THAT(Refused({"--if-needed", "-n", "gpu-7"}), HasSubstr("--tell"));
   EXPECT_THAT(Refused({"--deadline", "0s"}), HasSubstr("longer than nothing"));
   EXPECT_THAT(Refused({"--deadline", "25h"}), HasSubstr("a day at most"));
-  EXPECT_THAT(Refused({"--gpu", "GPU-a"}), HasSubstr("--part memory or bandwidths"));
-  EXPECT_THAT(Refused({"--gpu", "GPU-a", "--part", "all"}), HasSubstr("--part memory or"));
+  EXPECT_THAT(Refused({"--gpu", "GPU-a"}), HasSubstr("--part memory, bandwidths or peer"));
+  EXPECT_THAT(Refused({"--gpu", "GPU-a", "--part", "all"}),
+              HasSubstr("--part memory, bandwidths or"));
 }
 
 }  // namespace

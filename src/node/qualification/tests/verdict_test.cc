@@ -76,6 +76,31 @@ TEST(Verdict, AGoodGpuPassesEverything) {
   EXPECT_THAT(report.Failures(), ::testing::IsEmpty());
 }
 
+TEST(Verdict, CopiesToAnotherGpu) {
+  auto gpu = Good();
+  gpu.peer_index = 3;
+  Exercise exercise;
+  exercise.peer = PeerCopy{.bytes_per_second = 390e9, .direct = true, .wrong_words = 0};
+  gpu.peer = exercise;
+  EXPECT_EQ(OutcomeOf(gpu, "gpu-to-gpu"), Outcome::kPassed);
+  EXPECT_THAT(CheckOf(gpu, "gpu-to-gpu").text, HasSubstr("to GPU 3: 390.0 GB/s, at least 270.0"));
+  auto& copy = *gpu.peer->peer;
+  copy.bytes_per_second = 52e9;  // what PCIe carries
+  EXPECT_EQ(OutcomeOf(gpu, "gpu-to-gpu"), Outcome::kFailed);
+  // Where a virtual machine has only some GPUs of a board, the driver may have no other way.
+  copy.direct = false;
+  EXPECT_EQ(OutcomeOf(gpu, "gpu-to-gpu"), Outcome::kNoted);
+  copy = {.bytes_per_second = 390e9, .direct = true, .wrong_words = 2};
+  EXPECT_EQ(OutcomeOf(gpu, "gpu-to-gpu"), Outcome::kFailed);
+  EXPECT_THAT(CheckOf(gpu, "gpu-to-gpu").text, HasSubstr("2 words arrived at GPU 3 other"));
+  // Boards that may have a bridge or none: told, not judged.
+  copy = {.bytes_per_second = 20e9, .direct = true, .wrong_words = 0};
+  gpu.pci_device_id = kA30;
+  EXPECT_EQ(OutcomeOf(gpu, "gpu-to-gpu"), Outcome::kUnknown);
+  gpu.peer = base::Fail(base::Error{base::Code::kTimeout, "GpuHangs", "not done"});
+  EXPECT_EQ(OutcomeOf(gpu, "gpu-to-gpu"), Outcome::kFailed);
+}
+
 TEST(Verdict, MemoryThatReadsOtherThanWrittenFails) {
   auto gpu = Good();
   auto& test = *gpu.memory->memory;
