@@ -243,7 +243,11 @@ def validator():
         toolkit=step("container toolkit", "toolkit-validation"),
         vfioPCI=step("VFIO binding", "vfio-pci-validation"),
         vgpuDevices=step("vGPU devices", "vgpu-devices-validation"),
-        vgpuManager=step("vGPU manager", "vgpu-manager-validation"))
+        vgpuManager=step("vGPU manager", "vgpu-manager-validation"),
+        qualification=obj("Tests of GPUs against what a good one of their model does. (Not in NVIDIA's definition.)", {
+            "required": boolean("A GPU node that joins takes no pods before its GPUs have passed: until then it has the "
+                                "taint nvidia.com/gpu-operator.not-qualified, which operands tolerate.", default=False),
+        }))
     del schema["properties"]["enabled"]
     return schema
 

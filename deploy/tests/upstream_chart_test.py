@@ -16,7 +16,7 @@ import support
 UPSTREAM = os.environ.get("PITCREW_UPSTREAM_CHART")
 SKIPPED = 77  # CTest's SKIP_RETURN_CODE
 # Values that only our chart has, or in which we deliberately differ.
-OWN_CASES = {"alerts", "time-slicing", "openshift-without-toolkit"}
+OWN_CASES = {"alerts", "time-slicing", "openshift-without-toolkit", "qualification"}
 
 
 def without_descriptions(node):

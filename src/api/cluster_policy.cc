@@ -90,6 +90,7 @@ void ReadNodeComponents(const Block& spec, ClusterPolicy& policy) {
 
   const Block validator = spec.Child("validator");
   ReadComponent(validator, policy.validator);
+  policy.validator.qualification_required = validator.Child("qualification").Flag("required");
   policy.validator.driver_env = validator.Child("driver").Env("env");
   policy.validator.toolkit_env = validator.Child("toolkit").Env("env");
   policy.validator.cuda_env = validator.Child("cuda").Env("env");

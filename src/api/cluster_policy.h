@@ -165,6 +165,8 @@ struct MigManager : Component {
 };
 
 struct Validator : Component {
+  // A GPU node that joins takes no pods before its GPUs have passed. Not in upstream's definition.
+  bool qualification_required = false;
   std::vector<EnvVar> driver_env;
   std::vector<EnvVar> toolkit_env;
   std::vector<EnvVar> cuda_env;

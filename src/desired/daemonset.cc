@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "api/labels.h"
+#include "api/qualification.h"
 #include "base/strings.h"
 #include "desired/host_path.h"
 #include "desired/pod.h"
@@ -38,6 +39,13 @@ base::Status ApplyUpdateStrategy(Object& daemonset, const api::DaemonSetSettings
   spec["updateStrategy"] = {{"type", "RollingUpdate"},
                             {"rollingUpdate", {{"maxUnavailable", std::move(max_unavailable)}}}};
   return {};
+}
+
+// Operands come to a node before its GPUs have passed: they are what proves them.
+void TolerateQualification(Object& pod) {
+  pod["tolerations"].push_back({{"key", api::kNotQualifiedTaint},
+                                {"operator", "Exists"},
+                                {"effect", api::kNotQualifiedEffect}});
 }
 
 void ApplyHostRoot(Object& daemonset, const std::string& root) {
@@ -103,6 +111,7 @@ base::Status ApplyCommonConfig(Object& daemonset, const Context& context) {
     pod["priorityClassName"] = settings.priority_class_name;
   }
   if (!settings.tolerations.empty()) pod["tolerations"] = settings.tolerations;
+  if (context.policy.validator.qualification_required) TolerateQualification(pod);
   if (settings.pod_security_context) pod["securityContext"] = *settings.pod_security_context;
   ApplyHostRoot(daemonset, context.policy.host_paths.root_fs);
   ApplyDriverInstallDir(daemonset, context.policy.host_paths.driver_install_dir);

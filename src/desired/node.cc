@@ -112,6 +112,32 @@ simdjson::error_code ReadMetadata(ondemand::value value, const LabelKeys& more_l
   return simdjson::SUCCESS;
 }
 
+void AddTaint(Node& node, std::string_view key, std::string_view effect) {
+  node.held_for_qualification =
+      node.held_for_qualification || api::IsNotQualifiedTaint(key, effect);
+}
+
+simdjson::error_code ReadTaints(ondemand::object& spec, Node& node) {
+  ondemand::array taints;
+  if (spec["taints"].get_array().get(taints) != simdjson::SUCCESS) return simdjson::SUCCESS;
+  for (auto entry : taints) {
+    ondemand::object taint;
+    if (const auto error = entry.get_object().get(taint)) return error;
+    std::string_view key;
+    std::string_view effect;
+    for (auto field : taint) {
+      std::string_view name;
+      if (const auto error = field.unescaped_key().get(name)) return error;
+      if (name != "key" && name != "effect") continue;
+      if (const auto error = field.value().get_string().get(name == "key" ? key : effect)) {
+        return error;
+      }
+    }
+    AddTaint(node, key, effect);
+  }
+  return simdjson::SUCCESS;
+}
+
 // The conditions stand behind the resources.
 simdjson::error_code ReadConditions(ondemand::object& status, Node& node) {
   ondemand::array conditions;
@@ -243,6 +269,12 @@ base::Result<Node> ReadNode(const codec::Json& object, const LabelKeys& more_lab
   }
   const auto* unschedulable = codec::Find(object, {"spec", "unschedulable"});
   node.unschedulable = unschedulable != nullptr && *unschedulable == true;
+  if (const auto* taints = codec::Find(object, {"spec", "taints"});
+      taints != nullptr && taints->is_array()) {
+    for (const codec::Json& taint : *taints) {
+      AddTaint(node, codec::FindString(taint, {"key"}), codec::FindString(taint, {"effect"}));
+    }
+  }
   if (const auto* conditions = codec::Find(object, {"status", "conditions"});
       conditions != nullptr && conditions->is_array()) {
     for (const codec::Json& condition : *conditions) {
@@ -275,6 +307,7 @@ base::Result<Node> ReadNodeText(std::string_view raw, const LabelKeys& more_labe
         if (spec["unschedulable"].get_bool().get(unschedulable) == simdjson::SUCCESS) {
           node.unschedulable = unschedulable;
         }
+        if (const auto error = ReadTaints(spec, node)) return error;
       } else if (key == "status") {
         ondemand::object status;
         if (const auto error = field.value().get_object().get(status)) return error;

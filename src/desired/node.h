@@ -93,6 +93,8 @@ struct Node {
   bool unschedulable = false;  // spec.unschedulable: it is cordoned
   // Its condition Ready is there and not True.
   bool not_ready = false;
+  // It has the taint api::kNotQualifiedTaint.
+  bool held_for_qualification = false;
   // Its annotation kMachineGpus (node_labels.h) names something.
   bool has_machine_gpus = false;
   // The kubelet offers resources of nvidia.com: the evidence that a device plugin sees a GPU there.
@@ -110,7 +112,9 @@ struct Node {
            upgrade_enabled == other.upgrade_enabled && runtime == other.runtime &&
            nfd_labels == other.nfd_labels && unschedulable == other.unschedulable &&
            not_ready == other.not_ready && offers_gpu == other.offers_gpu &&
-           has_machine_gpus == other.has_machine_gpus && UpgradeNotes() == other.UpgradeNotes();
+           has_machine_gpus == other.has_machine_gpus &&
+           held_for_qualification == other.held_for_qualification &&
+           UpgradeNotes() == other.UpgradeNotes();
   }
 };
 

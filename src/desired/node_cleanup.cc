@@ -11,6 +11,7 @@
 #include "api/qualification.h"
 #include "api/upgrade_state.h"
 #include "desired/pause_words.h"
+#include "desired/qualification_gate.h"
 
 namespace pitcrew::desired {
 namespace {
@@ -97,23 +98,29 @@ NodeCleanup DecideCleanup(const Json& node) {
   }
   const auto view = ReadNode(node);
   cleanup.uncordon = view && IsCordonedForUpgrade(*view);
+  cleanup.release = view && view->held_for_qualification;
   return cleanup;
 }
 
 bool HasTraces(const Node& node) {
   const auto labels = node.labels.All();
-  return !node.upgrade_enabled.empty() || std::ranges::any_of(labels, [](const auto& label) {
+  if (!node.upgrade_enabled.empty() || node.held_for_qualification) return true;
+  return std::ranges::any_of(labels, [](const auto& label) {
     return CleanUpLabel(label.first, label.second).has_value();
   });
 }
 
-Json CleanupPatch(const NodeCleanup& cleanup) {
+Json CleanupPatch(const NodeCleanup& cleanup, const Json& node) {
   Json patch = {{"metadata", Json::object()}};
   if (!cleanup.labels.empty()) patch["metadata"]["labels"] = ToJson(cleanup.labels);
   if (!cleanup.annotations.empty()) {
     patch["metadata"]["annotations"] = ToJson(cleanup.annotations);
   }
-  if (cleanup.uncordon) patch["spec"] = {{"unschedulable", nullptr}};
+  if (cleanup.uncordon) patch["spec"]["unschedulable"] = nullptr;
+  if (cleanup.release) {
+    patch["spec"]["taints"] = TaintsAfter(node, TaintChange::kRemove);
+    patch["metadata"]["resourceVersion"] = codec::FindString(node, {"metadata", "resourceVersion"});
+  }
   return patch;
 }
 

@@ -22,8 +22,12 @@ struct NodeCleanup {
   Changes annotations;
   // The node is cordoned for a driver upgrade that nobody will finish.
   bool uncordon = false;
+  // Its GPUs have not been qualified, and nobody will (qualification_gate.h).
+  bool release = false;
 
-  [[nodiscard]] bool empty() const { return labels.empty() && annotations.empty() && !uncordon; }
+  [[nodiscard]] bool empty() const {
+    return labels.empty() && annotations.empty() && !uncordon && !release;
+  }
   bool operator==(const NodeCleanup&) const = default;
 };
 
@@ -38,7 +42,8 @@ NodeCleanup DecideCleanup(const codec::Json& node);
 // tells: what it does not hold is only there beside labels that it holds.
 bool HasTraces(const Node& node);
 
-// The merge patch that carries it out.
-codec::Json CleanupPatch(const NodeCleanup& cleanup);
+// The merge patch that carries it out on the Node that it was decided from. Where it changes
+// taints, which are one list, it holds only for the version of the Node that was read.
+codec::Json CleanupPatch(const NodeCleanup& cleanup, const codec::Json& node);
 
 }  // namespace pitcrew::desired

@@ -9,6 +9,7 @@
 #include "base/strings.h"
 #include "desired/driver_objects/assignment.h"
 #include "desired/pause_words.h"
+#include "desired/qualification_gate.h"
 
 namespace pitcrew::desired {
 namespace {
@@ -135,6 +136,7 @@ NodePolicy NodePolicyOf(const api::ClusterPolicy& policy, std::optional<Runtime>
   result.driver_enabled = policy.driver_enabled();
   result.mig_manager_enabled = policy.mig_manager_enabled();
   result.mig_default_all_disabled = policy.mig_manager.config_default == api::kMigConfigAllDisabled;
+  result.qualification_required = policy.validator.qualification_required;
   result.nvidia_driver_crd = policy.driver.use_nvidia_driver_crd;
   result.driver_auto_upgrade = policy.driver_enabled() &&
                                policy.driver.upgrade_policy.auto_upgrade && !policy.sandbox.enabled;
@@ -236,8 +238,11 @@ NodeDecision DecideNode(const Node& node, const NodePolicy& policy, const Operan
     if (!node.upgrade_enabled.empty()) {
       decision.annotations[std::string(api::kUpgradeEnabledAnnotation)] = std::nullopt;
     }
+    // A node may come with the taint, before it is known to have a GPU.
+    if (was_present || !policy.qualification_required) Release(node, decision);
     return decision;
   }
+  DecideQualification(node, policy, !was_present, decision);
   DecideDeployLabels(node, policy, operands, decision.labels);
   if (policy.mig_manager_enabled && policy.mig_default_all_disabled && IsMigCapable(node.labels) &&
       node.labels.Get(api::kMigConfig).empty()) {

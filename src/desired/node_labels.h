@@ -28,7 +28,8 @@ struct NodePolicy {
   bool mig_manager_enabled = true;
   bool mig_default_all_disabled = false;
   bool driver_auto_upgrade = false;  // driver enabled, autoUpgrade, no sandbox workloads
-  bool nvidia_driver_crd = false;    // owners and the annotation follow NVIDIADriver objects
+  bool qualification_required = false;
+  bool nvidia_driver_crd = false;  // owners and the annotation follow NVIDIADriver objects
   // With nvidia_driver_crd: which driver each node gets. Null: that is not known, and owners and
   // annotations stay as they are.
   std::shared_ptr<const DriverAssignment> drivers = nullptr;
@@ -51,13 +52,19 @@ std::optional<Runtime> NodeMainRuntime(std::string_view openshift_version,
 // Keys to set (a value) and to remove (none).
 using Changes = std::map<std::string, std::optional<std::string>, std::less<>>;
 
+// Of the taint api::kNotQualifiedTaint.
+enum class TaintChange { kNone, kPut, kRemove };
+
 struct NodeDecision {
   Changes labels;
   Changes annotations;
+  TaintChange taint = TaintChange::kNone;
   // The changes say that the node has no GPU any more: the caller passes them through the guard.
   bool removes_gpu = false;
 
-  [[nodiscard]] bool empty() const { return labels.empty() && annotations.empty(); }
+  [[nodiscard]] bool empty() const {
+    return labels.empty() && annotations.empty() && taint == TaintChange::kNone;
+  }
 };
 
 // A node that carried a GPU and lost its PCI label: with other labels of node feature discovery

@@ -280,6 +280,8 @@ constexpr NodeRule kOfferRules[] = {
     {"plugin-not-validated", Stage::kAllocatable, PluginNotValidated,
      "If it lasts:\n"
      "$ kubectl logs -n {namespace} {pod} -c plugin-validation"},
+    {"qualification-awaited", Stage::kSchedulable, look::AwaitsQualification,
+     look::kAwaitsQualificationFix},
     {"node-cordoned", Stage::kSchedulable, Cordoned,
      "If the work on it is done:\n"
      "$ kubectl uncordon {node}"},

@@ -40,6 +40,12 @@ Look Starting(const OperandContext& context);
 
 // The node tells that its GPUs were tested and have failed, whoever asked for it.
 Look NotQualified(const NodeContext& context);
+// The node takes no pods before its GPUs have passed, and they have not yet.
+Look AwaitsQualification(const NodeContext& context);
+inline constexpr std::string_view kAwaitsQualificationFix =
+    "The validator on {node} tests the GPUs when it comes there, and the operator takes the taint "
+    "away when they pass (docs/qualification.md). If nothing tests them:\n"
+    "$ kubectl pitcrew qualify {node} --wait";
 inline constexpr std::string_view kNotQualifiedFix =
     "Drain {node}. Rows that wait to be remapped and counted errors need a reset of the GPU or a "
     "restart of the node; a link or clocks that are too slow somebody who looks at slot, cooling "

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/labels.h"
+#include "api/qualification.h"
 #include "base/strings.h"
 #include "fleet/rules.h"
 #include "kubevirt/offers.h"
@@ -225,28 +226,60 @@ Look SelectorUnmatched(const PodContext& context) {
               .since = std::nullopt};
 }
 
-Look TaintNotTolerated(const PodContext& context) {
-  if (IsPlaced(context)) return std::nullopt;
-  const Taint* taint = nullptr;
+// Taints of all nodes that the pod could be placed on.
+struct Repelled {
+  const Taint* taint = nullptr;  // of the first of them
   const Node* first = nullptr;
-  std::size_t tainted = 0;
+  std::size_t nodes = 0;
+};
+
+// None where a node would take the pod.
+std::optional<Repelled> RepelledBy(const PodContext& context) {
+  if (IsPlaced(context)) return std::nullopt;
+  Repelled all;
   for (const Node* node : OfferingAndSelected(context)) {
     const Taint* one = FirstUntolerated(node->taints, context.pod.tolerations);
     if (one == nullptr) return std::nullopt;
-    ++tainted;
-    if (taint != nullptr) continue;
-    taint = one;
-    first = node;
+    ++all.nodes;
+    if (all.taint != nullptr) continue;
+    all.taint = one;
+    all.first = node;
   }
   // A cordoned node has a taint too; that is another finding.
-  if (taint == nullptr || taint->key == "node.kubernetes.io/unschedulable") return std::nullopt;
+  if (all.taint == nullptr || all.taint->key == "node.kubernetes.io/unschedulable") {
+    return std::nullopt;
+  }
+  return all;
+}
+
+Evidence SawTaint(const Repelled& by) {
+  return {"Node " + by.first->name, "spec.taints", by.taint->ToString(), std::nullopt};
+}
+
+Look NodesNotQualified(const PodContext& context) {
+  const auto by = RepelledBy(context);
+  if (!by || !api::IsNotQualifiedTaint(by->taint->key, by->taint->effect)) return std::nullopt;
+  const std::string_view state = by->first->Label(api::kQualification);
+  return Seen{.summary = fmt::format("the nodes that offer {} take no pods before their GPUs have "
+                                     "passed the qualification",
+                                     context.resource),
+              .evidence = {SawTaint(*by),
+                           {"Node " + by->first->name, fmt::format("label {}", api::kQualification),
+                            state.empty() ? "absent" : std::string(state), std::nullopt}},
+              .words = {{"node", by->first->name}},
+              .since = std::nullopt};
+}
+
+Look TaintNotTolerated(const PodContext& context) {
+  const auto by = RepelledBy(context);
+  if (!by) return std::nullopt;
   return Seen{
       .summary = fmt::format("the pod does not tolerate the taint {} of the nodes that offer {}",
-                             taint->ToString(), context.resource),
-      .evidence = {{"Node " + first->name, "spec.taints", taint->ToString(), std::nullopt},
+                             by->taint->ToString(), context.resource),
+      .evidence = {SawTaint(*by),
                    Saw(context, "spec.tolerations",
-                       fmt::format("none for it ({} nodes have such taints)", tainted))},
-      .words = {{"key", taint->key}, {"effect", taint->effect}},
+                       fmt::format("none for it ({} nodes have such taints)", by->nodes))},
+      .words = {{"key", by->taint->key}, {"effect", by->taint->effect}},
       .since = std::nullopt};
 }
 
@@ -402,6 +435,9 @@ constexpr PodRule kPodRules[] = {
     {"node-selector-unmatched", SelectorUnmatched,
      "Correct the selector. What nodes have:\n"
      "$ kubectl get nodes -L {key}"},
+    {"pod-waits-for-qualification", NodesNotQualified,
+     "It is placed when they pass. What the tests say:\n"
+     "$ pitcrew doctor {node}"},
     {"pod-taint-not-tolerated", TaintNotTolerated,
      "Add to the spec of the pod: tolerations: [{key: \"{key}\", operator: Exists, effect: "
      "{effect}}]"},

@@ -180,6 +180,7 @@ std::vector<PlannedDriver> PlanDrivers(const WantedDrivers& drivers, const Snaps
                                .images = options.images,
                                .operator_namespace = options.operator_namespace,
                                .host_root = policy.host_paths.root_fs,
+                               .qualification_required = policy.validator.qualification_required,
                                .standing = standing});
     if (driver.rendered.objects) continue;
     problems.push_back({.where = "NVIDIADriver " + view->driver.name,

@@ -191,6 +191,7 @@ void Planner::PlanNode(const PlannedNode& node) {
     item.action = Action::kChange;
     item.reason = ReasonOfNode(node, policy_);
     item.changes = MetadataChanges(*node.live, item.object);
+    ChangeTaints(*node.live, node.decision.taint, item);
   }
   plan_.items.push_back(std::move(item));
 }

@@ -7,6 +7,7 @@
 #include "api/labels.h"
 #include "base/strings.h"
 #include "desired/node_cleanup.h"
+#include "desired/qualification_gate.h"
 
 namespace pitcrew::plan {
 namespace {
@@ -144,6 +145,20 @@ std::string ReasonOfNode(const PlannedNode& node, const desired::PolicyView& pol
              : "has no GPU";
 }
 
+void ChangeTaints(const Json& node, desired::TaintChange change, Item& item) {
+  if (change == desired::TaintChange::kNone) return;
+  const Json after = desired::TaintsAfter(node, change);
+  const Json* before = codec::Find(node, {"spec", "taints"});
+  item.changes.push_back(
+      {.path = "spec.taints",
+       .before = before == nullptr || before->is_null() ? std::optional<Json>() : *before,
+       .after = after.is_null() ? std::optional<Json>() : after});
+  if (!after.is_null()) item.object["spec"]["taints"] = after;
+  item.reason += change == desired::TaintChange::kPut
+                     ? "; takes no pods before its GPUs have passed the qualification"
+                     : "; no longer held for a qualification of its GPUs";
+}
+
 std::vector<std::string> NotesOf(const snapshot::Snapshot& snapshot,
                                  const api::ClusterPolicy& policy, const PlannedCluster& cluster) {
   std::vector<std::string> notes;
@@ -180,6 +195,7 @@ Item ItemOfCleanup(const Json& node) {
     item.reason += "; the cordon of its unfinished driver upgrade is lifted";
     item.changes.push_back({.path = "spec.unschedulable", .before = true, .after = {}});
   }
+  if (cleanup.release) ChangeTaints(node, desired::TaintChange::kRemove, item);
   return item;
 }
 

@@ -40,6 +40,9 @@ class Reasons {
 
 std::string ReasonOfNode(const PlannedNode& node, const desired::PolicyView& policy);
 
+// Of the taint api::kNotQualifiedTaint: in the object, the changes and the reason of a node's item.
+void ChangeTaints(const codec::Json& node, desired::TaintChange change, Item& item);
+
 // What is worth knowing about the whole.
 std::vector<std::string> NotesOf(const snapshot::Snapshot& snapshot,
                                  const api::ClusterPolicy& policy, const PlannedCluster& cluster);

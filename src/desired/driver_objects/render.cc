@@ -67,7 +67,8 @@ std::string HashAnnotation(const Object* object) {
 
 base::Result<std::vector<Object>> RenderPool(const api::NvidiaDriver& driver,
                                              const DriverPool& pool, const DriverScene& scene) {
-  const api::ClusterPolicy settings = CommonSettings(driver);
+  api::ClusterPolicy settings = CommonSettings(driver);
+  settings.validator.qualification_required = scene.qualification_required;
   Facts facts = scene.facts;
   facts.gpu_nodes = pool.nodes;
   DriverSpec spec{.type = driver.type,

@@ -23,6 +23,8 @@ struct DriverScene {
   std::string operator_namespace;
   // spec.hostPaths.rootFS of the ClusterPolicy; "/" without one.
   std::string host_root;
+  // spec.validator.qualification.required of the ClusterPolicy.
+  bool qualification_required = false;
   // The DaemonSet of that name as it stands; null when there is none.
   std::function<const OwnedObject*(const std::string& name)> standing =
       [](const std::string&) -> const OwnedObject* { return nullptr; };

@@ -9,6 +9,8 @@ namespace pitcrew::desired {
 namespace {
 
 constexpr std::string_view kContainer = "nvidia-operator-validator";
+constexpr std::string_view kToolkitContainer = "toolkit-validation";
+constexpr std::string_view kQualificationContainer = "qualification";
 
 // What the validator needs to make its workload pods.
 void DescribeWorkload(Object& container, const std::string& image, const Object& pod,
@@ -24,11 +26,32 @@ void DescribeWorkload(Object& container, const std::string& image, const Object&
   }
 }
 
+// Behind the container that proves the toolkit, and like it: what it gets is all GPUs.
+base::Status AddQualification(Object& daemonset, const Context& context) {
+  TRY_ASSIGN(const Object* pattern, RequireContainer(daemonset, kToolkitContainer));
+  Object container = *pattern;
+  container["name"] = kQualificationContainer;
+  container["command"] = Object::array({"nvidia-validator"});
+  container["args"] = Object::array({"qualify", "--tell", "--if-needed"});
+  container["env"] = Object::array(
+      {{{"name", "NVIDIA_VISIBLE_DEVICES"}, {"value", "all"}},
+       {{"name", "NODE_NAME"}, {"valueFrom", {{"fieldRef", {{"fieldPath", "spec.nodeName"}}}}}}});
+  container.erase("volumeMounts");
+  Object& list = PodSpec(daemonset)["initContainers"];
+  for (auto place = list.begin(); place != list.end(); ++place) {
+    if (NameOf(*place) != kToolkitContainer) continue;
+    list.insert(place + 1, std::move(container));
+    break;
+  }
+  ApplyRuntimeClass(daemonset, context, kQualificationContainer);
+  return {};
+}
+
 base::Status Customize(std::vector<Object>& objects, const Context& context) {
   const api::ClusterPolicy& policy = context.policy;
   const api::Validator& validator = policy.validator;
   TRY_ASSIGN(Object * daemonset, ApplyValidator(objects, kContainer, context));
-  ApplyRuntimeClass(*daemonset, context, "toolkit-validation");
+  ApplyRuntimeClass(*daemonset, context, kToolkitContainer);
 
   if (!policy.device_plugin_enabled()) RemoveContainer(*daemonset, "plugin-validation");
   // Sets image, resources, user and the variables of driver and toolkit.
@@ -44,6 +67,7 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
     SetEnv(*plugin, "MIG_STRATEGY", policy.mig_strategy);
     SetEnv(*plugin, validator.plugin_env);
   }
+  if (validator.qualification_required) TRY(AddQualification(*daemonset, context));
   return {};
 }
 

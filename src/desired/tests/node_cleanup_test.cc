@@ -14,7 +14,7 @@ using ::testing::IsEmpty;
 // What is left of a node's labels and annotations, and whether it takes pods again.
 Json Left(const std::string& node_yaml) {
   Json node = *codec::ParseYaml(node_yaml);
-  node.merge_patch(CleanupPatch(DecideCleanup(node)));
+  node.merge_patch(CleanupPatch(DecideCleanup(node), node));
   return node;
 }
 
@@ -126,6 +126,27 @@ TEST(NodeCleanup, CordonsOfAnUpgradeGo) {
   EXPECT_FALSE(uncordons("drain-required",
                          "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable: \"true\"",
                          "true"));
+}
+
+// Nobody would qualify the node's GPUs; taints of others stay.
+TEST(NodeCleanup, ANodeIsHeldForNoQualification) {
+  const std::string held = R"(
+metadata: {name: gpu-1, resourceVersion: "17"}
+spec:
+  taints:
+  - {key: nvidia.com/gpu, value: present, effect: NoSchedule}
+  - {key: nvidia.com/gpu-operator.not-qualified, effect: NoSchedule}
+)";
+  const Json node = Left(held);
+  EXPECT_EQ(node["spec"]["taints"],
+            Json({{{"key", "nvidia.com/gpu"}, {"value", "present"}, {"effect", "NoSchedule"}}}));
+  const auto object = *codec::ParseYaml(held);
+  EXPECT_TRUE(HasTraces(*ReadNode(object)));
+  // Whoever changes taints meanwhile is not overwritten.
+  EXPECT_EQ(CleanupPatch(DecideCleanup(object), object)["metadata"]["resourceVersion"], "17");
+  EXPECT_FALSE(Left("metadata: {name: gpu-1}\nspec: {taints: [{key: "
+                    "nvidia.com/gpu-operator.not-qualified, effect: NoSchedule}]}")["spec"]
+                   .contains("taints"));
 }
 
 TEST(NodeCleanup, ANodeWithoutTracesIsNotWritten) {

@@ -78,7 +78,8 @@ void DriverController::WatchSources() {
       world_.policies, [this](const kube::Change<desired::PolicyView>& change, const auto&) {
         const auto wants = [](const desired::PolicyView& view) {
           return std::tuple(view.policy.uid, view.policy.driver.use_nvidia_driver_crd,
-                            view.policy.host_paths.root_fs, view.deleting);
+                            view.policy.host_paths.root_fs,
+                            view.policy.validator.qualification_required, view.deleting);
         };
         if (change.before != nullptr && change.now != nullptr &&
             wants(*change.before) == wants(*change.now)) {
@@ -271,6 +272,7 @@ DriverController::Pass DriverController::RollOut(const desired::DriverView& view
            .images = images_,
            .operator_namespace = world_.operator_namespace,
            .host_root = policy.host_paths.root_fs,
+           .qualification_required = policy.validator.qualification_required,
            .standing = [this](const std::string& name) { return Standing(name); },
            .operands = world_.operands})};
   // A node of unknown system may have its driver from any of the DaemonSets that stand.

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "desired/node_cleanup.h"
+#include "desired/qualification_gate.h"
 #include "operator/nodes/clean_up_node.h"
 #include "operator/roll_out/rollout.h"
 
@@ -208,8 +209,20 @@ base::Status NodeController::Patch(const std::string& node, const desired::NodeD
   if (!decision.annotations.empty()) {
     patch["metadata"]["annotations"] = ToJson(decision.annotations);
   }
+  const kube::ObjectKey key{.namespace_name = "", .name = node};
+  if (decision.taint != desired::TaintChange::kNone) {
+    // Taints are one list: written over those that were read, and only if nobody was faster.
+    const auto standing = world_.client->Get(kube::kNodes, key, stop);
+    if (!standing) {
+      if (standing.error().code == base::Code::kNotFound) return {};
+      return base::Fail(standing.error().Within("read the taints of node " + node));
+    }
+    patch["spec"]["taints"] = desired::TaintsAfter(*standing, decision.taint);
+    patch["metadata"]["resourceVersion"] =
+        codec::FindString(*standing, {"metadata", "resourceVersion"});
+  }
   const auto patched = world_.client->PatchVersion(
-      kube::kNodes, {.namespace_name = "", .name = node}, kube::PatchType::kMerge, patch,
+      kube::kNodes, key, kube::PatchType::kMerge, patch,
       {.field_manager = std::string(desired::kFieldManager)}, stop, &pace_);
   if (!patched) {
     // A node that is gone needs no labels.
@@ -220,8 +233,7 @@ base::Status NodeController::Patch(const std::string& node, const desired::NodeD
     const std::lock_guard lock(mutex_);
     patched_[node] = {.version = *version, .at = base::SteadyClock::now()};
   }
-  base::LogInfo("node labelled",
-                {{"node", node}, {"change", codec::ToJsonText(patch["metadata"])}});
+  base::LogInfo("node labelled", {{"node", node}, {"change", codec::ToJsonText(patch)}});
   return {};
 }
 

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "desired/node_labels.h"
 #include "support_operator.h"
 
@@ -161,6 +163,101 @@ TEST_F(NodeTest, OneNodeThatCannotBePatchedHoldsUpNoOther) {
   EXPECT_TRUE(client_->Delete(kAdmissionBindings, Cluster(name)));
   EXPECT_TRUE(client_->Delete(kAdmissionPolicies, Cluster(name)));
   EXPECT_TRUE(Eventually([&] { return Deploy("gpu-1", "driver") == "true"; }));
+}
+
+// --- No pod before the GPUs have passed (docs/qualification.md)
+// -----------------------------------
+
+class QualificationGateTest : public NodeTest {
+ protected:
+  static constexpr const char* kState = "nvidia.com/gpu-operator.qualification";
+
+  [[nodiscard]] std::vector<std::string> Taints(const std::string& node) const {
+    std::vector<std::string> keys;
+    const auto object = client_->Get(kube::kNodes, Cluster(node));
+    const Json* taints = object ? codec::Find(*object, {"spec", "taints"}) : nullptr;
+    if (taints == nullptr) return keys;
+    for (const Json& taint : *taints) {
+      keys.push_back(codec::FindString(taint, {"key"}) + ":" +
+                     codec::FindString(taint, {"effect"}));
+    }
+    return keys;
+  }
+  [[nodiscard]] bool IsHeld(const std::string& node) const {
+    const auto taints = Taints(node);
+    return std::ranges::find(taints, kHeld) != taints.end();
+  }
+  void Taint(const std::string& node, const Json& taints) {
+    Merge(kube::kNodes, Cluster(node), {{"spec", {{"taints", taints}}}});
+  }
+
+  static constexpr const char* kHeld = "nvidia.com/gpu-operator.not-qualified:NoSchedule";
+  static constexpr const char* kRequired = "{validator: {qualification: {required: true}}}";
+};
+
+TEST_F(QualificationGateTest, ANodeThatJoinsWaitsForItsProof) {
+  // It runs pods with GPUs already, as far as anybody can tell.
+  CreateGpuNode("runs");
+  Merge(kube::kNodes, Cluster("runs"),
+        {{"status",
+          {{"capacity", {{"nvidia.com/gpu", "8"}}}, {"allocatable", {{"nvidia.com/gpu", "8"}}}}}},
+        "status");
+  CreateGpuNode("joins");
+  Taint("joins", {{{"key", "team"}, {"value", "a"}, {"effect", "NoSchedule"}}});
+  CreatePolicy("cluster-policy", kRequired);
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(Eventually([&] { return Label("joins", kState) == "pending"; }));
+  EXPECT_THAT(Taints("joins"), ::testing::ElementsAre("team:NoSchedule", kHeld));
+  ASSERT_TRUE(Eventually([&] { return Deploy("runs", "driver") == "true"; }));
+  EXPECT_FALSE(IsHeld("runs"));
+  EXPECT_EQ(Label("runs", kState), "(none)");
+
+  // A node that failed stays held; one that is tested again and passes does not.
+  SetLabel("joins", kState, "failed");
+  CreateGpuNode("another");
+  ASSERT_TRUE(Eventually([&] { return IsHeld("another"); }));
+  EXPECT_TRUE(IsHeld("joins"));
+  SetLabel("joins", kState, "passed");
+  ASSERT_TRUE(Eventually([&] { return !IsHeld("joins"); }));
+  EXPECT_THAT(Taints("joins"), ::testing::ElementsAre("team:NoSchedule"));
+
+  // Operands come to nodes that are held, and bring the test.
+  ASSERT_TRUE(
+      Eventually([&] { return Exists(kube::kDaemonSets, Own("nvidia-operator-validator")); }));
+  const auto validator = client_->Get(kube::kDaemonSets, Own("nvidia-operator-validator"));
+  const Json& pod = validator->at("spec").at("template").at("spec");
+  EXPECT_EQ(pod.at("tolerations").back().at("key"), "nvidia.com/gpu-operator.not-qualified");
+  EXPECT_EQ(pod.at("initContainers").at(2).at("name"), "qualification");
+}
+
+TEST_F(QualificationGateTest, SwitchedOffNoNodeIsHeld) {
+  for (int i = 1; i <= 5; ++i) CreateGpuNode("gpu-" + std::to_string(i));
+  CreatePolicy("cluster-policy", kRequired);
+  const RunningOperator running(name_space_);
+  const auto held = [&] {
+    int count = 0;
+    for (int i = 1; i <= 5; ++i) count += IsHeld("gpu-" + std::to_string(i)) ? 1 : 0;
+    return count;
+  };
+  ASSERT_TRUE(Eventually([&] { return held() == 5; }));
+  MergeSpec("cluster-policy", "{validator: {qualification: {required: false}}}");
+  ASSERT_TRUE(Eventually([&] { return held() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return Label("gpu-5", kState) == "(none)"; }));
+  // Nodes that are known by then are not held when it is switched on again.
+  MergeSpec("cluster-policy", kRequired);
+  CreateGpuNode("gpu-6");
+  ASSERT_TRUE(Eventually([&] { return IsHeld("gpu-6"); }));
+  EXPECT_EQ(held(), 0);
+}
+
+TEST_F(QualificationGateTest, TheTaintLeavesWithThePolicy) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy", kRequired);
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(Eventually([&] { return IsHeld("gpu-1"); }));
+  ASSERT_TRUE(client_->Delete(desired::kClusterPolicies, Cluster("cluster-policy")));
+  EXPECT_TRUE(Eventually([&] { return !IsHeld("gpu-1"); }));
+  EXPECT_TRUE(Eventually([&] { return Label("gpu-1", kState) == "(none)"; }));
 }
 
 }  // namespace

@@ -130,6 +130,7 @@ Arguments: root, spec, name; given and keys (lists), defaultVersion.
 {{- $_ := set $validator $step (dict "env" (default list .env)) -}}
 {{- end -}}
 {{- end -}}
+{{- include "gpu-operator.copy" (dict "from" $from "into" $validator "keys" (list "qualification")) -}}
 {{- end -}}
 
 {{- define "gpu-operator.nodeOperands" -}}
