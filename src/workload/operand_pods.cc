@@ -13,6 +13,15 @@ namespace pitcrew::workload {
 
 using codec::Json;
 
+OperandPod OperandOf(const Json& pod) {
+  OperandPod operand{.app = codec::FindString(pod, {"metadata", "labels", api::kAppLabel}),
+                     .daemonset = {}};
+  if (operand.app.empty()) operand.app = codec::FindString(pod, {"metadata", "labels", "name"});
+  const auto owner = kube::ControllerOf(pod);
+  if (owner && owner->kind == kube::kDaemonSets.kind) operand.daemonset = owner->name;
+  return operand;
+}
+
 base::Status AwaitPodsGone(const std::shared_ptr<kube::Client>& client, const std::string& node,
                            const std::string& namespace_name,
                            const std::function<bool(const OperandPod&)>& is_meant,
@@ -24,15 +33,8 @@ base::Status AwaitPodsGone(const std::shared_ptr<kube::Client>& client, const st
   std::vector<std::string> remaining;
   const base::Status gone = kube::Await<OperandPod>(
       client, kube::kPods,
-      kube::ProjectJson<OperandPod>([](const Json& pod) -> base::Result<OperandPod> {
-        OperandPod operand{.app = codec::FindString(pod, {"metadata", "labels", api::kAppLabel}),
-                           .daemonset = {}};
-        if (operand.app.empty())
-          operand.app = codec::FindString(pod, {"metadata", "labels", "name"});
-        const auto owner = kube::ControllerOf(pod);
-        if (owner && owner->kind == kube::kDaemonSets.kind) operand.daemonset = owner->name;
-        return operand;
-      }),
+      kube::ProjectJson<OperandPod>(
+          [](const Json& pod) -> base::Result<OperandPod> { return OperandOf(pod); }),
       selection,
       [&](const kube::Store<OperandPod>& store) -> base::Result<bool> {
         remaining.clear();

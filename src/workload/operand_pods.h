@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "codec/json.h"
 #include "io/stop.h"
 #include "kube/client.h"
 
@@ -20,6 +21,8 @@ struct OperandPod {
   std::string daemonset;  // that it is of; "" for none
   bool operator==(const OperandPod&) const = default;
 };
+
+OperandPod OperandOf(const codec::Json& pod);
 
 // Waits until no pod of the namespace on the node is meant. kTimeout "OperandsStillRunning" names
 // those that are left.

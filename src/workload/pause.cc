@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "api/labels.h"
 #include "base/strings.h"
 #include "workload/operand_pods.h"
@@ -21,6 +23,14 @@ std::optional<Json> LabelPatch(const Json& node, const std::vector<std::string_v
   }
   if (changed.empty()) return std::nullopt;
   return Json{{"metadata", {{"labels", std::move(changed)}}}};
+}
+
+bool HasRunningContainer(const Json& pod) {
+  const Json* containers = codec::Find(pod, {"status", "containerStatuses"});
+  if (containers == nullptr || !containers->is_array()) return false;
+  return std::ranges::any_of(*containers, [](const Json& container) {
+    return codec::Find(container, {"state", "running"}) != nullptr;
+  });
 }
 
 }  // namespace
@@ -74,6 +84,18 @@ base::Status AwaitOperandsGone(const std::shared_ptr<kube::Client>& client, cons
   return AwaitPodsGone(
       client, node, namespace_name, [&](const OperandPod& pod) { return apps.contains(pod.app); },
       deadline, stop);
+}
+
+base::Result<bool> OperandsRun(kube::Client& client, const std::string& node,
+                               const std::string& namespace_name,
+                               const std::set<std::string, std::less<>>& apps,
+                               const io::StopToken& stop) {
+  kube::ListOptions of_node;
+  of_node.field_selector = "spec.nodeName=" + node;
+  TRY_ASSIGN(const auto pods, client.List(kube::kPods, namespace_name, of_node, stop));
+  return std::ranges::any_of(pods.items, [&](const Json& pod) {
+    return apps.contains(OperandOf(pod).app) && HasRunningContainer(pod);
+  });
 }
 
 }  // namespace pitcrew::workload

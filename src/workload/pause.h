@@ -49,4 +49,11 @@ base::Status AwaitOperandsGone(const std::shared_ptr<kube::Client>& client, cons
                                std::chrono::steady_clock::time_point deadline,
                                const io::StopToken& stop);
 
+// Whether a container of such a pod runs (not only one that prepares it): it has the files of
+// whatever was on the node when it started.
+base::Result<bool> OperandsRun(kube::Client& client, const std::string& node,
+                               const std::string& namespace_name,
+                               const std::set<std::string, std::less<>>& apps,
+                               const io::StopToken& stop);
+
 }  // namespace pitcrew::workload

@@ -78,6 +78,15 @@ class DriverUpgrade(support.ClusterTest):
                 if pod["metadata"]["labels"].get("app") == app and "deletionTimestamp" not in pod["metadata"]]
         return pods[0]["metadata"]["uid"] if pods else None
 
+    def await_running(self, app):
+        """Also a pod that has come after an upgrade gets its GPU, and with it the files of the new driver."""
+        for _ in self.client.watch(support.PODS, support.SECONDS):
+            pods = [pod for pod in self.client.get(support.PODS)["items"]
+                    if pod["metadata"]["labels"].get("app") == app and "deletionTimestamp" not in pod["metadata"]]
+            if pods and api.has_condition(pods[0], "Ready"):
+                return
+        self.fail(f"no pod of {app} is ready")
+
     def driver_pods(self):
         """Node to uid, owner and number of restarts of its driver's pod."""
         found = {}
@@ -121,6 +130,7 @@ class DriverUpgrade(support.ClusterTest):
         self.client.delete(f"{BUDGETS}/trainer")
         self.await_upgraded(GPU_NODES, AFTER)
         self.assertNotEqual(self.user_pod("trainer"), trainer)
+        self.await_running("trainer")
         self.assertEqual((self.user_pod("web"), self.user_pod("other")), (web, other), "they use no GPU")
 
     def test_20_drivers_change_hands_and_back_without_a_restart(self):

@@ -193,6 +193,13 @@ class Manager {
 
   // Nothing is loaded: what an earlier driver container has left is taken away.
   base::Status PrepareUnloaded(const NodeState& state) {
+    // After a restart of the node they wait for this driver. Those that run have the files of the
+    // one before, which showed no module, and would never look for others.
+    const PausedOperands operands = OperandsToPause(options_.custom_pause_label);
+    TRY_ASSIGN(const bool run,
+               workload::OperandsRun(*client_, options_.node_name, options_.namespace_name,
+                                     operands.apps, stop_));
+    if (run) TRY(PauseAndAwait(operands));
     if (state.dra_driver) TRY(PauseAndAwait(DraPluginToPause()));
     TRY(RemoveRemains());
     TRY(UnloadNouveau());

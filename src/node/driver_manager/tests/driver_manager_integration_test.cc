@@ -26,6 +26,35 @@ TEST_F(ManagerTest, NothingLoadedIsDoneAtOnce) {
   EXPECT_FALSE(std::filesystem::exists(root_.path() / "run/nvidia-driver.pid"));
 }
 
+// Its driver has shown no module, as a simulated one.
+TEST_F(ManagerTest, WhoRunsWithTheFilesOfTheDriverBeforeStartsAnew) {
+  MakePod("plugin", "nvidia-device-plugin-daemonset", Json::object());
+  ASSERT_TRUE(client_->Patch(
+      kube::kPods, {options_.namespace_name, "plugin"}, kube::PatchType::kMerge,
+      {{"status",
+        {{"containerStatuses", Json::array({{{"name", "c"},
+                                             {"image", "i"},
+                                             {"imageID", ""},
+                                             {"ready", true},
+                                             {"restartCount", 0},
+                                             {"state", {{"running", Json::object()}}}}})}}}},
+      {.subresource = "status"}));
+  const auto done = Run();
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_TRUE(was_paused_);
+  EXPECT_EQ(LabelOf(Node(), kPlugin), "true");
+  EXPECT_FALSE(client_->Get(kube::kPods, {options_.namespace_name, "plugin"}));
+}
+
+TEST_F(ManagerTest, WhoWaitsForTheDriverStays) {
+  MakePod("plugin", "nvidia-device-plugin-daemonset", Json::object());
+  const auto before = Node();
+  const auto done = Run();
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(Node(), before);
+  EXPECT_TRUE(client_->Get(kube::kPods, {options_.namespace_name, "plugin"}));
+}
+
 // A GPU with VFIO, in a tree of plain files: a command to the kernel has no effect there.
 class GpuWithVfioTest : public ManagerTest {
  protected:
