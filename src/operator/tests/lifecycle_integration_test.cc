@@ -73,6 +73,27 @@ TEST_F(LifecycleTest, AnOlderDefinitionIsUpgradedAndANewerOneLeftAlone) {
   EXPECT_TRUE(Serves("future"));
 }
 
+// Another product's schema, or that of a branch: it is replaced by whoever asks for it alone.
+TEST_F(LifecycleTest, ADivergedDefinitionIsReplacedOnlyWhenAskedFor) {
+  const auto diverge = [&] {
+    ChangeSchema([](Json& properties) {
+      properties.erase("gds");
+      properties["future"] = {{"type", "object"}};
+    });
+  };
+  const Json own = OwnDefinitions()->front();
+  diverge();
+  EXPECT_EQ(*EnsureDefinition(*client_, own, {}, {}), DefinitionChange::kLeftDiverged);
+  EXPECT_FALSE(Serves("gds"));
+  EXPECT_EQ(*EnsureDefinition(*client_, own, {.replace_diverged = true}, {}),
+            DefinitionChange::kUpgraded);
+  EXPECT_TRUE(Serves("gds"));
+  diverge();
+  EXPECT_EQ(*EnsureDefinition(*client_, own, {.force = true}, {}), DefinitionChange::kUpgraded);
+  EXPECT_TRUE(Serves("gds"));
+  EXPECT_EQ(*EnsureDefinition(*client_, own, {}, {}), DefinitionChange::kNone);
+}
+
 // "A schema older than the binary is a condition, not a silent loss."
 TEST_F(LifecycleTest, AnOlderDefinitionThatIsNotManagedIsACondition) {
   ChangeSchema([](Json& properties) { properties.erase("gds"); });

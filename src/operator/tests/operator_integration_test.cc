@@ -202,8 +202,13 @@ TEST_F(OperatorTest, TheOldestPolicyIsActive) {
   ASSERT_TRUE(Eventually([&] { return State("z-newer") == "ignored"; }));
   ASSERT_TRUE(ReachesReady("b-older"));
   EXPECT_TRUE(Exists(kube::kDaemonSets, Own("gpu-feature-discovery")));
+  // One that waits for somebody's finalizer is on its way out already.
+  ASSERT_TRUE(client_->Patch(desired::kClusterPolicies, Cluster("b-older"), kube::PatchType::kMerge,
+                             {{"metadata", {{"finalizers", {"example.com/wait"}}}}}, kAdmin));
   ASSERT_TRUE(client_->Delete(desired::kClusterPolicies, Cluster("b-older")));
   EXPECT_TRUE(ReachesReady("z-newer"));
+  ASSERT_TRUE(client_->Patch(desired::kClusterPolicies, Cluster("b-older"), kube::PatchType::kMerge,
+                             {{"metadata", {{"finalizers", nullptr}}}}, kAdmin));
 }
 
 // A ConfigMap that the policy names: its absence is a condition, its appearance is seen.
