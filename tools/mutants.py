@@ -4,8 +4,12 @@
 A sample of changes (|| to &&, == to !=, < to <=, continue to break, true to false, one less, a negation gone) is drawn
 by a seed from the sources of the rooms. Each is built in a tree of its own under build/mutants and tried by the tests
 of its room, then by the unit and golden tests of the rooms that link it, then by those rooms' integration tests, until
-one fails. A change that no test sees is a survivor: the tests say nothing about that line, or the line is not needed. A change that does not compile is
-replaced by another one.
+one fails. A change that no test sees is a survivor: the tests say nothing about that line, or the line is not needed. A
+change that does not compile is replaced by another one.
+
+The tree is built as the checkout's build/asan is: what `make test` has compiled comes out of the compiler's cache, and
+what this program has built it finds again the next time. Every test program runs once without any change: one that
+fails then says nothing, and one that takes several times as long later hangs.
 
 Exit status: 0 when fewer than one in ten survive, 1 otherwise, 2 for a usage error.
 """
@@ -23,10 +27,9 @@ import check_rooms
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TREE = ROOT / "build/mutants/tree"
-BUILD = TREE / "build/dev"
 FOLDERS = ("src", "simulation", "cmake", "tests", "deploy", "docs", "tools", "cluster")
-# A test that hangs has seen the change.
-SECONDS_FOR_ONE_PROGRAM = 300
+# A program that takes so many times as long as without the change, and a while, hangs: it has seen the change.
+TIMES_AS_LONG, SECONDS_BESIDES = 4, 30
 
 CHANGES = [(re.compile(pattern), replacement) for pattern, replacement in (
     (r" \|\| ", " && "), (r" && ", " || "), (r" == ", " != "), (r" != ", " == "), (r" < ", " <= "), (r" <= ", " < "),
@@ -82,53 +85,82 @@ def copy_tree():
         shutil.copy(ROOT / file, TREE / file)
 
 
-def programs_by_room(rooms, kinds):
-    """{room: its own programs, then those of the rooms that link it (integration tests last)}, as far as they exist."""
-    targets = subprocess.run(["ninja", "-C", BUILD, "-t", "targets", "all"], check=True, capture_output=True, text=True).stdout
-    existing = set(re.findall(r"^bin/(\w+_test): ", targets, re.MULTILINE))
-    links = {room.name: set() for room in rooms}
-    for one in check_rooms.read_linking(ROOT):
-        room = one.target.removeprefix("pitcrew_")
-        if room in links and not one.of_tests:
-            links[room] |= {library.removeprefix("pitcrew_") for library in one.libraries}
-    found = {}
-    for room in links:
-        own = [f"{room}_{kind}_test" for kind in kinds]
-        above = sorted((f"{other}_{kind}_test" for other in sorted(links) if room in links[other] for kind in kinds),
-                       key=lambda program: "_integration_" in program)
-        found[room] = [program for program in own + above if program in existing]
-    return found
+class Tree:
+    """The copy of the checkout, built with one preset."""
 
+    def __init__(self, preset, jobs):
+        self.preset, self.jobs = preset, jobs
+        self.folder = TREE / "build" / preset
+        copy_tree()
+        subprocess.run(["cmake", "--preset", preset, "--log-level=WARNING"], cwd=TREE, check=True, stdout=subprocess.DEVNULL)
+        self.seconds = {}  # how long each program takes without a change; None: it fails then
 
-def build(programs, jobs):
-    return subprocess.run(["ninja", "-C", BUILD, f"-j{jobs}", *(f"bin/{program}" for program in programs)], check=False,
-                          capture_output=True, text=True)
+    def programs_by_room(self, rooms, kinds):
+        """{room: its own programs, then those of the rooms that link it (integration tests last)}, as far as they exist."""
+        targets = subprocess.run(["ninja", "-C", self.folder, "-t", "targets", "all"], check=True, capture_output=True,
+                                 text=True).stdout
+        existing = set(re.findall(r"^bin/(\w+_test): ", targets, re.MULTILINE))
+        links = {room.name: set() for room in rooms}
+        for one in check_rooms.read_linking(ROOT):
+            room = one.target.removeprefix("pitcrew_")
+            if room in links and not one.of_tests:
+                links[room] |= {library.removeprefix("pitcrew_") for library in one.libraries}
+        found = {}
+        for room in links:
+            own = [f"{room}_{kind}_test" for kind in kinds]
+            above = sorted((f"{other}_{kind}_test" for other in sorted(links) if room in links[other] for kind in kinds),
+                           key=lambda program: "_integration_" in program)
+            found[room] = [program for program in own + above if program in existing]
+        return found
 
+    def builds(self, program):
+        return subprocess.run(["ninja", "-C", self.folder, f"-j{self.jobs}", f"bin/{program}"], check=False,
+                              capture_output=True).returncode == 0
 
-def passes(program):
-    try:
-        return subprocess.run([BUILD / "bin" / program, "--gtest_brief=1", "--gtest_fail_fast"], check=False, cwd=BUILD,
-                              capture_output=True, timeout=SECONDS_FOR_ONE_PROGRAM).returncode == 0
-    except subprocess.TimeoutExpired:
-        return False
+    def passes(self, program, limit=None):
+        try:
+            return subprocess.run([self.folder / "bin" / program, "--gtest_brief=1", "--gtest_fail_fast"], check=False,
+                                  cwd=self.folder, capture_output=True, timeout=limit).returncode == 0
+        except subprocess.TimeoutExpired:
+            return False
 
+    def measure(self, program):
+        """Runs the program without any change, once; whether it passes."""
+        if program not in self.seconds:
+            if not self.builds(program):
+                sys.exit(f"{program} does not build without any change: ninja -C {self.folder} bin/{program}")
+            started = time.monotonic()
+            self.seconds[program] = time.monotonic() - started if self.passes(program) else None
+            if self.seconds[program] is None:
+                print(f"    {program} fails without any change: it is left out", flush=True)
+        return self.seconds[program] is not None
 
-def try_out(mutant, programs, jobs):
-    """Which program has seen the change: its name, "" for none, None when the change does not compile."""
-    path = TREE / mutant.file
-    text = path.read_text()
-    path.write_text(text[:mutant.start] + mutant.replacement + text[mutant.end:])
-    try:
-        for program in programs:
-            built = build([program], jobs)
-            if built.returncode != 0:
-                # Warnings are errors: what cannot be any more (a comparison that is always true) is no change.
+    def sees(self, program, mutant):
+        """Whether the program fails with the change; None when the change does not compile."""
+        path = TREE / mutant.file
+        text = path.read_text()
+        path.write_text(text[:mutant.start] + mutant.replacement + text[mutant.end:])
+        try:
+            # Warnings are errors: what cannot be any more (a comparison that is always true) is no change.
+            if not self.builds(program):
                 return None
-            if not passes(program):
+            return not self.passes(program, SECONDS_BESIDES + TIMES_AS_LONG * self.seconds[program])
+        finally:
+            path.write_text(text)
+
+    def try_out(self, mutant, programs):
+        """Which program has seen the change: its name, "" for none, None when that cannot be said."""
+        tried = False
+        for program in programs:
+            if not self.measure(program):
+                continue
+            seen = self.sees(program, mutant)
+            if seen is None:
+                return None
+            if seen:
                 return program
-        return ""
-    finally:
-        path.write_text(text)
+            tried = True
+        return "" if tried else None
 
 
 def main():
@@ -137,6 +169,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="another seed draws another sample (default: 1)")
     parser.add_argument("--kinds", default="unit,golden,integration", help="of the room's own tests (default: all three)")
     parser.add_argument("--at", nargs="*", metavar="FILE:LINE", help="these places instead of a sample")
+    parser.add_argument("--preset", default="asan", help="asan: eight files at a time, the compiler's cache knows them; "
+                        "dev: one by one, so that a change is built faster once all is (default: asan)")
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     drawn = candidates(arguments.at)
@@ -144,10 +178,9 @@ def main():
         parser.error("there is nothing to change there")
     if not arguments.at:
         random.Random(arguments.seed).shuffle(drawn)
-    copy_tree()
-    subprocess.run(["cmake", "--preset", "dev", "--log-level=WARNING"], cwd=TREE, check=True, stdout=subprocess.DEVNULL)
+    tree = Tree(arguments.preset, arguments.jobs)
     rooms = check_rooms.read_table(ROOT / "ARCHITECTURE.md")
-    programs = programs_by_room(rooms, arguments.kinds.split(","))
+    programs = tree.programs_by_room(rooms, arguments.kinds.split(","))
     survivors, tried = [], 0
     for mutant in drawn:
         if tried == arguments.count:
@@ -157,7 +190,7 @@ def main():
         if not own:
             continue
         started = time.monotonic()
-        seen = try_out(mutant, own, arguments.jobs)
+        seen = tree.try_out(mutant, own)
         if seen is None:
             continue
         tried += 1
