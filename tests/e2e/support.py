@@ -12,6 +12,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "tests"))
 
 # Before the tool's modules look: a person's own clusters are elsewhere.
 STATE = pathlib.Path(tempfile.mkdtemp(prefix="pitcrew-e2e-"))
@@ -20,6 +21,7 @@ atexit.register(shutil.rmtree, STATE, ignore_errors=True)
 
 from cluster import api, chart, enter  # noqa: E402  pylint: disable=wrong-import-position
 from cluster.state import State  # noqa: E402  pylint: disable=wrong-import-position
+from processes import eventually  # noqa: E402,F401  pylint: disable=wrong-import-position,unused-import
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
