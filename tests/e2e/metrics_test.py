@@ -1,7 +1,9 @@
 """Metrics of GPUs on a whole cluster: the chart's exporter and the node status exporter, a pod's series
-that come and go with the real kubelet, an XID."""
+that come and go with the real kubelet, an XID; a node that takes no pod before its GPUs have passed."""
 
+import json
 import re
+import subprocess
 import time
 import unittest
 
@@ -23,8 +25,11 @@ dcgmExporter:
     - {name: DCGM_EXPORTER_INTERVAL, value: "1000"}
 nodeStatusExporter:
   enabled: true
+validator:
+  qualification: {required: true}
 """
 PODS, OPERATOR_PODS, SECONDS = support.PODS, support.OPERATOR_PODS, support.SECONDS
+QUALIFICATION = "nvidia.com/gpu-operator.qualification"
 METRIC = "DCGM_FI_DEV_GPU_TEMP"
 
 
@@ -51,6 +56,55 @@ class Metrics(support.ClusterTest):
                 return page
             time.sleep(0.5)
         return self.fail(f"never as wanted:\n{page[:6000]}")
+
+    def test_05_the_node_has_proven_its_gpus(self):
+        """The operator's taint came with the node and is gone, by the test that the validator's pod has made; `up` has
+        shown that a pod gets a GPU then."""
+        node = self.client.get(f"{support.NODES}/gpu")
+        told = json.loads(node["metadata"]["annotations"][QUALIFICATION])
+        self.assertEqual((node["metadata"]["labels"][QUALIFICATION], told["state"]), ("passed", "passed"), told)
+        self.assertEqual([gpu["state"] for gpu in told["gpus"]], ["passed", "passed"])
+        self.assertEqual(told["bootID"], node["status"]["nodeInfo"]["bootID"])
+        self.assertNotIn("not-qualified", json.dumps(node["spec"]))
+        self.await_event("gpu", "QualificationPassed", "2 of 2 GPUs passed")
+        log = self.client.log(chart.NAMESPACE, self.pod_of("gpu-operator")["metadata"]["name"])
+        self.assertIn("nvidia.com/gpu-operator.not-qualified", log, "the operator has put the taint")
+        self.await_node_page('gpu_operator_node_qualification_state{node="gpu",state="passed"} 1\n')
+
+    def test_06_one_that_fails_is_let_in_by_nobody_and_by_a_test_that_passes(self):
+        self.on("gpu", "pitcrew-simulate", "gpu", "bad-memory", "1", "16")
+        # As when the node joins.
+        self.client.request("PATCH", f"{support.NODES}/gpu", {
+            "metadata": {"labels": {QUALIFICATION: "pending"}},
+            "spec": {"taints": [{"key": "nvidia.com/gpu-operator.not-qualified", "effect": "NoSchedule"}]}},
+            content_type="application/merge-patch+json")
+        self.qualify(1)
+        held = showcase.sample("one-gpu")
+        held["metadata"]["name"] = "held"
+        self.create(held)
+        waits = self.client.wait(PODS, "held", SECONDS, lambda one: "untolerated taint" in (
+            api.condition(one, "PodScheduled") or {}).get("message", ""))
+        self.assertIsNotNone(waits)
+        doctor = subprocess.run([support.BUILD / "bin/pitcrew", "doctor", "--kubeconfig", str(self.state.kubeconfig)],
+                                stdout=subprocess.PIPE, text=True, check=False).stdout
+        self.assertIn("gpus-not-qualified", doctor)
+        self.assertIn("pod-waits-for-qualification", doctor)
+        self.on("gpu", "pitcrew-simulate", "gpu", "bad-memory", "1", "0")
+        self.qualify(0)
+        self.await_all_ready(["held"])
+
+    def qualify(self, status):
+        told = subprocess.run([support.BUILD / "bin/pitcrew", "qualify", "gpu", "--wait", "--kubeconfig",
+                               str(self.state.kubeconfig)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              check=False)
+        self.assertEqual(told.returncode, status, told.stdout)
+
+    def await_node_page(self, line):
+        for _ in range(120):
+            if line in self.page("nvidia-node-status-exporter", 8000):
+                return
+            time.sleep(0.5)
+        self.fail(f"never {line}")
 
     def test_10_every_gpu_has_its_series(self):
         page = self.await_page(lambda text: text.count(f"\n{METRIC}{{") == 2)

@@ -11,9 +11,6 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import urllib.error
-import urllib.parse
-import urllib.request
 
 import yaml
 
@@ -22,26 +19,15 @@ sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "tests/differential/node"))
 
 import apiserver  # noqa: E402  pylint: disable=wrong-import-position
+from prometheus_server import MORE_COUNTERS, PrometheusServer  # noqa: E402  pylint: disable=wrong-import-position
 from processes import eventually, free_port  # noqa: E402  pylint: disable=wrong-import-position
 from simulated_node import LIBRARIES, SimulatedNode  # noqa: E402  pylint: disable=wrong-import-position
 
 BINARIES = pathlib.Path(sys.argv.pop()).resolve()
-MONITORING = ROOT / "deploy/chart/gpu-operator/files/monitoring"
 DESCRIPTION = {"gpus": [{"profile": "H100-80", "mig": {"enabled": True, "devices": {"1g.10gb": 7}}},
                         {"profile": "H100-80", "count": 2, "load": 50}, {"profile": "A100-80"}]}
-# Counters that alerts ask for beside the default ones (docs/metrics.md).
-MORE = "DCGM_FI_DEV_ROW_REMAP_PENDING, gauge, x\nDCGM_EXP_CLOCK_EVENTS_COUNT, gauge, x\n"
 NAMESPACE = "gpu-operator"
 REQUIRED = ("daemonsets", "dcgm", "dcgmExporter", "devicePlugin", "driver", "gfd", "nodeStatusExporter", "operator", "toolkit")
-VARIABLES = {"$hostname": ".*", "$namespace": ".*", "$pod": ".*", "$__rate_interval": "20s"}
-
-
-def panels():
-    """(dashboard, title of the panel, query)."""
-    for path in sorted((MONITORING / "dashboards").glob("*.json")):
-        for panel in json.loads(path.read_text(encoding="utf-8"))["panels"]:
-            for target in panel["targets"]:
-                yield path.stem, panel["title"], target["expr"]
 
 
 class Prometheus(unittest.TestCase):
@@ -65,8 +51,8 @@ class Prometheus(unittest.TestCase):
     def start_exporter(cls):
         cls.node = SimulatedNode(cls.folder / "node", BINARIES, DESCRIPTION)
         counters = cls.folder / "counters.csv"
-        counters.write_text((ROOT / "deploy/counters/default-counters.csv").read_text(encoding="utf-8") + MORE,
-                            encoding="utf-8")
+        counters.write_text((ROOT / "deploy/counters/default-counters.csv").read_text(encoding="utf-8") +
+                            MORE_COUNTERS, encoding="utf-8")
         kubelet_socket = cls.folder / "kubelet.sock"
         cls.kubelet = subprocess.Popen([BINARIES / "test_pod_resources", kubelet_socket], stdin=subprocess.PIPE,
                                        stdout=subprocess.PIPE, text=True)
@@ -109,37 +95,10 @@ class Prometheus(unittest.TestCase):
 
     @classmethod
     def start_prometheus(cls):
-        rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text(encoding="utf-8"))
-        for group in rules["groups"]:
-            group["interval"] = "500ms"
-            for rule in group["rules"]:
-                del rule["for"]  # how long each waits is held by alerts_test.py
-        (cls.folder / "rules.yaml").write_text(yaml.safe_dump(rules), encoding="utf-8")
-        config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "rule_files": ["rules.yaml"],
-                  "scrape_configs": [{"job_name": name, "honor_labels": True,
-                                      "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
-                                     for name, port in (("exporter", cls.exporter), ("operator", cls.operator))]}
-        (cls.folder / "prometheus.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-        cls.prometheus = free_port()
-        cls.start("prometheus", [apiserver.find_program("prometheus"), f"--config.file={cls.folder}/prometheus.yaml",
-                                 f"--storage.tsdb.path={cls.folder}/data",
-                                 f"--web.listen-address=127.0.0.1:{cls.prometheus}"])
-
-    def get(self, path, **parameters):
-        url = f"http://127.0.0.1:{self.prometheus}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
-                return json.loads(answer.read())["data"]
-        except urllib.error.HTTPError as problem:
-            if problem.code == 503:
-                return None  # it is not ready yet
-            raise AssertionError(f"{parameters}: {problem.read().decode()}") from problem
-        except OSError:
-            return None  # it does not listen yet
-
-    def query(self, expression):
-        data = self.get("query", query=expression)
-        return data["result"] if data else []
+        cls.prometheus = PrometheusServer(cls.folder, [
+            {"job_name": name, "honor_labels": True, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+            for name, port in (("exporter", cls.exporter), ("operator", cls.operator))])
+        cls.addClassCleanup(cls.prometheus.stop)
 
     def hold(self, pods):
         self.kubelet.stdin.write(json.dumps([{"namespace": "team", "pod": pod, "container": "main",
@@ -149,9 +108,7 @@ class Prometheus(unittest.TestCase):
         self.kubelet.stdout.readline()
 
     def firing(self):
-        data = self.get("alerts")
-        return {(alert["labels"]["alertname"], alert["labels"].get("gpu")) for alert in data["alerts"]
-                if alert["state"] == "firing"} if data else set()
+        return {(labels["alertname"], labels.get("gpu")) for labels in self.prometheus.firing()}
 
     def test_1_every_panel_has_data(self):
         whole, mig = eventually(self.devices, "readings of GPUs and MIG instances")
@@ -160,14 +117,13 @@ class Prometheus(unittest.TestCase):
         empty = [None]
 
         def complete():
-            empty[0] = [(name, title, expression) for name, title, expression in panels()
-                        if not self.query(self.filled_in(expression))]
+            empty[0] = self.prometheus.empty_panels()
             return not empty[0]
         eventually(complete, lambda: f"panels without data: {empty[0]}")
 
     def devices(self):
         """UUIDs of the GPUs that are not divided and of the MIG devices, once Prometheus has seen them all."""
-        if not self.query('DCGM_FI_DEV_FB_USED{GPU_I_ID!=""}'):
+        if not self.prometheus.query('DCGM_FI_DEV_FB_USED{GPU_I_ID!=""}'):
             return None
         environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(self.node.root / LIBRARIES)}
         listed = subprocess.run([BINARIES / "pitcrew", "smi", "-L"], env=environment, capture_output=True, text=True,
@@ -175,14 +131,8 @@ class Prometheus(unittest.TestCase):
         found = re.findall(r"UUID: ((?:GPU|MIG)-[0-9a-f-]+)", listed)
         return [uuid for uuid in found[1:] if uuid.startswith("GPU")], [uuid for uuid in found if uuid.startswith("MIG")]
 
-    def filled_in(self, expression):
-        for name, value in VARIABLES.items():
-            expression = expression.replace(name, value)
-        self.assertNotIn("$", expression)
-        return expression
-
     def test_2_alerts_fire_with_the_fault_and_end_with_it(self):
-        seen = eventually(lambda: self.query("DCGM_FI_DEV_GPU_TEMP"), "readings of GPUs")
+        seen = eventually(lambda: self.prometheus.query("DCGM_FI_DEV_GPU_TEMP"), "readings of GPUs")
         gpus = {series["metric"]["gpu"]: series["metric"]["UUID"] for series in seen}
         broken, hot = "2", "3"
         lost, slow = ("GPULost", broken), ("GPUSlowedByHeat", hot)
