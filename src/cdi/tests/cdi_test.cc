@@ -256,6 +256,61 @@ TEST(CdiApply, EditsOfAContainer) {
   EXPECT_EQ(spec->json(), *expected);
 }
 
+// Every member that the format has: in both forms, and in a container.
+TEST(CdiFormat, EveryMemberIsWrittenAndReadAgain) {
+  Spec spec;
+  spec.version = "1.1.0";
+  spec.kind = "v.com/gpu";
+  spec.annotations = {{"a", "b"}};
+  DeviceNode node = Node("/dev/x", "/host/x", "rw");
+  node.type = "c";
+  node.major = 7;
+  node.minor = 8;
+  node.file_mode = 0640;
+  node.uid = 3;
+  node.gid = 4;
+  ContainerEdits edits;
+  edits.env = {"A=b"};
+  edits.device_nodes = {node};
+  edits.net_devices = {{"eth1", "eth0"}};
+  edits.hooks = {{"prestart", "/hook", {"hook", "x"}, {"E=1"}, 9}};
+  edits.mounts = {{"/h", "/c", {"ro"}, "tmpfs"}};
+  edits.intel_rdt = IntelRdt{"clos", "l3", "mem", {"s1", "s2"}, true, true, true};
+  edits.additional_gids = {44, 45};
+  spec.devices = {{"0", {{"c", "d"}}, edits}};
+  spec.edits = edits;
+  EXPECT_EQ(Parsed(ToYamlText(spec)), spec);
+  EXPECT_EQ(Parsed(ToJsonText(spec)), spec);
+  // What is not set is not written.
+  edits.intel_rdt = IntelRdt{};
+  edits.intel_rdt->clos_id = "clos";
+  spec.edits = edits;
+  EXPECT_EQ(ToYamlText(spec).rfind("enableMonitoring"), ToYamlText(spec).find("enableMonitoring"));
+  EXPECT_EQ(Parsed(ToYamlText(spec)), spec);
+
+  auto container = oci::Spec::Parse("{}");
+  ASSERT_TRUE(container);
+  const auto nobody = [](const std::string&) -> base::Result<NodeInfo> {
+    return base::Fail(base::NotFound("NotFound", "gone"));
+  };
+  ASSERT_TRUE(Apply(spec.devices[0].edits, *container, nobody));
+  const auto& json = container->json();
+  EXPECT_EQ(json["linux"]["intelRdt"],
+            *codec::ParseJson(R"({"closID":"clos","l3CacheSchema":"l3","memBwSchema":"mem",
+              "schemata":["s1","s2"],"enableMonitoring":true,"enableCMT":true,"enableMBM":true})"));
+  EXPECT_EQ(json["linux"]["netDevices"], *codec::ParseJson(R"({"eth1":{"name":"eth0"}})"));
+  EXPECT_EQ(json["linux"]["devices"],
+            *codec::ParseJson(R"([{"path":"/dev/x","type":"c","major":7,"minor":8,"fileMode":416,
+              "uid":3,"gid":4}])"));
+  EXPECT_EQ(
+      json["hooks"]["prestart"],
+      *codec::ParseJson(R"([{"path":"/hook","args":["hook","x"],"env":["E=1"],"timeout":9}])"));
+  EXPECT_EQ(
+      json["mounts"],
+      *codec::ParseJson(R"([{"destination":"/c","type":"tmpfs","source":"/h","options":["ro"]}])"));
+  EXPECT_EQ(json["process"]["user"]["additionalGids"], *codec::ParseJson("[44,45]"));
+}
+
 TEST(CdiApply, AMissingNodeIsAnErrorUnlessItIsDescribed) {
   const auto look_up = [](const std::string&) -> base::Result<NodeInfo> {
     return base::Fail(base::NotFound("NotFound", "gone"));

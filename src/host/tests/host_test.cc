@@ -260,6 +260,22 @@ TEST(Mounts, DeepestComesFirst) {
   EXPECT_THAT(points, ElementsAre("/run/nvidia/driver/dev", "/run/nvidia/driver"));
 }
 
+// proc(5): blanks, tabs, line breaks and backslashes as three octal digits.
+TEST(Mounts, OddNamesAreUnescaped) {
+  const auto name_of = [](const std::string& written) {
+    const auto points =
+        MountPointsBelow("short line\n1 0 0:1 / /d/" + written + " rw - x x rw\n", "/d");
+    return points.size() == 1 ? points[0].filename().string() : "";
+  };
+  EXPECT_EQ(name_of("a\\040b\\011c\\012d\\134e"), "a b\tc\nd\\e");
+  EXPECT_EQ(name_of("\\303\\251"), "é");
+  EXPECT_EQ(name_of("x\\040"), "x ") << "at the end";
+  for (const char* plain : {"a\\08x", "a\\80x", "a\\0/1"}) {
+    EXPECT_EQ(name_of(plain), std::filesystem::path(plain).filename()) << plain;
+  }
+  EXPECT_EQ(name_of("a\\04"), "a\\04") << "cut short";
+}
+
 TEST(Uevent, ReadsTheKernelsMessage) {
   using namespace std::string_view_literals;
   const auto event =

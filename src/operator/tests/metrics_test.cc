@@ -55,7 +55,15 @@ TEST(MetricsTest, NamesThatUpstreamsLibrariesExport) {
     statistics.name = "nodes";
     ExposeWatch("nodes", {.synced = true, .watching = true, .lists = 1, .watches = 4}, 10,
                 exposition);
-    ExposeRequests({{{"get", 200}, 5}, {{"list", 200}, 2}, {{"apply", 409}, 1}, {{"watch", 0}, 1}},
+    ExposeRequests({{{"get", 200}, 5},
+                    {{"list", 200}, 2},
+                    {{"apply", 409}, 1},
+                    {{"watch", 0}, 1},
+                    {{"create", 201}, 3},
+                    {{"update", 200}, 4},
+                    {{"patch", 200}, 6},
+                    {{"apply", 200}, 8},
+                    {{"delete", 200}, 9}},
                    "https://api", exposition);
     ExposeLeader("53822513.nvidia.com", true, exposition);
     prom::ExposeProcess(exposition);
@@ -80,6 +88,10 @@ TEST(MetricsTest, NamesThatUpstreamsLibrariesExport) {
         "workqueue_adds_total{controller=\"nodes\",name=\"nodes\"} 9",
         "workqueue_retries_total{controller=\"nodes\",name=\"nodes\"} 2",
         "rest_client_requests_total{code=\"200\",host=\"https://api\",method=\"GET\"} 7",
+        "rest_client_requests_total{code=\"201\",host=\"https://api\",method=\"POST\"} 3",
+        "rest_client_requests_total{code=\"200\",host=\"https://api\",method=\"PUT\"} 4",
+        "rest_client_requests_total{code=\"200\",host=\"https://api\",method=\"PATCH\"} 14",
+        "rest_client_requests_total{code=\"200\",host=\"https://api\",method=\"DELETE\"} 9",
         "rest_client_requests_total{code=\"409\",host=\"https://api\",method=\"PATCH\"} 1",
         "rest_client_requests_total{code=\"<error>\",host=\"https://api\",method=\"GET\"} 1",
         "gpu_operator_api_requests_total{verb=\"list\",code=\"200\"} 2",

@@ -66,9 +66,13 @@ TEST_F(Mps, WhatAKilledDaemonLeftIsRemoved) {
   ASSERT_TRUE(base::WriteFileAtomically(folder_.ReadyFile(), ""));
   ASSERT_TRUE(base::WriteFileAtomically(folder_.ShmFolder() / "segment", ""));
   ASSERT_TRUE(base::WriteFileAtomically(folder_.path() / "file", ""));
+  // Behind the file and the tmpfs in the order of their names.
+  constexpr const char* kLast = "zone.example/gpu";
+  ASSERT_TRUE(base::WriteFileAtomically(folder_.StartedFile(kLast), ""));
   const auto sign = LifeSign::Give(folder_);
   ASSERT_TRUE(sign) << sign.error().ToString();
   EXPECT_FALSE(fs::exists(folder_.StartedFile(kGpu)));
+  EXPECT_FALSE(fs::exists(folder_.StartedFile(kLast)));
   EXPECT_FALSE(fs::exists(folder_.ReadyFile()));
   EXPECT_TRUE(fs::exists(folder_.PipeFolder(kGpu)));
   EXPECT_TRUE(fs::exists(folder_.ShmFolder() / "segment"));
