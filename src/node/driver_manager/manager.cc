@@ -193,18 +193,24 @@ class Manager {
 
   // Nothing is loaded: what an earlier driver container has left is taken away.
   base::Status PrepareUnloaded(const NodeState& state) {
-    // After a restart of the node they wait for this driver. Those that run have the files of the
-    // one before, which showed no module, and would never look for others.
-    const PausedOperands operands = OperandsToPause(options_.custom_pause_label);
-    TRY_ASSIGN(const bool run,
-               workload::OperandsRun(*client_, options_.node_name, options_.namespace_name,
-                                     operands.apps, stop_));
-    if (run) TRY(PauseAndAwait(operands));
+    TRY(SendUsersOfFormerFilesAway(state));
     if (state.dra_driver) TRY(PauseAndAwait(DraPluginToPause()));
     TRY(RemoveRemains());
     TRY(UnloadNouveau());
     TRY(Divide(state));
     return AwaitMofed();
+  }
+
+  // After a restart of the node operands wait for this driver. Those that run have the files of the
+  // one before, which showed no module, and would never look for others. Operands of virtual
+  // machines use none of a driver's files.
+  base::Status SendUsersOfFormerFilesAway(const NodeState& state) {
+    if (state.passthrough || state.vgpus) return {};
+    const PausedOperands operands = OperandsToPause(options_.custom_pause_label);
+    TRY_ASSIGN(const bool run,
+               workload::OperandsRun(*client_, options_.node_name, options_.namespace_name,
+                                     operands.apps, stop_));
+    return run ? PauseAndAwait(operands) : base::Status();
   }
 
   // Sends the pods away that use GPUs; where one of them may not go, and the node may be drained,

@@ -29,21 +29,25 @@ TEST_F(ManagerTest, NothingLoadedIsDoneAtOnce) {
 // Its driver has shown no module, as a simulated one.
 TEST_F(ManagerTest, WhoRunsWithTheFilesOfTheDriverBeforeStartsAnew) {
   MakePod("plugin", "nvidia-device-plugin-daemonset", Json::object());
-  ASSERT_TRUE(client_->Patch(
-      kube::kPods, {options_.namespace_name, "plugin"}, kube::PatchType::kMerge,
-      {{"status",
-        {{"containerStatuses", Json::array({{{"name", "c"},
-                                             {"image", "i"},
-                                             {"imageID", ""},
-                                             {"ready", true},
-                                             {"restartCount", 0},
-                                             {"state", {{"running", Json::object()}}}}})}}}},
-      {.subresource = "status"}));
+  LetRun("plugin");
   const auto done = Run();
   ASSERT_TRUE(done) << done.error().message;
   EXPECT_TRUE(was_paused_);
   EXPECT_EQ(LabelOf(Node(), kPlugin), "true");
   EXPECT_FALSE(client_->Get(kube::kPods, {options_.namespace_name, "plugin"}));
+}
+
+// In the VFIO manager's own pod: no driver has files there.
+TEST_F(ManagerTest, OperandsOfVirtualMachinesStay) {
+  SetLabel(api::kDeployVfioManager, "true");
+  SetLabel(api::kDeploySandboxDevicePlugin, "true");
+  MakePod("machines", "nvidia-sandbox-device-plugin-daemonset", Json::object());
+  LetRun("machines");
+  const auto before = Node();
+  const auto done = Run();
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(Node(), before);
+  EXPECT_TRUE(client_->Get(kube::kPods, {options_.namespace_name, "machines"}));
 }
 
 TEST_F(ManagerTest, WhoWaitsForTheDriverStays) {

@@ -60,6 +60,16 @@ class ManagerTest : public ::testing::Test {
             {"containers",
              codec::Json::array({{{"name", "c"}, {"image", "i"}, {"resources", resources}}})}}}});
   }
+  // As the kubelet says when its container has started.
+  void LetRun(const std::string& pod) {
+    const codec::Json container = {
+        {"name", "c"},   {"image", "i"},      {"imageID", ""},
+        {"ready", true}, {"restartCount", 0}, {"state", {{"running", codec::Json::object()}}}};
+    ASSERT_TRUE(
+        client_->Patch(kube::kPods, {options_.namespace_name, pod}, kube::PatchType::kMerge,
+                       {{"status", {{"containerStatuses", codec::Json::array({container})}}}},
+                       {.subresource = "status"}));
+  }
   void MakeOwnedPod(const std::string& name, const std::string& daemonset) {
     codec::Json pod = {{"metadata", {{"name", name}, {"namespace", options_.namespace_name}}},
                        {"spec",
