@@ -166,7 +166,7 @@ class ApiServer:
         self._etcd("/v3/kv/compaction", {"revision": revision, "physical": True})
 
     def _etcd(self, path, body):
-        connection = http.client.HTTPConnection("127.0.0.1", self.etcd_port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.etcd_port, timeout=240)
         try:
             connection.request("POST", path, json.dumps(body))
             answer = connection.getresponse()
@@ -250,7 +250,7 @@ class ApiServer:
             connection = None
         reused = connection is not None
         if not reused:
-            connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self._context, timeout=60)
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self._context, timeout=240)
         self._local.connection = None
         try:
             connection.request(method, path, data, headers)

@@ -9,7 +9,7 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def eventually(condition, what, seconds=120, pause=0.05):
+def eventually(condition, what, seconds=240, pause=0.05):
     """The first value of `condition()` that counts as true. `what` is waited for: a text, or a function that makes one."""
     deadline = time.monotonic() + seconds
     while True:

@@ -70,7 +70,7 @@ class Registry:
 
     def get(self, path, accept):
         """The body and the media type."""
-        connection = http.client.HTTPConnection(self.host, timeout=60)
+        connection = http.client.HTTPConnection(self.host, timeout=240)
         try:
             connection.request("GET", path, headers={"Accept": accept})
             answer = connection.getresponse()

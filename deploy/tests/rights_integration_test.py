@@ -130,7 +130,7 @@ class WholeOperator(Operator):
         namespace = self.server.get(f"/api/v1/namespaces/{NAMESPACE}")["metadata"]
         self.assertEqual(namespace["labels"]["pod-security.kubernetes.io/enforce"], "privileged")
         operator.terminate()
-        operator.wait(60)
+        operator.wait(240)
         said = self.uninstall()
         namespace = self.server.get(f"/api/v1/namespaces/{NAMESPACE}")["metadata"]
         self.assertEqual(namespace["labels"]["pod-security.kubernetes.io/enforce"], "baseline")
@@ -168,7 +168,7 @@ class OperatorThatManagesKubeVirt(Operator):
         self.eventually(lambda: any(event["reason"] == "PermittedDevicesChanged" for event in
                                     self.server.get("/api/v1/events")["items"]), "an event of the KubeVirt object")
         operator.terminate()
-        operator.wait(60)
+        operator.wait(240)
         said = self.uninstall()
         self.assertEqual(self.permitted(), ["intel.com/nic"])
         self.assertNotIn("forbidden", self.told() + said)
@@ -349,7 +349,7 @@ class Dashboard(Account):
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         request = urllib.request.Request(f"https://127.0.0.1:{port}/api/fleet", headers={"Authorization": f"Bearer {token}"})
-        return urllib.request.urlopen(request, timeout=60, context=context)
+        return urllib.request.urlopen(request, timeout=240, context=context)
 
     def fleet(self, port, token):
         try:

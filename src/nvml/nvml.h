@@ -47,7 +47,8 @@ struct Event {
 
 class Library;
 
-// Delivers events of registered GPUs. One thread uses it at a time.
+// Delivers events of registered GPUs. One thread waits at a time; another may register GPUs
+// meanwhile.
 class EventSet {
  public:
   virtual ~EventSet() = default;

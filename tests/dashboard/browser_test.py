@@ -54,13 +54,13 @@ class Dashboard:
 
     def __exit__(self, *_):
         self.process.terminate()
-        self.status = self.process.wait(60)
+        self.status = self.process.wait(240)
         self.process.stdout.close()
 
     def answer(self, path, headers=None):
         """Status, headers and text."""
         try:
-            with urllib.request.urlopen(urllib.request.Request(self.origin + path, headers=headers or {}), timeout=60) as answer:
+            with urllib.request.urlopen(urllib.request.Request(self.origin + path, headers=headers or {}), timeout=240) as answer:
                 return answer.status, answer.headers, answer.read().decode()
         except urllib.error.HTTPError as refusal:
             return refusal.code, refusal.headers, refusal.read().decode()

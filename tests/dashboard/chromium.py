@@ -19,7 +19,7 @@ import threading
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--disable-extensions", "--disable-dev-shm-usage", "--hide-scrollbars",
          "--remote-debugging-pipe", "--window-size=1440,900", "--force-color-profile=srgb"]
-PATIENCE = 60
+PATIENCE = 240  # seconds; a test fails by it only when what it waits for never comes
 
 
 class BrowserError(Exception):
@@ -176,8 +176,9 @@ class Page:
             raise BrowserError(f"{expression}: {json.dumps(answer['exceptionDetails'])[:2000]}")
         return answer["result"].get("value")
 
-    def wait(self, condition, seconds=PATIENCE):
-        """The value of an expression once it counts as true, looked at with every frame."""
+    def wait(self, condition, seconds=PATIENCE - 30):
+        """The value of an expression once it counts as true, looked at with every frame. It ends by itself, with what is
+        shown, before the call would."""
         try:
             return self.run(f"""new Promise((done, fail) => {{
               const end = performance.now() + {seconds * 1000};

@@ -74,7 +74,7 @@ class Process(unittest.TestCase):
         return self.fail(f"the exporter ended with {exporter.wait()}")
 
     def page(self):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=240)
         connection.request("GET", "/metrics")
         answer = connection.getresponse()
         self.assertEqual(answer.status, 200)
@@ -135,10 +135,10 @@ class Process(unittest.TestCase):
         """metrics-exporter.md #57: SIGTERM ends it with 0."""
         exporter = self.start()
         exporter.send_signal(signal.SIGTERM)
-        self.assertEqual(exporter.wait(60), 0)
+        self.assertEqual(exporter.wait(240), 0)
         exporter = self.start()
         exporter.kill()
-        exporter.wait(60)
+        exporter.wait(240)
         self.start()
         self.assertTrue("\nDCGM_FI_DEV_GPU_TEMP{" in self.page())
 

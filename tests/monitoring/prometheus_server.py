@@ -66,7 +66,7 @@ class PrometheusServer:
     def _get(self, path, **parameters):
         url = f"http://127.0.0.1:{self._port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 return json.loads(answer.read())["data"]
         except urllib.error.HTTPError as problem:
             if problem.code == 503:

@@ -89,11 +89,11 @@ class Operator:
         self.process.wait()
 
     def wait(self):
-        return self.process.wait(60)
+        return self.process.wait(240)
 
     def _get(self, port, path):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=240) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as problem:
             return problem.code, problem.read().decode()

@@ -19,38 +19,36 @@ void XidListener::Stop() {
     thread_.join();
   }
   events_.reset();
+  followed_.clear();
 }
 
 void XidListener::Follow(const std::vector<std::string>& uuids) {
-  {
+  const bool failed = [&] {
     const std::lock_guard lock(mutex_);
-    if (uuids == followed_ && !failed_) return;
-    failed_ = false;
+    return std::exchange(failed_, false);
+  }();
+  if (failed) Stop();
+  if (!events_ && !(events_ = MakeEventSet())) return;
+  for (const auto& uuid : uuids) {
+    if (std::ranges::find(followed_, uuid) != followed_.end()) continue;
+    const auto registered =
+        events_->Register(uuid, static_cast<std::uint64_t>(nvml::EventType::kXid));
+    if (!registered) {
+      base::LogWarning("XIDs of a GPU are not heard", registered.error(), {{"gpu", uuid}});
+    } else if (!thread_.joinable()) {
+      stop_ = std::make_unique<io::StopSource>();
+      thread_ = std::thread([this] { Listen(); });
+    }
   }
-  Stop();
   followed_ = uuids;
-  Start();
 }
 
-void XidListener::Start() {
-  if (followed_.empty()) return;
+std::unique_ptr<nvml::EventSet> XidListener::MakeEventSet() {
   auto events = library_->CreateEventSet();
-  if (!events) {
-    base::LogWarning("XIDs are not heard", events.error());
-    return;
-  }
-  bool any = false;
-  for (const auto& uuid : followed_) {
-    const auto registered =
-        (*events)->Register(uuid, static_cast<std::uint64_t>(nvml::EventType::kXid));
-    any = any || registered.has_value();
-    if (!registered)
-      base::LogWarning("XIDs of a GPU are not heard", registered.error(), {{"gpu", uuid}});
-  }
-  if (!any) return;
-  events_ = *std::move(events);
-  stop_ = std::make_unique<io::StopSource>();
-  thread_ = std::thread([this] { Listen(); });
+  if (events) return *std::move(events);
+  if (events.error().reason != refusal_) base::LogWarning("XIDs are not heard", events.error());
+  refusal_ = events.error().reason;
+  return nullptr;
 }
 
 void XidListener::Listen() {

@@ -29,19 +29,23 @@ class XidListener {
   XidListener(const XidListener&) = delete;
   XidListener& operator=(const XidListener&) = delete;
 
-  // Listens to these GPUs, unless it does so already. A GPU that cannot be listened to is logged.
+  // Listens to these GPUs too, unless it does so already. What other GPUs say in the meantime is
+  // heard: a lost one leaves the list, and XIDs come in groups. A GPU that was away is listened to
+  // anew, since a reset ends what it was registered for. One that cannot be listened to is logged.
   void Follow(const std::vector<std::string>& uuids);
   // What came since the last call.
   std::vector<Heard> Take();
 
  private:
-  void Start();
+  // Null where the driver has none; why is logged once.
+  std::unique_ptr<nvml::EventSet> MakeEventSet();
   void Stop();
   void Listen();
 
   const std::shared_ptr<nvml::Library> library_;
-  std::vector<std::string> followed_;
-  std::unique_ptr<nvml::EventSet> events_;  // of the thread while it runs
+  std::vector<std::string> followed_;       // of the last call
+  std::string refusal_;                     // of the last event set that could not be made
+  std::unique_ptr<nvml::EventSet> events_;  // the thread waits on it while it runs
   std::unique_ptr<io::StopSource> stop_;
   std::thread thread_;
   std::mutex mutex_;

@@ -237,7 +237,7 @@ std::string ConfigDocument::ToText() const {
     const auto above = pointer.parent_pointer();
     if (shown.contains(above) && !shown.at(above).is_object()) continue;
     // On SUSE the user is a default that counts.
-    if (hint.key == "nvidia-container-cli.user" && Text(hint.key) == hint.value) continue;
+    if (hint.key == "nvidia-container-cli.user" && Json(Text(hint.key)) == hint.value) continue;
     shown[pointer] = hint.value;
     comments.emplace(hint.key);
   }
