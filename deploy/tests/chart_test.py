@@ -91,7 +91,7 @@ class Images(unittest.TestCase):
 
     def test_what_is_started_only_with_a_setting(self):
         for setting, value in (("sandboxWorkloads.enabled", True), ("devicePlugin.config.name", "sharing"),
-                               ("cdi.nriPluginEnabled", True), ("dcgm.enabled", True)):
+                               ("dcgm.enabled", True)):
             blocks = dict(walk(support.policy(values={setting: value})))
             concerned = [path for path, entry in NVIDIA_IMAGES.items() if setting in entry.get("when", {})]
             self.assertTrue(concerned)
@@ -102,15 +102,15 @@ class Images(unittest.TestCase):
 
     def test_a_registry_for_our_image_is_none_for_nvidias(self):
         """What `make push` writes names a registry for Pitcrew's image; that one has none of NVIDIA's."""
-        values = {"cdi.nriPluginEnabled": True, "toolkit.repository": "registry.example/team",
+        values = {"dcgm.enabled": True, "dcgmExporter.repository": "registry.example/team",
                   "devicePlugin.repository": "registry.example/team"}
         blocks = dict(walk(support.policy(values=values)))
-        self.assertEqual(reference(blocks["toolkit"]), reference(NVIDIA_IMAGES["toolkit"]))
+        self.assertEqual(reference(blocks["dcgmExporter"]), reference(NVIDIA_IMAGES["dcgmExporter"]))
         self.assertEqual(reference(blocks["devicePlugin"]), ("registry.example/team", *OURS[1:]))
-        values["toolkit.image"] = "container-toolkit"
-        values["toolkit.version"] = "v1.20.0"
+        values["dcgmExporter.image"] = "dcgm-exporter"
+        values["dcgmExporter.version"] = NVIDIA_IMAGES["dcgmExporter"]["version"]
         blocks = dict(walk(support.policy(values=values)))
-        self.assertEqual(blocks["toolkit"]["repository"], "registry.example/team")
+        self.assertEqual(blocks["dcgmExporter"]["repository"], "registry.example/team")
 
     def test_local_cluster_switches_off_only_what_it_cannot_pull(self):
         """cluster/values.yaml is the chart's defaults with the simulated driver's image, and without the operands

@@ -130,8 +130,6 @@ class Containers:
         env = {item["name"]: item.get("value") for item in container.get("env", [])}
         if name == "nvidia-validator":
             return f"{name} {env['COMPONENT']}"
-        if env.get("ENABLE_NRI_PLUGIN") == "true":
-            return f"{name} --enable-nri-plugin"
         if name == "dcgm-exporter" and "DCGM_REMOTE_HOSTENGINE_INFO" in env:
             return f"{name} --remote-hostengine-info"
         return name

@@ -1,7 +1,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "base/elf.h"
 #include "base/file_descriptor.h"
@@ -9,6 +11,8 @@
 #include "cdi/format.h"
 #include "cdi/name.h"
 #include "fuzz/target.h"
+#include "nri/framing.h"
+#include "nri/plugin.h"
 #include "oci/spec.h"
 #include "shim/config.h"
 #include "shim/cuda_compat.h"
@@ -25,7 +29,14 @@ void ReadOciSpec(std::string_view input) {
   (void)spec->mounts();
   (void)spec->HasBoundingCapability("CAP_SYS_ADMIN");
   spec->SetEnv("A=b");
-  spec->SetDevice({.path = "/dev/nvidia0", .type = "c", .major = 195, .minor = 0, .file_mode = 0666, .uid = {}, .gid = {}}, "rwm");
+  spec->SetDevice({.path = "/dev/nvidia0",
+                   .type = "c",
+                   .major = 195,
+                   .minor = 0,
+                   .file_mode = 0666,
+                   .uid = {},
+                   .gid = {}},
+                  "rwm");
   spec->SetMount({.destination = "/a/b", .type = "bind", .source = "/c", .options = {"ro"}});
   spec->SortMounts();
   spec->AddHook("prestart", {.path = "/bin/hook", .args = {}, .env = {}, .timeout = 1});
@@ -87,10 +98,42 @@ void ReadCompatNote(std::string_view input) {
 
 void ReadShimConfig(std::string_view input) { (void)shim::ParseConfig(input, "input"); }
 
-constexpr Target kTargets[] = {
-    {"oci_spec", ReadOciSpec},      {"cdi_spec", ReadCdiSpec}, {"cdi_name", ReadCdiName},
-    {"ld_cache", ReadLdCache},      {"elf", ReadElf},          {"compat_note", ReadCompatNote},
-    {"shim_config", ReadShimConfig}};
+class GivesAll final : public nri::Handler {
+ public:
+  base::Status Configure(const nri::Runtime& /*runtime*/) override { return {}; }
+  void TakeExisting(const nri::Container& /*container*/) override {}
+  base::Result<std::vector<std::string>> DevicesFor(const nri::Container& container) override {
+    return std::vector<std::string>{container.pod_name};
+  }
+};
+
+// What a container runtime says to an NRI plugin, in one piece and byte by byte.
+void HearRuntime(std::string_view input) {
+  GivesAll handler;
+  const auto talk = [&](std::size_t step) {
+    nri::Conversation conversation({"plugin", 10}, handler);
+    std::string out;
+    for (std::size_t at = 0; at < input.size(); at += step) {
+      const auto answer = conversation.Receive(input.substr(at, step));
+      if (!answer) break;
+      out += *answer;
+    }
+    return out;
+  };
+  const auto bytewise = talk(1);
+  Check(talk(std::max<std::size_t>(input.size(), 1)).size() <= bytewise.size(),
+        "an answer does not depend on borders, but for those before the end of a broken trunk");
+  Check(bytewise.size() <= 64 + input.size() * 64, "answers are bounded by what was asked");
+}
+
+constexpr Target kTargets[] = {{"nri", HearRuntime},
+                               {"oci_spec", ReadOciSpec},
+                               {"cdi_spec", ReadCdiSpec},
+                               {"cdi_name", ReadCdiName},
+                               {"ld_cache", ReadLdCache},
+                               {"elf", ReadElf},
+                               {"compat_note", ReadCompatNote},
+                               {"shim_config", ReadShimConfig}};
 
 }  // namespace
 

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "host/driver_root.h"
 #include "host/process.h"
 #include "io/file_watcher.h"
+#include "io/unix_socket.h"
 #include "rpc/container_runtime.h"
 #include "systemd/manager.h"
 
@@ -56,21 +56,6 @@ base::Status WaitUntilItTakesPods(const std::filesystem::path& socket, const io:
 
 base::Error NoEngine(int error_number, const std::filesystem::path& socket) {
   return base::FromErrno(error_number, "connect to the container engine at " + socket.string());
-}
-
-base::Result<base::FileDescriptor> Connect(const std::filesystem::path& socket) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string path = socket.string();
-  if (path.size() >= sizeof(address.sun_path)) return base::Fail(NoEngine(ENAMETOOLONG, socket));
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  base::FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return base::Fail(NoEngine(errno, socket));
-  // A unix socket connects at once, or says EAGAIN when its queue is full.
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    return base::Fail(NoEngine(errno, socket));
-  }
-  return fd;
 }
 
 int MillisecondsUntil(base::SteadyClock::time_point deadline) {
@@ -271,7 +256,7 @@ base::Result<EngineProgram> FindEngineProgram(const EngineOptions& options) {
 
 base::Result<EngineProcess> FindEngine(const std::filesystem::path& socket) {
   EngineProcess engine;
-  TRY_ASSIGN(engine.connection, Connect(socket));
+  TRY_ASSIGN(engine.connection, io::ConnectUnix(socket));
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (::getsockopt(engine.connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
@@ -293,7 +278,7 @@ base::Result<EngineProcess> FindEngine(const std::filesystem::path& socket) {
 
 base::Status ProbeEngine(EngineKind kind, const std::filesystem::path& socket,
                          base::SteadyClock::time_point deadline) {
-  TRY_ASSIGN(const auto connection, Connect(socket));
+  TRY_ASSIGN(const auto connection, io::ConnectUnix(socket));
   if (kind == EngineKind::kDocker) return {};
   if (::send(connection.get(), kHttp2Greeting.data(), kHttp2Greeting.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(kHttp2Greeting.size())) {

@@ -1,6 +1,7 @@
 // nvidia-ctk-installer: install, configure, stay, clean up (container-toolkit.md 4.2).
 #include <algorithm>
 #include <csignal>
+#include <thread>
 
 #include "base/log.h"
 #include "io/file_watcher.h"
@@ -11,6 +12,7 @@
 #include "node/toolkit/engine.h"
 #include "node/toolkit/installation.h"
 #include "node/toolkit/node_pods.h"
+#include "node/toolkit/nri_plugin.h"
 #include "node/toolkit/options.h"
 #include "node/toolkit/pid_file.h"
 #include "node/validations/mig_change.h"
@@ -116,29 +118,47 @@ void FollowMigChanges(const Options& options, const io::StopToken& stop) {
   stop.Wait();
 }
 
+// Until the stop, or until the container runtime turns out to be none that NRI can serve.
+base::Status Stay(const Options& options, const io::StopToken& stop) {
+  if (!options.nri) {
+    FollowMigChanges(options, stop);
+    return {};
+  }
+  const auto both = io::StopSource::LinkedTo(stop);
+  base::Status served;
+  std::thread plugin([&] {
+    served = RunNriPlugin(*options.nri, both.token());
+    both.Stop();
+  });
+  FollowMigChanges(options, both.token());
+  plugin.join();
+  return served;
+}
+
 base::Status Run(const Options& options, const io::StopToken& stop) {
   TRY_ASSIGN(const PidFile pid_file, PidFile::Lock(options.pid_file));
   const auto state_folder = options.pid_file.parent_path();
   codec::Json engine_config = codec::Json::object();
-  if (!options.no_runtime_config) {
+  if (options.configures_engine()) {
     TRY_ASSIGN(engine_config, ReadEngineConfig(options.engine));
   }
   TRY(InstallAll(options, engine_config));
   base::Status configured;
-  if (!options.no_runtime_config && !stop.stopped()) {
+  if (options.configures_engine() && !stop.stopped()) {
     configured = ConfigureEngine(options.engine, engine_config, options.toolkit_folder(),
                                  state_folder, stop);
   }
   const bool cancelled = !configured && configured.error().code == base::Code::kCancelled;
   if (!configured && !cancelled) return configured;
   if (options.no_daemon && !cancelled) return {};
+  base::Status served;
   if (!stop.stopped()) {
     base::LogInfo("The node is ready for GPU containers; waiting to be told to stop");
-    if (!options.no_runtime_config) RetryWaitingPods(stop);
-    FollowMigChanges(options, stop);
+    if (options.configures_engine()) RetryWaitingPods(stop);
+    served = Stay(options, stop);
   }
   base::LogInfo("Stopping");
-  return options.no_runtime_config ? base::Status() : Leave(options);
+  return options.configures_engine() ? Leave(options) : served;
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ using List = std::optional<std::vector<std::string>>;
 struct Given {
   Switch no_daemon, no_runtime_config, nri, debug;
   std::optional<std::int64_t> nri_index;
-  Text nri_socket, nri_namespace, runtime, install_folder, source_root, package_type, pid_file;
+  Text nri_name, nri_socket, nri_namespace, runtime, install_folder, source_root, package_type,
+      pid_file;
   List nri_namespaces;
 
   Text driver_root, driver_root_container, dev_root, dev_root_container;
@@ -37,6 +38,7 @@ void AddGeneral(base::CommandLine& line, Given& to) {
   line.Add({"no-runtime-config", "NO_RUNTIME_CONFIG", "leave the container engine alone"},
            &to.no_runtime_config);
   line.Add({"enable-nri-plugin,p", "ENABLE_NRI_PLUGIN", "run as an NRI plugin"}, &to.nri);
+  line.Add({"nri-plugin-name", "NRI_PLUGIN_NAME", "its name among NRI plugins"}, &to.nri_name);
   line.Add({"nri-plugin-index", "NRI_PLUGIN_INDEX", "order among NRI plugins"}, &to.nri_index);
   line.Add({"nri-socket", "NRI_SOCKET", "socket of NRI"}, &to.nri_socket);
   line.Add({"nri-namespace", "NRI_NAMESPACE", "namespace of the operator"}, &to.nri_namespace);
@@ -261,6 +263,28 @@ base::Result<bool> WantsControlNodes(const Given& given) {
   return wanted;
 }
 
+base::Result<std::optional<NriOptions>> MakeNri(const Given& given) {
+  if (!given.nri.value_or(false)) return std::nullopt;
+  NriOptions nri;
+  const auto index = given.nri_index.value_or(nri.index);
+  if (index < 0 || index > 99) {
+    return base::Fail(BadUsage(
+        fmt::format("--nri-plugin-index (NRI_PLUGIN_INDEX) {} is not between 0 and 99", index)));
+  }
+  nri.index = static_cast<unsigned>(index);
+  nri.plugin_name = given.nri_name.value_or(nri.plugin_name);
+  nri.socket = given.nri_socket.value_or(nri.socket);
+  nri.operator_namespace = given.nri_namespace.value_or("");
+  if (nri.operator_namespace.empty()) {
+    return base::Fail(
+        BadUsage("--nri-namespace (NRI_NAMESPACE) is missing: pods of this namespace get the GPUs "
+                 "that they ask for"));
+  }
+  if (given.nri_namespaces) nri.more_namespaces = *given.nri_namespaces;
+  std::erase(nri.more_namespaces, "");
+  return nri;
+}
+
 base::Result<Options> MakeOptions(const Given& given) {
   Options options;
   options.no_daemon = given.no_daemon.value_or(false);
@@ -276,11 +300,7 @@ base::Result<Options> MakeOptions(const Given& given) {
     return base::Fail(BadUsage(
         fmt::format("--pid-file \"{}\" must be named toolkit.pid", options.pid_file.string())));
   }
-  if (given.nri.value_or(false)) {
-    return base::Fail(base::Error{
-        base::Code::kUnsupported, "NriNotSupported",
-        "this toolkit configures the container engine itself; set cdi.nriPluginEnabled to false"});
-  }
+  TRY_ASSIGN(options.nri, MakeNri(given));
   options.driver_root = given.driver_root.value_or(options.driver_root);
   options.driver_root_container =
       given.driver_root_container.value_or(options.driver_root_container);

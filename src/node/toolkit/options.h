@@ -61,6 +61,15 @@ struct EngineOptions {
   std::chrono::seconds restart_time{60};
 };
 
+// The toolkit as an NRI plugin.
+struct NriOptions {
+  std::string plugin_name = "nvidia-toolkit";
+  unsigned index = 10;  // the order among plugins
+  std::filesystem::path socket = "/var/run/nri/nri.sock";
+  std::string operator_namespace;
+  std::vector<std::string> more_namespaces;  // that may have management devices too
+};
+
 struct Options {
   bool no_daemon = false;
   bool no_runtime_config = false;
@@ -82,6 +91,9 @@ struct Options {
 
   RuntimeSettings runtime;
   EngineOptions engine;
+  std::optional<NriOptions> nri;  // then the engine is left alone
+
+  [[nodiscard]] bool configures_engine() const { return !no_runtime_config && !nri; }
 
   [[nodiscard]] std::filesystem::path toolkit_folder() const { return install_folder / "toolkit"; }
 };

@@ -97,21 +97,45 @@ TEST(ToolkitOptions, Precedence) {
 // container-toolkit.md #26, #27 and 4.3; every one is told before anything is touched.
 TEST(ToolkitOptions, Refusals) {
   RecordProperty("holds", "container-toolkit.md #26, #27");
-  for (const auto& words :
-       std::vector<std::vector<const char*>>{{"--pid-file", "/run/other.pid"},
-                                             {"--runtime", "podman"},
-                                             {"--toolkit-install-dir", ""},
-                                             {"--cdi-kind", "nvidia.com"},
-                                             {"--create-device-nodes", "all"},
-                                             {"--no-such-flag"},
-                                             {"--restart-mode", "later"},
-                                             {"--runtime=crio", "--restart-mode=signal"},
-                                             {"--runtime=crio", "--config-mode=hook"}}) {
+  for (const auto& words : std::vector<std::vector<const char*>>{
+           {"--pid-file", "/run/other.pid"},
+           {"--runtime", "podman"},
+           {"--toolkit-install-dir", ""},
+           {"--cdi-kind", "nvidia.com"},
+           {"--create-device-nodes", "all"},
+           {"--no-such-flag"},
+           {"--restart-mode", "later"},
+           {"--runtime=crio", "--restart-mode=signal"},
+           {"--runtime=crio", "--config-mode=hook"},
+           {"--enable-nri-plugin"},
+           {"-p", "--nri-namespace="},
+           {"-p", "--nri-namespace=a", "--nri-plugin-index=100"},
+           {"-p", "--nri-namespace=a", "--nri-plugin-index=-1"}}) {
     const auto parsed = Parse(words);
     ASSERT_FALSE(parsed) << words[0];
     EXPECT_EQ(parsed.error().code, base::Code::kInvalid) << words[0];
   }
-  EXPECT_EQ(Parse({"--enable-nri-plugin"}).error().reason, "NriNotSupported");
+}
+
+TEST(ToolkitOptions, NriPlugin) {
+  RecordProperty("holds", "container-toolkit.md #27");
+  EXPECT_FALSE((*Parse({}))->nri);
+  EXPECT_TRUE((*Parse({}))->configures_engine());
+  const auto plain = *Parse({}, {{"ENABLE_NRI_PLUGIN", "true"}, {"NRI_NAMESPACE", "gpu-operator"}});
+  ASSERT_TRUE(plain->nri);
+  EXPECT_FALSE(plain->configures_engine());
+  EXPECT_EQ(plain->nri->index, 10U);
+  EXPECT_EQ(plain->nri->socket, "/var/run/nri/nri.sock");
+  EXPECT_EQ(plain->nri->operator_namespace, "gpu-operator");
+  EXPECT_TRUE(plain->nri->more_namespaces.empty());
+  const auto full = *Parse({"-p", "--nri-namespace=a", "--nri-plugin-index=99"},
+                           {{"NRI_SOCKET", "/runtime/nri-sock-dir/nri.sock"},
+                            {"NRI_PLUGIN_NAME", "mine"},
+                            {"NRI_MANAGEMENT_CDI_DEVICE_NAMESPACES", "b,,c"}});
+  EXPECT_EQ(full->nri->index, 99U);
+  EXPECT_EQ(full->nri->plugin_name, "mine");
+  EXPECT_EQ(full->nri->socket, "/runtime/nri-sock-dir/nri.sock");
+  EXPECT_EQ(full->nri->more_namespaces, (std::vector<std::string>{"b", "c"}));
 }
 
 // container-toolkit.md 4.3 and 13 row 21: an empty list means none.
