@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "base/strings.h"
 #include "codec/yaml.h"
 #include "host/iommu.h"
+#include "host/uevent.h"
 #include "node/own_node/own_node.h"
 #include "node/vfio/handover.h"
 #include "node/vfio/status.h"
@@ -128,15 +131,68 @@ base::Status Conclude(const Options& options, const vfio::Report& report) {
                                    base::Join(failed, ", "))));
 }
 
-}  // namespace
-
-vfio::Settings SettingsOf(const Options& options) {
-  return {.root = host::Root(options.root), .host_root = host::Root(options.host_root)};
+// The GPU, or NVSwitch, of the board that a function belongs to.
+gpu::PciAddress BoardOf(gpu::PciAddress address) {
+  address.function = 0;
+  return address;
 }
 
-base::Status Run(const Options& options, const vfio::Settings& settings,
-                 const io::StopToken& stop) {
-  if (options.action == Action::kStatus) return PrintStatus(options, settings);
+// Boards with functions that the kernel has found.
+std::set<gpu::PciAddress> PluggedIn(const host::UeventReceiver::Batch& batch) {
+  std::set<gpu::PciAddress> boards;
+  for (const auto& event : batch.events) {
+    const auto slot = event.fields.find("PCI_SLOT_NAME");
+    if (event.action != "add" || event.subsystem() != "pci" || slot == event.fields.end()) continue;
+    if (const auto address = gpu::PciAddress::Parse(slot->second)) {
+      boards.insert(BoardOf(*address));
+    }
+  }
+  return boards;
+}
+
+// Those of `node` that no driver has: what may have come while the kernel's word was lost.
+std::set<gpu::PciAddress> WithoutDriver(const vfio::Node& node) {
+  std::set<gpu::PciAddress> boards;
+  for (const auto& device : node.scan.devices) {
+    if (device.driver.is_absent()) boards.insert(BoardOf(device.address));
+  }
+  return boards;
+}
+
+base::Status GivePluggedIn(const Options& options, const vfio::Settings& settings,
+                           const host::UeventReceiver::Batch& batch, const io::StopToken& stop) {
+  auto boards = PluggedIn(batch);
+  if (boards.empty() && !batch.lost) return {};
+  TRY_ASSIGN(const auto node, vfio::ReadNode(settings));
+  if (batch.lost) boards.merge(WithoutDriver(node));
+  for (const auto& board : boards) {
+    const vfio::Selection selection{.device = board, .switches = options.switches};
+    // It may be gone again, or somebody else's device.
+    const auto devices = vfio::SelectDevices(node, selection);
+    if (!devices || devices->empty()) continue;
+    TRY_ASSIGN(const auto report,
+               vfio::GiveToVfio(settings, selection, base::Deadline::After(options.timeout), stop));
+    std::ignore = Conclude(options, report);  // it has logged each failure
+  }
+  return {};
+}
+
+base::Status Follow(const Options& options, const vfio::Settings& settings,
+                    host::UeventReceiver& kernel, const io::StopToken& stop) {
+  base::LogInfo("Devices that are plugged in later are followed");
+  while (true) {
+    const auto ready = io::WaitReadable({kernel.fd()}, stop);
+    if (!ready && ready.error().code == base::Code::kCancelled) return {};
+    TRY(ready);
+    TRY_ASSIGN(const auto batch, kernel.Take());
+    const auto given = GivePluggedIn(options, settings, batch, stop);
+    if (!given && given.error().code == base::Code::kCancelled) return {};
+    if (!given) base::LogWarning("Devices that were plugged in stay as they are", given.error());
+  }
+}
+
+base::Status RunOnce(const Options& options, const vfio::Settings& settings,
+                     const io::StopToken& stop) {
   TRY_ASSIGN(const auto selection, SelectionOf(options, settings));
   if (!selection) return {};
   const auto deadline = base::Deadline::After(options.timeout);
@@ -148,6 +204,26 @@ base::Status Run(const Options& options, const vfio::Settings& settings,
     base::LogInfo("This node has no NVIDIA GPU");
   }
   return Conclude(options, *report);
+}
+
+}  // namespace
+
+vfio::Settings SettingsOf(const Options& options) {
+  return {.root = host::Root(options.root), .host_root = host::Root(options.host_root)};
+}
+
+base::Status Run(const Options& options, const vfio::Settings& settings,
+                 const io::StopToken& stop) {
+  if (options.action == Action::kStatus) return PrintStatus(options, settings);
+  if (options.action != Action::kBind || !options.follow) return RunOnce(options, settings, stop);
+  // First of all: what comes during the first look is told too.
+  auto kernel = host::UeventReceiver::Create();
+  TRY(RunOnce(options, settings, stop));
+  if (kernel) return Follow(options, settings, *kernel, stop);
+  base::LogWarning("Devices that are plugged in later are seen at the next start only",
+                   kernel.error());
+  stop.Wait();
+  return {};
 }
 
 }  // namespace pitcrew::node::vfio_manager

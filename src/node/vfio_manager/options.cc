@@ -35,7 +35,7 @@ base::Status Refuse(std::string message) {
 }
 
 struct Flags {
-  std::optional<bool> all, switches;
+  std::optional<bool> all, switches, follow;
   std::optional<std::string> device, host_root, timeout, node_name, kubeconfig, format;
 
   void AddTo(CommandLine& line, Action action) {
@@ -51,6 +51,11 @@ struct Flags {
              &device);
     line.Add({bind ? "bind-nvswitches" : "unbind-nvswitches", "BIND_NVSWITCHES", "NVSwitches too"},
              &switches);
+    if (bind) {
+      line.Add({"follow", "VFIO_MANAGE_FOLLOW",
+                "stay, and do the same to devices that are plugged in later (with --all)"},
+               &follow);
+    }
     line.Add({"timeout", "VFIO_MANAGE_TIMEOUT",
               bind ? "how long programs that use a GPU are waited for (default 60s)"
                    : "how long virtual machines that use a GPU are waited for (default 20s)"},
@@ -93,6 +98,8 @@ base::Status Fill(const Subcommand& subcommand, const Flags& flags, Options& opt
   options.all = flags.all.value_or(false);
   options.device = flags.device.value_or("");
   options.switches = flags.switches.value_or(false);
+  // In a pod the variable is there for every call; of one device it is not meant.
+  options.follow = flags.follow.value_or(false) && options.all;
   if (flags.host_root && !flags.host_root->empty()) options.host_root = *flags.host_root;
   options.node_name = flags.node_name.value_or("");
   options.kubeconfig = flags.kubeconfig.value_or("");

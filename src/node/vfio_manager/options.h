@@ -21,7 +21,8 @@ struct Options {
   bool switches = false;
   std::filesystem::path host_root = "/";
   std::chrono::nanoseconds timeout{0};  // how long users of GPUs are waited for
-  std::string node_name;                // whose Events tell what happened; "": none do
+  bool follow = false;    // kBind: stay, and do the same to devices that are plugged in later
+  std::string node_name;  // whose Events tell what happened; "": none do
   std::string kubeconfig;
   Format format = Format::kTable;
   // Where /sys and the kernel's /proc are; another value is for tests.

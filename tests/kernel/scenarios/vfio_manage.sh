@@ -135,6 +135,26 @@ manage 0 unbind --all
 is $A100 ""
 unforced $A100
 
+echo "== what is plugged in later is followed; what somebody binds elsewhere is not"
+manage 0 unbind --all --unbind-nvswitches
+VFIO_MANAGE_FOLLOW=true vfio-manage bind --all > /run/followed 2>&1 &
+follower=$!
+while ! grep -q "are followed" /run/followed; do [ -d /proc/$follower ] || fail "it did not stay"; done
+for device in $H100 $T4 $L4 $A100; do is $device vfio-pci; done
+for device in $H100 $T4; do
+  echo $device > /sys/bus/pci/drivers/vfio-pci/unbind
+  echo pci-pf-stub > $devices/$device/driver_override
+  echo $device > $stub/bind
+done
+# What the kernel says when a device has been plugged in.
+echo add > $devices/$FOREIGN/uevent
+echo add > $devices/$T4/uevent
+while [ "$(driver $T4)" != vfio-pci ]; do [ -d /proc/$follower ] || fail "it has ended"; done
+is $H100 pci-pf-stub
+kill $follower
+wait $follower || fail "a stop is no failure"
+manage 0 unbind --all
+
 echo "== what is no GPU is no failure"
 manage 0 bind -d $FOREIGN
 said "is not an NVIDIA device"
