@@ -29,11 +29,13 @@ PullTrouble PullTroubleOf(const OperandContext& context) {
 }
 
 Seen SawPull(const OperandContext& context, std::string summary) {
-  return {.summary = std::move(summary),
-          .evidence = {context.Saw(
-              fmt::format("{}: {}", context.container->reason, FirstLine(PullMessage(context))))},
-          .words = {{"image", context.container->image}},
-          .since = context.pod->not_ready_since()};
+  Seen seen{.summary = std::move(summary),
+            .evidence = {context.Saw(
+                fmt::format("{}: {}", context.container->reason, FirstLine(PullMessage(context))))},
+            .words = {{"image", context.container->image}},
+            .since = context.pod->not_ready_since()};
+  AddMissingPullSecrets(context.on.cluster, *context.pod, seen);
+  return seen;
 }
 
 bool SaysNotFound(const OperandContext& context) {
