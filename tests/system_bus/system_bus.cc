@@ -88,6 +88,9 @@ class OnBus : public FakeSystemd {
                                name);
     }
     if (std::string_view(name) == "denied.service") return -EACCES;
+    if (!unit.refusal.empty()) {
+      return sd_bus_error_set(error, unit.refusal.c_str(), "Not this one.");
+    }
     const auto number = systemd.NoteJob(std::string(sd_bus_message_get_member(call)) + " " + name);
     const std::string job = std::string(kPath) + "/job/" + std::to_string(number);
     if (const int sent = sd_bus_reply_method_return(call, "o", job.c_str()); sent < 0) return sent;

@@ -18,6 +18,8 @@ namespace pitcrew::test_support {
 struct Unit {
   systemd::UnitState state;
   std::string result = "done";  // of its jobs; "": they never end
+  // D-Bus error by which its jobs are refused; "": they are not.
+  std::string refusal = {};
 };
 
 // The part of systemd's interface that is public and stable, from construction to destruction.

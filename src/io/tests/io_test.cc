@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/fsuid.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 
@@ -162,6 +163,24 @@ TEST(FileWatcher, WaitsForAFileInAFolderThatDoesNotExistYet) {
     writer.join();
     ASSERT_TRUE(waited) << round;
   }
+}
+
+// A folder that may be passed through, but not read, cannot be watched: that will not change.
+TEST(FileWatcher, AFolderThatMayNotBeReadEndsTheWait) {
+  const auto folder = FreshFolder("closed");
+  std::filesystem::permissions(folder, std::filesystem::perms::group_exec |
+                                           std::filesystem::perms::others_exec |
+                                           std::filesystem::perms::owner_exec);
+  base::Status waited;
+  // Of this thread alone; root would be let in.
+  std::thread([&] {
+    ::setfsuid(65534);
+    waited = WaitForFiles(
+        {folder / "deep"}, []() -> base::Result<bool> { return false; }, {},
+        base::Deadline::After(test_support::kPatience));
+  }).join();
+  ASSERT_FALSE(waited);
+  EXPECT_EQ(waited.error().code, base::Code::kDenied) << waited.error().message;
 }
 
 TEST(FileWatcher, TellsAppearanceAndRemoval) {

@@ -91,6 +91,128 @@ TEST(OciSpec, BoundingCapabilitiesInBothForms) {
                    .HasBoundingCapability("CAP_SYS_ADMIN"));
 }
 
+// As runc, which drops the earlier ones; an entry without "=" is no variable.
+TEST(OciSpec, OfSeveralVariablesTheLastCounts) {
+  const Spec spec = Parsed(R"({"process":{"env":["A=1","A","B=","A=2","AB=3"]}})");
+  EXPECT_EQ(spec.FindEnv("A"), "2");
+  EXPECT_EQ(spec.FindEnv("B"), "");
+  EXPECT_EQ(Parsed(R"({"process":{"env":["A"]}})").FindEnv("A"), std::nullopt);
+  EXPECT_EQ(Parsed("{}").FindEnv("A"), std::nullopt);
+  EXPECT_TRUE(Parsed("{}").env().empty());
+}
+
+TEST(OciSpec, AnEmptySpecificationHasNothing) {
+  const Spec spec = Parsed("{}");
+  EXPECT_TRUE(spec.mounts().empty());
+  EXPECT_TRUE(spec.annotations().empty());
+  EXPECT_EQ(spec.root_path(), "");
+  EXPECT_EQ(spec.process_uid(), std::nullopt);
+  EXPECT_FALSE(spec.HasBoundingCapability("CAP_SYS_ADMIN"));
+  Spec sorted = spec;
+  sorted.SortMounts();
+  EXPECT_EQ(sorted.json(), Json("{}")) << "no member is made by looking";
+}
+
+TEST(OciSpec, AnnotationsRootAndMountsAreRead) {
+  const Spec spec = Parsed(R"({"annotations":{"a":"b","odd":1,"c":"d"},"root":{"path":"rootfs"},)"
+                           R"("mounts":[{"destination":"/x","type":"bind","source":"/s",)"
+                           R"("options":["ro","nosuid"]}]})");
+  EXPECT_EQ(spec.annotations(),
+            (std::vector<std::pair<std::string, std::string>>{{"a", "b"}, {"c", "d"}}));
+  EXPECT_EQ(spec.root_path(), "rootfs");
+  ASSERT_EQ(spec.mounts().size(), 1U);
+  const Mount mount = spec.mounts().front();
+  EXPECT_EQ(mount.destination + " " + mount.type + " " + mount.source, "/x bind /s");
+  EXPECT_EQ(mount.options, (std::vector<std::string>{"ro", "nosuid"}));
+}
+
+TEST(OciSpec, AMountIsWrittenWithWhatItHas) {
+  Spec spec = Parsed("{}");
+  spec.SetMount({"/x", "bind", "/s", {"ro"}});
+  spec.SetMount({"/y", "", "", {}});
+  EXPECT_EQ(spec.json(),
+            Json(R"({"mounts":[{"destination":"/x","type":"bind","source":"/s","options":["ro"]},)"
+                 R"({"destination":"/y"}]})"));
+}
+
+// container-toolkit.md 7.7: the node of a device is replaced; only devices get a cgroup rule.
+TEST(OciSpec, DevicesAreReplacedByTheirPath) {
+  Spec spec = Parsed(R"({"linux":{"devices":[{"path":"/dev/a","type":"c","major":1,"minor":2},)"
+                     R"({"path":"/dev/b","type":"c","major":1,"minor":3}]}})");
+  spec.SetDevice({"/dev/b", "b", 7, 8, 0666U, 0U, 44U}, "rw");
+  spec.SetDevice({"/dev/pipe", "p", 0, 0, {}, {}, {}}, "rwm");
+  EXPECT_EQ(
+      spec.json()["linux"],
+      Json(R"({"devices":[{"path":"/dev/a","type":"c","major":1,"minor":2},)"
+           R"({"path":"/dev/b","type":"b","major":7,"minor":8,"fileMode":438,"uid":0,"gid":44},)"
+           R"({"path":"/dev/pipe","type":"p","major":0,"minor":0}],"resources":{"devices":)"
+           R"([{"allow":true,"type":"b","major":7,"minor":8,"access":"rw"}]}})"));
+}
+
+TEST(OciSpec, APhaseWithoutHooksGoes) {
+  Spec spec = Parsed(R"({"hooks":{"prestart":[{"path":"/x"}],"poststop":null}})");
+  EXPECT_EQ(spec.RemoveHooks("prestart", [](const std::string& path) { return path == "/y"; }), 0U);
+  EXPECT_EQ(spec.json(), Json(R"({"hooks":{"prestart":[{"path":"/x"}],"poststop":null}})"));
+  EXPECT_EQ(spec.RemoveHooks("poststop", [](const std::string&) { return true; }), 0U);
+  EXPECT_EQ(spec.RemoveHooks("prestart", [](const std::string&) { return true; }), 1U);
+  EXPECT_EQ(spec.json(), Json(R"({"hooks":{"poststop":null}})"));
+  spec.AddHook("poststop", {"/z", {}, {}, {}});
+  EXPECT_EQ(spec.json(), Json(R"({"hooks":{"poststop":[{"path":"/z"}]}})"));
+}
+
+TEST(OciSpec, NumbersOfUsersAreOfThirtyTwoBits) {
+  const auto uid = [](const std::string& number) {
+    return Parsed(R"({"process":{"user":{"uid":)" + number + "}}}").process_uid();
+  };
+  EXPECT_EQ(uid("0"), 0U);
+  EXPECT_EQ(uid("4294967295"), 4294967295U);
+  EXPECT_EQ(uid("4294967296"), std::nullopt);
+  EXPECT_EQ(uid("-1"), std::nullopt);
+  EXPECT_EQ(uid("1.5"), std::nullopt);
+  Spec spec = Parsed("{}");
+  spec.AddAdditionalGids({0});
+  EXPECT_EQ(spec.json(), Json("{}")) << "root's group is nothing to add";
+}
+
+TEST(OciSpec, NetworkDevicesAndCacheAllocation) {
+  Spec spec = Parsed(R"({"linux":{"netDevices":{"eth1":{"name":"a"}}}})");
+  spec.SetNetDevice("eth0", "gpu0");
+  spec.SetIntelRdt({{"closID", "x"}});
+  EXPECT_EQ(spec.json(), Json(R"({"linux":{"netDevices":{"eth0":{"name":"gpu0"},)"
+                              R"("eth1":{"name":"a"}},"intelRdt":{"closID":"x"}}})"));
+}
+
+// Each member that is edited: one of another kind would be edited wrongly.
+TEST(OciSpec, ARefusalNamesTheMember) {
+  for (const auto& [member, text] : std::vector<std::pair<std::string, std::string>>{
+           {"process", R"({"process":"x"})"},
+           {"process.env", R"({"process":{"env":{}}})"},
+           {"process.user", R"({"process":{"user":[]}})"},
+           {"process.user.additionalGids", R"({"process":{"user":{"additionalGids":7}}})"},
+           {"root", R"({"root":"/"})"},
+           {"root.path", R"({"root":{"path":1}})"},
+           {"annotations", R"({"annotations":[]})"},
+           {"linux", R"({"linux":[]})"},
+           {"linux.resources", R"({"linux":{"resources":[]}})"},
+           {"linux.devices", R"({"linux":{"devices":{}}})"},
+           {"linux.resources.devices", R"({"linux":{"resources":{"devices":{}}}})"},
+           {"linux.netDevices", R"({"linux":{"netDevices":[]}})"},
+           {"mounts", R"({"mounts":"x"})"},
+           {"hooks", R"({"hooks":[]})"},
+           {"hooks.prestart", R"({"hooks":{"prestart":{}}})"},
+           {"hooks.createRuntime", R"({"hooks":{"createRuntime":{}}})"},
+           {"hooks.createContainer", R"({"hooks":{"createContainer":{}}})"},
+           {"hooks.startContainer", R"({"hooks":{"startContainer":{}}})"},
+           {"hooks.poststart", R"({"hooks":{"poststart":{}}})"},
+           {"hooks.poststop", R"({"hooks":{"poststop":{}}})"}}) {
+    const auto spec = Spec::Parse(text, "config.json");
+    ASSERT_FALSE(spec) << text;
+    EXPECT_EQ(spec.error().code, base::Code::kInvalid) << text;
+    EXPECT_EQ(spec.error().message.find("config.json: " + member + " has a kind"), 0U)
+        << spec.error().message;
+  }
+}
+
 TEST(OciSpec, WrongKindsAreRefusedNotGuessed) {
   for (const auto* text :
        {"[]", "3", R"({"process":[]})", R"({"process":{"env":[1]}})", R"({"mounts":{}})",

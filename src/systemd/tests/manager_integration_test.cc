@@ -90,6 +90,39 @@ TEST_F(SystemdTest, AFailedJobTellsWhatHasBecomeOfTheUnit) {
   EXPECT_EQ(manager->Start("masked.service", {}).error().reason, "UnitMasked");
 }
 
+// Whether to try again, or to ask for rights, or neither, depends on who refuses
+// (org.freedesktop.systemd1(5), sd-bus-errors(3)).
+TEST_F(SystemdTest, RefusalsAreToldApart) {
+  const std::string bus = "org.freedesktop.DBus.Error.";
+  const std::map<std::string, std::pair<base::Code, std::string>> meanings{
+      {bus + "AccessDenied", {base::Code::kDenied, "SystemdDenied"}},
+      {bus + "AuthFailed", {base::Code::kDenied, "SystemdDenied"}},
+      {bus + "InteractiveAuthorizationRequired", {base::Code::kDenied, "SystemdDenied"}},
+      {bus + "ServiceUnknown", {base::Code::kUnavailable, "SystemdUnavailable"}},
+      {bus + "NameHasNoOwner", {base::Code::kUnavailable, "SystemdUnavailable"}},
+      {bus + "NoReply", {base::Code::kUnavailable, "SystemdUnavailable"}},
+      {bus + "Disconnected", {base::Code::kUnavailable, "SystemdUnavailable"}},
+      {bus + "Timeout", {base::Code::kUnavailable, "SystemdUnavailable"}},
+      {"org.freedesktop.systemd1.NoSuchUnit", {base::Code::kNotFound, "NoSuchUnit"}},
+      {"org.freedesktop.systemd1.TransactionIsDestructive",
+       {base::Code::kInternal, "SystemdRefused"}}};
+  std::map<std::string, test_support::Unit> units;
+  for (const auto& [refusal, meaning] : meanings) {
+    units[refusal + ".service"] = {
+        .state = {"loaded", "inactive", "dead", "static"}, .result = "done", .refusal = refusal};
+  }
+  systemd_ = bus_->StartSystemd(std::move(units));
+  auto manager = Connect();
+  ASSERT_TRUE(manager) << manager.error().message;
+  for (const auto& [refusal, meaning] : meanings) {
+    const auto started = manager->Start(refusal + ".service", {});
+    ASSERT_FALSE(started) << refusal;
+    EXPECT_EQ(started.error().code, meaning.first) << refusal;
+    EXPECT_EQ(started.error().reason, meaning.second) << refusal;
+    EXPECT_THAT(started.error().message, HasSubstr("Not this one.")) << refusal;
+  }
+}
+
 TEST_F(SystemdTest, AWaitForAJobEndsAtTheDeadlineAndWithTheStop) {
   StartSystemd();
   auto manager = Connect();
