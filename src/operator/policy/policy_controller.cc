@@ -24,12 +24,12 @@ StatusSubject SubjectOf(const desired::PolicyView& view) {
   return {.owner = desired::Owner::Of(view.policy), .status = view.status, .version = view.version};
 }
 
-bool SameForPolicy(const desired::OwnedObject& a, const desired::OwnedObject& b) {
-  return a.fingerprint == b.fingerprint && a.daemonset == b.daemonset && a.keys == b.keys &&
-         a.deleting == b.deleting && a.state == b.state;
-}
-
 }  // namespace
+
+bool IsSameForPolicy(const desired::OwnedObject& a, const desired::OwnedObject& b) {
+  return a.fingerprint == b.fingerprint && a.daemonset == b.daemonset && a.keys == b.keys &&
+         a.deleting == b.deleting;
+}
 
 PolicyController::PolicyController(World& world, Metrics& metrics, kube::EventRecorder& events,
                                    PolicyControllerOptions options)
@@ -95,7 +95,7 @@ void PolicyController::WatchSources() {
           if (change.now == nullptr) {
             const std::lock_guard lock(rollout_mutex_);
             if (rollout_ != nullptr) rollout_->Forget(*resource, change.key);
-          } else if (change.before != nullptr && SameForPolicy(*change.before, *change.now)) {
+          } else if (change.before != nullptr && IsSameForPolicy(*change.before, *change.now)) {
             return;
           }
           EnqueuePoliciesSoon();

@@ -37,6 +37,9 @@ struct PolicyControllerOptions {
   std::function<void()> synced = {};
 };
 
+// The roll-out goes by the same in both states of an object: only bookkeeping differs.
+bool IsSameForPolicy(const desired::OwnedObject& a, const desired::OwnedObject& b);
+
 class PolicyController {
  public:
   // All must outlive this object. World::Stop before this object goes.

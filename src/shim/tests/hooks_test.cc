@@ -396,6 +396,19 @@ TEST(CudaCompat, DecisionWithNote) {
   EXPECT_FALSE(by_cuda("12.10"));
 }
 
+// A version that cannot be read is neither newer nor older: the container stays as it is.
+TEST(CudaCompat, UnreadableVersionsDecideNothing) {
+  EXPECT_TRUE(UseCompat(std::nullopt, "333.1", {"222.1", "", ""}));
+  EXPECT_FALSE(UseCompat(std::nullopt, "333.1", {"222.1", "12.9", ""})) << "without a note";
+  EXPECT_FALSE(UseCompat(std::nullopt, "odd", {"222.1", "", ""}));
+  EXPECT_FALSE(UseCompat(std::nullopt, "333.1", {"odd", "", ""}));
+  const auto note = ParseCompatNote(Note(kNoteJson));
+  ASSERT_TRUE(note) << note.error().message;
+  EXPECT_FALSE(UseCompat(*note, "odd", {"570.1", "", ""}));
+  EXPECT_FALSE(UseCompat(*note, "575.57.08", {"odd", "odd", ""}));
+  EXPECT_FALSE(UseCompat(*note, "575.57.08", {"", "", ""}));
+}
+
 TEST(CudaCompat, NoteParsing) {
   RecordProperty("holds", "container-toolkit.md #134");
   EXPECT_TRUE(ParseCompatNote(Note("{}")));
@@ -432,6 +445,13 @@ TEST(Params, OnlyTheExactLineIsChanged) {
         "ModifyDeviceFiles: 11\n", "ModifyDeviceFiles: 1\nModifyDeviceFiles: 0\n"}) {
     EXPECT_EQ(WithoutDeviceModification(text), "") << text;
   }
+}
+
+// A node without NVIDIA's kernel modules has no such file: there is nothing to switch off.
+TEST_F(InContainer, WithoutADriverNoParametersAreCovered) {
+  if (fs::exists("/proc/driver/nvidia/params")) GTEST_SKIP() << "this machine has a driver";
+  const auto done = DisableDeviceNodeModification(*root_);
+  EXPECT_TRUE(done) << done.error().message;
 }
 
 TEST(ApplicationProfileTest, Mask) {

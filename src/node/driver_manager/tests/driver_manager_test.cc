@@ -4,10 +4,12 @@
 
 #include <map>
 
+#include "api/labels.h"
 #include "codec/yaml.h"
 #include "node/driver_manager/eviction.h"
 #include "node/driver_manager/machine_pods.h"
 #include "node/driver_manager/manager.h"
+#include "node/driver_manager/operand_labels.h"
 #include "node/driver_manager/options.h"
 #include "tests/support/temporary_folder.h"
 
@@ -18,6 +20,7 @@ using codec::Json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 base::Result<std::optional<Options>> Read(const std::map<std::string, std::string>& environment,
                                           std::vector<std::string> words = {"uninstall_driver"}) {
@@ -78,6 +81,27 @@ TEST(MachinePods, ThePodOfAControlGroup) {
   EXPECT_EQ(PodUidOf("0::/machine.slice/libpod-77.scope"), "");
   EXPECT_EQ(PodUidOf("0::/kubepods/pod"), "");
   EXPECT_EQ(PodUidOf(""), "");
+}
+
+// Upstream's table of operands (driver-lifecycle.md 4.5); those for virtual machines are our own.
+TEST(OperandsToPause, AreThoseThatUseTheDriver) {
+  using ::testing::Contains;
+  using ::testing::Not;
+  const auto all = OperandsToPause("");
+  EXPECT_THAT(all.labels, Contains(api::kDeployDevicePlugin));
+  EXPECT_THAT(all.labels, Not(Contains(api::kDeployDraDriver)));
+  EXPECT_THAT(all.apps, Contains("nvidia-device-plugin-daemonset"));
+  EXPECT_THAT(OperandsToPause("example.com/mine").labels, Contains("example.com/mine"));
+  EXPECT_THAT(DraPluginToPause().labels, ElementsAre(api::kDeployDraDriver));
+}
+
+// A node that becomes one for vGPUs keeps them, and they have looked at it for passthrough.
+TEST(OperandsToPause, OfVirtualMachinesAreThoseOfBothKinds) {
+  const auto both = MachineOperandsToPause();
+  EXPECT_THAT(both.labels,
+              UnorderedElementsAre(api::kDeploySandboxDevicePlugin, api::kDeploySandboxValidator));
+  EXPECT_THAT(both.apps, UnorderedElementsAre("nvidia-sandbox-device-plugin-daemonset",
+                                              "nvidia-sandbox-validator"));
 }
 
 TEST(ObserveNode, ADriverIsKeptOnlyWhenItIsTheWantedOne) {
