@@ -122,14 +122,23 @@ bool HealthMonitor::Change(const std::string& gpu_uuid, std::uint64_t xid, Alter
 }
 
 void HealthMonitor::Run(nvml::Library& library, const io::StopToken& stop) {
+  std::unique_ptr<nvml::EventSet> before;
   while (!stop.stopped()) {
     auto events = Subscribe(library);
-    if (events) {
-      WaitForEvents(library, *events, stop);
-    } else if (stop.WaitFor(probe_period_)) {
-      return;
+    if (!events) {
+      if (stop.WaitFor(probe_period_)) return;
+      continue;
     }
+    // What came while nobody waited stands in the former set; from here on it stands in both.
+    if (before) TakeRest(library, *before);
+    before.reset();
+    WaitForEvents(library, *events, stop);
+    before = std::move(events);
   }
+}
+
+void HealthMonitor::TakeRest(nvml::Library& library, nvml::EventSet& events) {
+  while (const auto event = events.Wait(-1, std::chrono::milliseconds(0))) Take(library, *event);
 }
 
 std::unique_ptr<nvml::EventSet> HealthMonitor::Subscribe(nvml::Library& library) {

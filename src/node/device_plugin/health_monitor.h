@@ -69,6 +69,8 @@ class HealthMonitor {
   void Run(nvml::Library& library, const io::StopToken& stop);
   // Watches until the event set has to be made anew.
   void WaitForEvents(nvml::Library& library, nvml::EventSet& events, const io::StopToken& stop);
+  // The events that wait there, until there are none or the set is broken.
+  void TakeRest(nvml::Library& library, nvml::EventSet& events);
   std::unique_ptr<nvml::EventSet> Subscribe(nvml::Library& library);
   // True when a GPU came back: its events must be registered again.
   bool Probe(nvml::Library& library, const std::vector<std::string>& gpus,
