@@ -84,6 +84,18 @@ NVML_API Return nvmlDeviceGetRetiredPagesPendingStatus(Device device, unsigned* 
   return kSuccess;
 }
 
+// Memory that no spare row is left for. Hopper and later tell it.
+NVML_API Return nvmlDeviceGetUnrepairableMemoryFlag_v1(Device device,
+                                                       UnrepairableMemoryStatus* status) {
+  Target target;
+  NVML_TRY(ResolveGpu(device, target));
+  NVML_REQUIRE(status != nullptr);
+  constexpr std::uint32_t kHopper = 9;
+  if (target.gpu->architecture < kHopper || target.gpu->remap_banks == 0) return kNotSupported;
+  status->unrepairable = target.gpu->remap_failure;
+  return kSuccess;
+}
+
 NVML_API Return nvmlDeviceGetSramEccErrorStatus(Device device, EccSramErrorStatusV1* status) {
   Target target;
   NVML_TRY(ResolveGpu(device, target));

@@ -1,5 +1,6 @@
 // What GPUs can do with each other, and how their NVLinks are.
 #include <algorithm>
+#include <span>
 
 #include "gpu/inventory.h"
 #include "nvml/abi_metrics.h"
@@ -98,6 +99,52 @@ NVML_API Return nvmlDeviceGetNvLinkErrorCounter(Device device, unsigned link, un
   NVML_TRY(ResolveLink(device, link, target));
   NVML_REQUIRE(counter < kLinkCounters && value != nullptr);
   *value = target.gpu->link_errors[link][counter];
+  return kSuccess;
+}
+
+namespace {
+
+// What is counted of recoveries is what nvlink --recovery adds; nothing else ever happens to these
+// links, and nobody has counted the codes that they carry.
+void AnswerPortCounter(const GpuState& gpu, PortCounter& counter) {
+  constexpr unsigned kRecoveries = 1;  // GpuState::link_errors
+  namespace ids = port_counter;
+  const unsigned link =
+      counter.counter_id == ids::kPortXmitWait ? counter.local_port : counter.local_port - 1;
+  counter.status = kSuccess;
+  counter.value_type = kValueUnsignedLongLong;
+  counter.value.as_unsigned_long_long = 0;
+  if (link >= gpu.link_count) {
+    counter.status = kInvalidArgument;
+    return;
+  }
+  switch (counter.counter_id) {
+    case ids::kSuccessfulRecoveryEvents:
+    case ids::kTotalSuccessfulRecoveries:
+      counter.value.as_unsigned_long_long = gpu.link_errors[link][kRecoveries];
+      return;
+    case ids::kLinkDownEvents:
+      counter.value.as_unsigned_long_long = gpu.links_down >> link & 1;
+      return;
+    case ids::kPortXmitWait:
+    case ids::kOperationalRecovery:
+      return;
+    default:
+      counter.status = kNotSupported;
+  }
+}
+
+}  // namespace
+
+NVML_API Return nvmlDeviceReadPRMCounters_v1(Device device, PortCounterList* list) {
+  Target target;
+  NVML_TRY(ResolveGpu(device, target));
+  NVML_REQUIRE(list != nullptr && (list->count == 0 || list->counters != nullptr));
+  constexpr std::uint32_t kBlackwell = 10;
+  if (target.gpu->architecture < kBlackwell || target.gpu->link_count == 0) return kNotSupported;
+  for (auto& counter : std::span(list->counters, list->count)) {
+    AnswerPortCounter(*target.gpu, counter);
+  }
   return kSuccess;
 }
 

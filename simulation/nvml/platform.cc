@@ -2,6 +2,8 @@
 // without external units has none of.
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -124,6 +126,34 @@ NVML_API Return nvmlSystemGetTopologyGpuSet(unsigned cpu, unsigned* count, Devic
     ++found;
   }
   *count = room == 0 ? found : std::min(found, room);
+  return kSuccess;
+}
+
+// Of racks, which are GPUs of Blackwell and later with a fabric cluster: the first tray of a
+// chassis that is named by the cluster.
+NVML_API Return nvmlDeviceGetPlatformInfo(Device device, PlatformInfoV2* info) {
+  Target target;
+  NVML_TRY(ResolveGpu(device, target));
+  NVML_REQUIRE(info != nullptr);
+  if (info->version != kPlatformInfoV2) return kArgumentVersionMismatch;
+  constexpr std::uint32_t kBlackwell = 10;
+  const auto& cluster = target.gpu->fabric_cluster;
+  const bool in_rack = std::ranges::any_of(cluster, [](auto byte) { return byte != 0; });
+  if (target.gpu->architecture < kBlackwell || !in_rack) return kNotSupported;
+  *info = {};
+  info->version = kPlatformInfoV2;
+  const std::uint64_t guid = NamedNumber(target.gpu->uuid);
+  std::memcpy(info->ib_guid, &guid, sizeof(guid));
+  const std::string serial = NamedSerial(std::string(std::begin(cluster), std::end(cluster)));
+  std::memcpy(info->chassis_serial_number, serial.data(),
+              std::min(serial.size(), sizeof(info->chassis_serial_number)));
+  constexpr unsigned char kFirstComputeSlot = 1;
+  constexpr unsigned char kPeerIsSwitch = 1;
+  info->slot_number = kFirstComputeSlot;
+  info->tray_index = 0;
+  info->host_id = 1;
+  info->peer_type = kPeerIsSwitch;
+  info->module_id = static_cast<unsigned char>(target.gpu->module_id);
   return kSuccess;
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "gpu/inventory.h"
+#include "nvml/abi_metrics.h"
 #include "simulation/nvml/session.h"
 #include "simulation/state/links.h"
 
@@ -97,6 +98,27 @@ NVML_API Return nvmlDeviceGetNvLinkRemoteDeviceType(Device device, unsigned link
   return kSuccess;
 }
 
+namespace {
+
+unsigned char HealthOf(const GpuState& gpu) {
+  return gpu.fabric_health == 0 ? fabric_health::kHealthy
+                                : static_cast<unsigned char>(gpu.fabric_health);
+}
+
+// A GPU of limited capacity has lost bandwidth, an unhealthy one its routes.
+unsigned HealthMask(unsigned char summary) {
+  const auto answer = [](bool is, unsigned first_bit) {
+    return (is ? fabric_health::kTrue : fabric_health::kFalse) << first_bit;
+  };
+  return answer(summary == fabric_health::kLimitedCapacity, fabric_health::kDegradedBandwidth) |
+         answer(false, fabric_health::kRouteRecovery) |
+         answer(summary == fabric_health::kUnhealthy, fabric_health::kRouteUnhealthy) |
+         answer(false, fabric_health::kAccessTimeoutRecovery) |
+         fabric_health::kConfigurationCorrect << fabric_health::kIncorrectConfiguration;
+}
+
+}  // namespace
+
 NVML_API Return nvmlDeviceGetGpuFabricInfo(Device device, GpuFabricInfo* info) {
   Target target;
   NVML_TRY(ResolveGpu(device, target));
@@ -122,9 +144,12 @@ NVML_API Return nvmlDeviceGetGpuFabricInfoV(Device device, void* buffer) {
   info.status = first.status;
   info.clique_id = first.clique_id;
   info.state = first.state;
-  info.health_mask = 0;
+  Target target;
+  NVML_TRY(ResolveGpu(device, target));
+  const auto summary = HealthOf(*target.gpu);
+  info.health_mask = HealthMask(summary);
   if (info.version == kGpuFabricInfoV3) {
-    static_cast<GpuFabricInfoV3*>(buffer)->health_summary = 1;  // healthy
+    static_cast<GpuFabricInfoV3*>(buffer)->health_summary = summary;
   }
   return kSuccess;
 }

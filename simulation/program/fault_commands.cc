@@ -27,6 +27,11 @@ const std::map<std::string, std::uint32_t> kRecoveryActions = {
     {"drain-p2p", nvml::abi::kRecoveryDrainP2p},
     {"drain-and-reset", nvml::abi::kRecoveryDrainAndReset}};
 
+const std::map<std::string, std::uint32_t> kFabricHealth = {
+    {"healthy", nvml::abi::fabric_health::kHealthy},
+    {"unhealthy", nvml::abi::fabric_health::kUnhealthy},
+    {"limited", nvml::abi::fabric_health::kLimitedCapacity}};
+
 const std::map<std::string, std::uint64_t> kThrottleWords = {
     {"none", 0},
     {"application-clocks", nvml::abi::kClocksApplicationsSetting},
@@ -221,6 +226,21 @@ void AddLinkFaults(GpuCommands& commands) {
   }
   auto* down = nvlink->add_flag("--down", options->down, "the link goes down (XID 74)");
   nvlink->add_flag("--up", options->up, "the link comes up")->excludes(down);
+
+  const auto health = std::make_shared<std::string>();
+  commands
+      .AddChange("fabric", "Set how healthy the GPU's place in its NVLink fabric is",
+                 [health](NodeState& node, std::uint32_t gpu) -> base::Status {
+                   if (node.gpus[gpu].fabric_state == 0) {
+                     return base::Fail({base::Code::kConflict, "NoFabric",
+                                        fmt::format("GPU {} is in no NVLink fabric", gpu)});
+                   }
+                   node.gpus[gpu].fabric_health = kFabricHealth.at(*health);
+                   return {};
+                 })
+      ->add_option("health", *health)
+      ->required()
+      ->check(CLI::IsMember(Words(kFabricHealth)));
 
   struct Pcie {
     std::uint32_t replays = 0;

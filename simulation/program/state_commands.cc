@@ -63,6 +63,7 @@ codec::Json GpuToJson(const GpuState& gpu, std::int64_t now) {
       {"recoveryAction", gpu.recovery_action},
       {"clocksEventReasons", ClocksEventReasons(gpu)},
       {"linksDown", gpu.links_down},
+      {"fabricHealth", gpu.fabric_health},
       {"remappedRows",
        {{"correctable", gpu.remapped_correctable},
         {"uncorrectable", gpu.remapped_uncorrectable},

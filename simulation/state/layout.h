@@ -6,7 +6,7 @@
 
 namespace pitcrew::simulation {
 
-inline constexpr std::uint32_t kLayoutVersion = 4;
+inline constexpr std::uint32_t kLayoutVersion = 5;
 
 inline constexpr unsigned kMaxGpus = 16;
 inline constexpr unsigned kMaxGpuInstanceProfiles = 18;
@@ -165,6 +165,7 @@ struct GpuState {
   std::uint32_t fabric_state;  // 0 not supported, 3 completed
   std::uint32_t fabric_clique;
   std::uint8_t fabric_cluster[16];
+  std::uint32_t fabric_health;  // NVML's number: 0 as 1, healthy; 2 unhealthy, 3 limited capacity
 
   std::uint32_t ecc_supported;
   std::uint32_t ecc_current;

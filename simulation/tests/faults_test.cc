@@ -156,6 +156,28 @@ TEST_F(Faults, AHangingGpuHangsAlone) {
   EXPECT_EQ(result, kSuccess);
 }
 
+TEST_F(Faults, AFabricSaysHowItIs) {
+  Start(
+      "gpus: [{profile: B200, fabric: {cluster: 00000000-0000-0000-0000-0000000000aa, clique: 0}},"
+      " {profile: H100-80}]");
+  GpuFabricInfoV3 info{};
+  info.v2.version = kGpuFabricInfoV3;
+  ASSERT_EQ(Call("nvmlDeviceGetGpuFabricInfoV", Gpu(0), &info), kSuccess);
+  EXPECT_EQ(info.health_summary, fabric_health::kHealthy);
+  EXPECT_EQ(info.v2.health_mask, 0x1aau);
+  Change_([](NodeState& node) { node.gpus[0].fabric_health = fabric_health::kUnhealthy; });
+  ASSERT_EQ(Call("nvmlDeviceGetGpuFabricInfoV", Gpu(0), &info), kSuccess);
+  EXPECT_EQ(info.health_summary, fabric_health::kUnhealthy);
+  EXPECT_EQ(info.v2.health_mask, 0x19au);
+  PlatformInfoV2 place{};
+  EXPECT_EQ(Call("nvmlDeviceGetPlatformInfo", Gpu(0), &place), kArgumentVersionMismatch);
+  place.version = kPlatformInfoV2;
+  EXPECT_EQ(Call("nvmlDeviceGetPlatformInfo", Gpu(0), &place), kSuccess);
+  EXPECT_EQ(place.module_id, 1);
+  place.version = kPlatformInfoV2;
+  EXPECT_EQ(Call("nvmlDeviceGetPlatformInfo", Gpu(1), &place), kNotSupported) << "in no rack";
+}
+
 TEST_F(Faults, AGpuCanBeLostFromTheStart) {
   Start("gpus: [{profile: T4}, {profile: T4, faults: {lost: true}}, {profile: T4}]");
   unsigned count = 0;

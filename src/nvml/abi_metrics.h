@@ -223,6 +223,71 @@ struct Sample {
 };
 static_assert(sizeof(Sample) == 16);
 
+// nvmlDeviceGetUnrepairableMemoryFlag_v1 (Hopper and later); the header gives it no version word.
+struct UnrepairableMemoryStatus {
+  unsigned unrepairable;  // 1: the memory has faults that nothing can take out of use
+};
+static_assert(sizeof(UnrepairableMemoryStatus) == 4);
+
+// Where a GPU is in its rack (nvmlDeviceGetPlatformInfo). Version 1 has the same bytes.
+struct PlatformInfoV2 {
+  unsigned version;
+  unsigned char ib_guid[16];                // Blackwell: the first eight bytes
+  unsigned char chassis_serial_number[16];  // all 0xff: not known
+  unsigned char slot_number;                // in the chassis, switches counted; 0xff: not known
+  unsigned char tray_index;                 // among the compute trays; 0xff: not known
+  unsigned char host_id;
+  unsigned char peer_type;  // of the NVLinks' far ends
+  unsigned char module_id;
+};
+static_assert(sizeof(PlatformInfoV2) == 44 && offsetof(PlatformInfoV2, slot_number) == 36);
+inline constexpr unsigned kPlatformInfoV2 = VersionWord<PlatformInfoV2>(2);
+inline constexpr unsigned char kPlatformUnknown = 0xff;
+
+// One port register of an NVLink (nvmlDeviceReadPRMCounters_v1, Blackwell and later).
+struct PortCounter {
+  unsigned counter_id;  // port_counter::*
+  unsigned local_port;
+  Return status;
+  unsigned value_type;
+  Value value;
+};
+static_assert(sizeof(PortCounter) == 24 && offsetof(PortCounter, value) == 16);
+struct PortCounterList {
+  unsigned count;
+  PortCounter* counters;
+};
+static_assert(sizeof(PortCounterList) == 16);
+
+// nvmlPRMCounterId_t
+namespace port_counter {
+inline constexpr unsigned kLinkDownEvents = 1;
+inline constexpr unsigned kSuccessfulRecoveryEvents = 2;
+inline constexpr unsigned kTotalSuccessfulRecoveries = 101;
+inline constexpr unsigned kTimeSinceLastRecovery = 102;
+inline constexpr unsigned kTimeBetweenLastTwoRecoveries = 103;
+inline constexpr unsigned kPortXmitWait = 201;
+inline constexpr unsigned kReceivedCodes = 301;
+inline constexpr unsigned kSyncEvents = 307;
+inline constexpr unsigned kOperationalRecovery = 1001;
+}  // namespace port_counter
+
+// nvmlGpuFabricInfo_v2_t::healthMask: answers of two bits, and one of four.
+namespace fabric_health {
+inline constexpr unsigned kTrue = 1;  // of the answers of two bits; 2 is false, 0 not supported
+inline constexpr unsigned kFalse = 2;
+inline constexpr unsigned kDegradedBandwidth = 0;  // their first bits
+inline constexpr unsigned kRouteRecovery = 2;
+inline constexpr unsigned kRouteUnhealthy = 4;
+inline constexpr unsigned kAccessTimeoutRecovery = 6;
+inline constexpr unsigned kIncorrectConfiguration = 8;  // four bits: 0 not supported
+inline constexpr unsigned kConfigurationCorrect = 1;
+// healthSummary, from version 3 on
+inline constexpr unsigned char kHealthy = 1;
+inline constexpr unsigned char kUnhealthy = 2;
+inline constexpr unsigned char kLimitedCapacity = 3;
+}  // namespace fabric_health
+
 struct ConfComputeSystemCaps {
   unsigned cpu;
   unsigned gpus;  // 1: capable

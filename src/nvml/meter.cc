@@ -5,42 +5,12 @@
 #include <limits>
 #include <span>
 
+#include "nvml/answers.h"
 #include "nvml/loaded_meter.h"
+#include "nvml/surroundings.h"
 
 namespace pitcrew::nvml {
 namespace {
-
-Silence SilenceOf(abi::Return code) {
-  switch (code) {
-    case abi::kNotSupported:
-    case abi::kFunctionNotFound:
-      return Silence::kNotSupported;
-    case abi::kNoPermission:
-      return Silence::kNoPermission;
-    case abi::kNotFound:
-      return Silence::kNotFound;
-    default:
-      return Silence::kFailed;
-  }
-}
-
-template <class Function, class... Arguments>
-abi::Return Try(Function* function, Arguments... arguments) {
-  return function == nullptr ? abi::kFunctionNotFound : function(arguments...);
-}
-
-Answer NumberOr(abi::Return code, std::uint64_t value) {
-  if (code != abi::kSuccess) return SilenceOf(code);
-  return static_cast<std::int64_t>(value);
-}
-
-// What a function writes into its last parameter.
-template <class Function, class... Arguments>
-Answer AskNumber(Function* function, Arguments... arguments) {
-  unsigned value = 0;
-  const auto code = Try(function, arguments..., &value);
-  return NumberOr(code, value);
-}
 
 // Quantities that are one call with one number as its result.
 using PlainFunction = abi::Return (*Symbols::*)(abi::Device, unsigned*);
@@ -63,6 +33,7 @@ constexpr Plain kPlain[] = {
     {Quantity::kComputeMode, &Symbols::nvmlDeviceGetComputeMode},
     {Quantity::kPersistenceMode, &Symbols::nvmlDeviceGetPersistenceMode},
     {Quantity::kInforomChecksum, &Symbols::nvmlDeviceGetInforomConfigurationChecksum},
+    {Quantity::kVirtualizationMode, &Symbols::nvmlDeviceGetVirtualizationMode},
 };
 
 // The same, of one of several things.
@@ -79,28 +50,6 @@ constexpr Selected kSelected[] = {
     {Quantity::kTemperatureThreshold, &Symbols::nvmlDeviceGetTemperatureThreshold},
     {Quantity::kNvLinkState, &Symbols::nvmlDeviceGetNvLinkState},
 };
-
-Answer FieldAnswer(const abi::FieldValue& field) {
-  if (field.nvml_return != abi::kSuccess) return SilenceOf(field.nvml_return);
-  const auto integer = [](auto value) { return Answer(static_cast<std::int64_t>(value)); };
-  switch (field.value_type) {
-    case abi::kValueDouble:
-      return field.value.as_double;
-    case abi::kValueUnsignedInt:
-      return integer(field.value.as_unsigned);
-    case abi::kValueUnsignedLong:
-      return integer(field.value.as_unsigned_long);
-    case abi::kValueSignedInt:
-      return integer(field.value.as_int);
-    case abi::kValueUnsignedShort:
-      return integer(field.value.as_unsigned_short);
-    case abi::kValueUnsignedLongLong:
-    case abi::kValueSignedLongLong:
-      return integer(field.value.as_long_long);
-    default:
-      return Silence::kFailed;
-  }
-}
 
 // Answers the questions about one part. What several of them need is read once.
 class PartReader {
@@ -121,6 +70,7 @@ class PartReader {
       return ReadMemory(question.quantity);
     }
     if (auto text = ReadText(question)) return *std::move(text);
+    if (auto answer = AskSurroundings(nvml_, gpu_, question)) return *std::move(answer);
     return ReadOther(question);
   }
 
@@ -217,6 +167,13 @@ class PartReader {
         const auto code = Try(nvml_.nvmlSystemGetConfComputeState, &state);
         return NumberOr(code, state.feature);
       }
+      case Quantity::kAutoBoost: {
+        unsigned enabled = 0;
+        unsigned by_default = 0;
+        const auto code =
+            Try(nvml_.nvmlDeviceGetAutoBoostedClocksEnabled, gpu_, &enabled, &by_default);
+        return NumberOr(code, enabled);
+      }
       case Quantity::kVgpuLicensed:
         return ReadLicense();
       case Quantity::kPeerLinkStatus:
@@ -310,6 +267,11 @@ class PartReader {
         if (question.number >= std::size(values)) return Silence::kNotSupported;
         return NumberOr(code, values[question.number]);
       }
+      case Quantity::kUnrepairableMemory: {
+        abi::UnrepairableMemoryStatus status{};
+        const auto code = Try(nvml_.nvmlDeviceGetUnrepairableMemoryFlag_v1, gpu_, &status);
+        return NumberOr(code, status.unrepairable);
+      }
       case Quantity::kInforomValid: {
         const auto code = Try(nvml_.nvmlDeviceValidateInforom, gpu_);
         if (code == abi::kCorruptedInforom) return std::int64_t{0};
@@ -325,6 +287,12 @@ class PartReader {
   const abi::Device device_;  // the instance's MIG device, or the GPU
   std::optional<MemoryReading> memory_;
 };
+
+// What is read for all questions of a part together.
+constexpr bool IsReadWithOthers(Quantity quantity) {
+  return quantity == Quantity::kField || quantity == Quantity::kGpm ||
+         quantity == Quantity::kPortCounter;
+}
 
 // All field values of a part by one call.
 void ReadFields(const Symbols& nvml, abi::Device gpu, const Part& part, PartAnswers& answers) {
@@ -345,7 +313,9 @@ void ReadFields(const Symbols& nvml, abi::Device gpu, const Part& part, PartAnsw
       Try(nvml.nvmlDeviceGetFieldValues, gpu, static_cast<int>(fields.size()), fields.data());
   for (std::size_t i = 0; i < fields.size(); ++i) {
     answers.answers[positions[i]] =
-        code == abi::kSuccess ? FieldAnswer(fields[i]) : Answer(SilenceOf(code));
+        code == abi::kSuccess
+            ? ValueOr(fields[i].nvml_return, fields[i].value_type, fields[i].value)
+            : Answer(SilenceOf(code));
   }
 }
 
@@ -449,10 +419,11 @@ base::Result<GpuAnswers> ReadParts(LoadedLibrary& library, GpmHistory& history,
     PartReader reader(library.symbols(), gpu, device);
     for (std::size_t i = 0; i < part.questions.size(); ++i) {
       const auto& question = part.questions[i];
-      if (question.quantity == Quantity::kField || question.quantity == Quantity::kGpm) continue;
+      if (IsReadWithOthers(question.quantity)) continue;
       of_part.answers[i] = reader.Read(question);
     }
     ReadFields(library.symbols(), gpu, part, of_part);
+    ReadPortCounters(library.symbols(), gpu, part, of_part);
     ReadGpm(history, gpu, part, of_part);
     if (part.processes) {
       ReadProcesses(library.symbols(), device, !part.gpu_instance, of_part);

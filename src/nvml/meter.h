@@ -67,6 +67,21 @@ enum class Quantity : std::uint8_t {
   kInforomImage,    // a text
   kVbios,           // a text
   kPeerLinkStatus,  // nvmlGpuP2PStatus_t over NVLink; number is NVML's index of the other GPU
+  kCpuAffinity,     // bits of 64 processors; number: which 64, from 0
+  kMemoryAffinity,  // bits of 64 NUMA nodes; number: which 64, from 0
+  kVirtualizationMode,
+  kAutoBoost,            // 1 or 0
+  kUnrepairableMemory,   // 1 or 0
+  kFabricHealth,         // bits (abi::fabric_health)
+  kFabricHealthSummary,  // 1 healthy, 2 unhealthy, 3 limited capacity
+  kPlatformGuid,         // a text
+  kPlatformSerial,       // a text, of the chassis
+  kPlatformSlot,         // in the chassis
+  kPlatformTray,         //
+  kPlatformHost,         //
+  kPlatformPeerType,     //
+  kPlatformModule,       //
+  kPortCounter,          // number is nvmlPRMCounterId_t, scope the NVLink, from 0
 };
 
 struct Question {

@@ -125,6 +125,12 @@ namespace pitcrew::nvml {
   FUNCTION(nvmlDeviceGetProcessUtilization, abi::Device, abi::ProcessUtilizationSample*,          \
            unsigned*, unsigned long long)                                                         \
   FUNCTION(nvmlSystemGetConfComputeState, abi::ConfComputeSystemState*)                           \
+  FUNCTION(nvmlDeviceGetCpuAffinity, abi::Device, unsigned, unsigned long*)                       \
+  FUNCTION(nvmlDeviceGetVirtualizationMode, abi::Device, unsigned*)                               \
+  FUNCTION(nvmlDeviceGetAutoBoostedClocksEnabled, abi::Device, unsigned*, unsigned*)              \
+  FUNCTION(nvmlDeviceGetPlatformInfo, abi::Device, abi::PlatformInfoV2*)                          \
+  FUNCTION(nvmlDeviceGetUnrepairableMemoryFlag_v1, abi::Device, abi::UnrepairableMemoryStatus*)   \
+  FUNCTION(nvmlDeviceReadPRMCounters_v1, abi::Device, abi::PortCounterList*)                      \
   FUNCTION(nvmlGpmQueryDeviceSupport, abi::Device, abi::GpmSupport*)                              \
   FUNCTION(nvmlGpmSampleAlloc, abi::GpmSample*)                                                   \
   FUNCTION(nvmlGpmSampleFree, abi::GpmSample)                                                     \

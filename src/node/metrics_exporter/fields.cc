@@ -19,6 +19,10 @@ constexpr Source Ask(Quantity quantity, std::uint16_t number, std::uint32_t scop
 constexpr Source FieldValue(std::uint16_t number, Conversion conversion, std::uint32_t scope = 0) {
   return Ask(Quantity::kField, number, scope, conversion);
 }
+// A register of the port of the series' own link: nvmlPRMCounterId_t.
+constexpr Source PortCounter(std::uint16_t number) {
+  return Ask(Quantity::kPortCounter, number, kOwnLink, Conversion::kAsIs);
+}
 constexpr Source Gpm(std::uint16_t number, Conversion conversion) {
   return Ask(Quantity::kGpm, number, 0, conversion);
 }

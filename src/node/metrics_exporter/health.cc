@@ -24,6 +24,7 @@ class Checks {
     CheckInforom();
     CheckClocks();
     CheckNvLink();
+    CheckFabric();
     CheckDriver();
     CheckXids();
     return std::move(incidents_);
@@ -76,6 +77,7 @@ class Checks {
       Warn("MEM", "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT");
     }
     if (Above(OfField(field::kRemappedFailure), 0)) Fail("MEM", "DCGM_FR_ROW_REMAP_FAILURE");
+    if (Above({Quantity::kUnrepairableMemory}, 0)) Fail("MEM", "DCGM_FR_FAULTY_MEMORY");
   }
 
   void CheckInforom() {
@@ -103,6 +105,27 @@ class Checks {
     }
     for (const auto first : {field::kNvLinkReplayErrors, field::kNvLinkRecoveryErrors}) {
       if (Grew(OfField(first + kTotal))) Fail("NVLINK", "DCGM_FR_NVLINK_ERROR_CRITICAL");
+    }
+  }
+
+  // What the fabric says of this GPU's place in it.
+  void CheckFabric() {
+    namespace health = nvml::abi::fabric_health;
+    constexpr unsigned kTwoBits = 0x3;
+    constexpr unsigned kFourBits = 0xf;
+    const auto mask = static_cast<std::uint32_t>(Of({Quantity::kFabricHealth}).value_or(0));
+    for (const auto bit : {health::kRouteUnhealthy, health::kDegradedBandwidth,
+                           health::kRouteRecovery, health::kAccessTimeoutRecovery}) {
+      if ((mask >> bit & kTwoBits) == health::kTrue) Fail("NVLINK", "DCGM_FR_FIELD_VIOLATION");
+    }
+    const unsigned configuration = mask >> health::kIncorrectConfiguration & kFourBits;
+    if (configuration > health::kConfigurationCorrect) Fail("NVLINK", "DCGM_FR_FIELD_VIOLATION");
+    if (!readings_.fabric) return;
+    enum State : std::uint8_t { kNotStarted = 1, kInProgress = 2, kCompleted = 3 };
+    const auto& [state, status] = *readings_.fabric;
+    if (state == kInProgress) Warn("NVLINK", "DCGM_FR_FABRIC_PROBE_STATE");
+    if (state == kNotStarted || (state == kCompleted && status != 0)) {
+      Fail("NVLINK", "DCGM_FR_FABRIC_PROBE_STATE");
     }
   }
 

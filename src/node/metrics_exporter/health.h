@@ -34,6 +34,12 @@ struct HealthReadings {
   // Growth since the reading before.
   std::function<std::optional<CounterHistory::Growth>(const nvml::Question&)> growth;
   std::vector<std::uint64_t> xids;
+  // As NVML tells of the NVLink fabric (gpu::Fabric); nullopt: the GPU is in none.
+  struct FabricProbe {
+    std::uint8_t state = 0;
+    std::uint32_t status = 0;
+  };
+  std::optional<FabricProbe> fabric;
 };
 std::vector<Incident> FindIncidents(const HealthReadings& readings);
 

@@ -238,6 +238,8 @@ std::vector<Question> HealthQuestions() {
       {Quantity::kPcieGeneration},
       {Quantity::kPcieWidth},
       {Quantity::kInforomValid},
+      {Quantity::kUnrepairableMemory},
+      {Quantity::kFabricHealth},
       of_field(field::kEccDbeVolatileTotal),
       of_field(field::kRetiredDbe),
       of_field(field::kRetiredPending),

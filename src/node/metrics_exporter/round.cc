@@ -297,6 +297,9 @@ class Builder {
       return history_.counters.Advance(uuid, question, TimeOf(planned), *value);
     };
     readings.xids = history_.xids.All(uuid);
+    if (const auto* fabric = DeviceOf(planned).fabric.value()) {
+      readings.fabric = {fabric->state, fabric->status};
+    }
     for (const auto& status : StatusOfWatches(FindIncidents(readings))) {
       family.samples.push_back({i,
                                 std::to_string(static_cast<unsigned>(status.health)),

@@ -75,10 +75,14 @@ std::string_view BrandName(unsigned brand) {
 Value FabricValue(Fact fact, const gpu::Device& device) {
   const auto* fabric = device.fabric.value();
   if (fabric == nullptr) return None("the GPU is in no NVLink fabric");
+  constexpr std::uint8_t kCompleted = 3;
+  constexpr std::int64_t kFailed = 4;  // DCGM's own number for a registration that ended badly
   switch (fact) {
     case Fact::kFabricState:
+      if (fabric->state == kCompleted && fabric->status != 0) return Content(kFailed);
       return Content(std::int64_t{fabric->state});
     case Fact::kFabricError:
+      if (fabric->state != kCompleted) return None("the GPU has not registered with its fabric");
       return Content(std::int64_t{fabric->status});
     case Fact::kFabricClique:
       return Content(std::int64_t{fabric->clique_id});

@@ -100,6 +100,78 @@ TEST_F(MeterTest, ProfilingIsOfTheTimeBetweenTwoReadings) {
   EXPECT_EQ(Ask(1, questions).front(), Answer(Silence::kNotSupported)) << "Ampere has no GPM";
 }
 
+TEST_F(MeterTest, AGpuKnowsItsPlace) {
+  Start(
+      "cpus: 80\n"
+      "gpus: [{profile: GB200, fabric: {cluster: 00000000-0000-0000-0000-0000000000aa, clique: "
+      "0}},\n"
+      "       {profile: T4, numa: 1}]");
+  const std::vector<Question> questions = {
+      {Quantity::kCpuAffinity, 0},     {Quantity::kCpuAffinity, 1},
+      {Quantity::kCpuAffinity, 4},     {Quantity::kMemoryAffinity, 0},
+      {Quantity::kMemoryAffinity, 3},  {Quantity::kVirtualizationMode},
+      {Quantity::kUnrepairableMemory}, {Quantity::kAutoBoost}};
+  EXPECT_THAT(Ask(0, questions),
+              ElementsAre(Answer((std::int64_t{1} << 40) - 1), Answer(std::int64_t{0}),
+                          Answer(Silence::kNotSupported), Answer(std::int64_t{1}),
+                          Answer(std::int64_t{0}), Answer(std::int64_t{0}), Answer(std::int64_t{0}),
+                          Answer(Silence::kNotSupported)));
+  const auto second = Ask(1, questions);
+  EXPECT_EQ(second[0], Answer(static_cast<std::int64_t>(~std::uint64_t{0} << 40)))
+      << "bit 63 is the sign, as upstream writes it";
+  EXPECT_EQ(second[1], Answer(std::int64_t{0xffff}));
+  EXPECT_EQ(second[3], Answer(std::int64_t{2}));
+  EXPECT_EQ(second[6], Answer(Silence::kNotSupported)) << "Turing does not tell";
+}
+
+TEST_F(MeterTest, FabricAndRackAreRead) {
+  Start(
+      "gpus: [{profile: GB200, fabric: {cluster: 00000000-0000-0000-0000-0000000000aa, clique: "
+      "0}},\n"
+      "       {profile: H100-80}, {profile: T4}]");
+  const std::vector<Question> questions = {
+      {Quantity::kFabricHealth},   {Quantity::kFabricHealthSummary}, {Quantity::kPlatformGuid},
+      {Quantity::kPlatformSerial}, {Quantity::kPlatformSlot},        {Quantity::kPlatformTray},
+      {Quantity::kPlatformHost},   {Quantity::kPlatformPeerType},    {Quantity::kPlatformModule}};
+  EXPECT_THAT(Ask(0, questions),
+              ElementsAre(Answer(std::int64_t{0x1aa}), Answer(std::int64_t{1}),
+                          VariantWith<std::string>(::testing::MatchesRegex("0x[0-9a-f]{16}")),
+                          VariantWith<std::string>(::testing::MatchesRegex("[0-9]{13}")),
+                          Answer(std::int64_t{1}), Answer(std::int64_t{0}), Answer(std::int64_t{1}),
+                          Answer(std::int64_t{1}), Answer(std::int64_t{1})));
+  ASSERT_TRUE(node_->file().Update([](simulation::NodeState& state) {
+    state.gpus[0].fabric_health = abi::fabric_health::kLimitedCapacity;
+    return true;
+  }));
+  EXPECT_EQ(Ask(0, questions)[0], Answer(std::int64_t{0x1a9}));
+  EXPECT_EQ(Ask(0, questions)[1], Answer(std::int64_t{3}));
+  const auto hopper = Ask(1, questions);
+  EXPECT_EQ(hopper[1], Answer(std::int64_t{1}));
+  EXPECT_EQ(hopper[2], Answer(Silence::kNotSupported)) << "not in a rack";
+  EXPECT_THAT(Ask(2, questions), ::testing::Each(Answer(Silence::kNotSupported)));
+}
+
+TEST_F(MeterTest, PortsOfLinksAreCountedFromOne) {
+  Start("gpus: [{profile: B200}, {profile: H100-80}]");
+  ASSERT_TRUE(node_->file().Update([](simulation::NodeState& state) {
+    simulation::AddLinkErrors(state, 0, 3, 1, 7);
+    return true;
+  }));
+  namespace ids = abi::port_counter;
+  const std::vector<Question> questions = {
+      {Quantity::kPortCounter, ids::kTotalSuccessfulRecoveries, 3},
+      {Quantity::kPortCounter, ids::kTotalSuccessfulRecoveries, 4},
+      {Quantity::kTemperature},
+      {Quantity::kPortCounter, ids::kPortXmitWait, 0},
+      {Quantity::kPortCounter, ids::kSyncEvents, 3},
+      {Quantity::kPortCounter, ids::kLinkDownEvents, 40}};
+  EXPECT_THAT(Ask(0, questions),
+              ElementsAre(Answer(std::int64_t{7}), Answer(std::int64_t{0}),
+                          VariantWith<std::int64_t>(::testing::Gt(0)), Answer(std::int64_t{0}),
+                          Answer(Silence::kNotSupported), Answer(Silence::kFailed)));
+  EXPECT_EQ(Ask(1, questions)[0], Answer(Silence::kNotSupported)) << "Hopper has no such registers";
+}
+
 TEST_F(MeterTest, AGpuThatHangsOrIsLostCostsTheOthersNothing) {
   Start("gpus: [{profile: H100-80, count: 3}]");
   const auto change = [&](auto what) {

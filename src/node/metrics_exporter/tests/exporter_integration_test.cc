@@ -252,6 +252,46 @@ TEST_F(ExporterTest, AHangingGpuHoldsNoScrapeUp) {
   AwaitPage(HasSubstr("DCGM_FI_DEV_GPU_TEMP{gpu=\"1\""));
 }
 
+TEST_F(ExporterTest, WhereAGpuIsAndWhatItsPortsCount) {
+  Write(
+      "DCGM_FI_DEV_CPU_AFFINITY_0, gauge, x\nDCGM_FI_DEV_MEM_AFFINITY_0, gauge, x\n"
+      "DCGM_FI_DEV_VIRTUAL_MODE, gauge, x\nDCGM_FI_DEV_MEMORY_UNREPAIRABLE_FLAG, gauge, x\n"
+      "DCGM_FI_DEV_FABRIC_HEALTH_MASK, gauge, x\nDCGM_FI_DEV_FABRIC_HEALTH_SUMMARY, gauge, x\n"
+      "DCGM_FI_DEV_PLATFORM_CHASSIS_SERIAL_NUMBER, label, x\n"
+      "DCGM_FI_DEV_PLATFORM_CHASSIS_SLOT_NUMBER, gauge, x\nDCGM_FI_DEV_AUTOBOOST, gauge, x\n"
+      "DCGM_FI_DEV_NVLINK_PPCNT_PHYSICAL_LINK_DOWN_COUNTER, counter, x\n"
+      "DCGM_EXP_GPU_HEALTH_STATUS, gauge, x\n");
+  Start(
+      "cpus: 8\ngpus: [{profile: GB200, fabric: {cluster: 00000000-0000-0000-0000-0000000000aa, "
+      "clique: 0}},"
+      " {profile: T4}]");
+  const auto page = Metrics();
+  const auto value = [&](const std::string& counter, const char* gpu) {
+    const auto lines = LinesOf(page, fmt::format("{}{{gpu=\"{}\"", counter, gpu));
+    return lines.size() == 1 ? lines[0].substr(lines[0].rfind(' ') + 1) : "";
+  };
+  EXPECT_EQ(value("DCGM_FI_DEV_CPU_AFFINITY_0", "0"), "15");
+  EXPECT_EQ(value("DCGM_FI_DEV_CPU_AFFINITY_0", "1"), "240");
+  EXPECT_EQ(value("DCGM_FI_DEV_MEM_AFFINITY_0", "1"), "2");
+  EXPECT_EQ(value("DCGM_FI_DEV_VIRTUAL_MODE", "0"), "0");
+  EXPECT_EQ(value("DCGM_FI_DEV_MEMORY_UNREPAIRABLE_FLAG", "0"), "0");
+  EXPECT_EQ(value("DCGM_FI_DEV_MEMORY_UNREPAIRABLE_FLAG", "1"), "") << "Turing does not tell";
+  EXPECT_EQ(value("DCGM_FI_DEV_FABRIC_HEALTH_MASK", "0"), "426");
+  EXPECT_EQ(value("DCGM_FI_DEV_FABRIC_HEALTH_SUMMARY", "0"), "1");
+  EXPECT_EQ(value("DCGM_FI_DEV_PLATFORM_CHASSIS_SLOT_NUMBER", "0"), "1");
+  EXPECT_THAT(page, ::testing::ContainsRegex("CHASSIS_SERIAL_NUMBER=\"[0-9]{13}\""));
+  EXPECT_THAT(page, HasSubstr("# DCGM_FI_DEV_AUTOBOOST has no value: not supported by these GPUs"));
+  const auto ports = LinesOf(page, "DCGM_FI_DEV_NVLINK_PPCNT_PHYSICAL_LINK_DOWN_COUNTER{");
+  EXPECT_EQ(ports.size(), 18U) << "one for each link that is up";
+  node_->Gpu({"fabric", "0", "unhealthy"});
+  AwaitPage(
+      HasSubstr("health_error_code=\"DCGM_FR_FIELD_VIOLATION\",health_watch=\"NVLINK\"} 20\n"));
+  node_->Gpu({"fabric", "0", "healthy"});
+  node_->Gpu({"rows", "0", "--failure"});
+  AwaitPage(AllOf(Not(HasSubstr("DCGM_FR_FIELD_VIOLATION")),
+                  ::testing::ContainsRegex("MEMORY_UNREPAIRABLE_FLAG\\{gpu=\"0\"[^\n]*\\} 1\n")));
+}
+
 TEST_F(ExporterTest, AnXidIsSeen) {
   Start("gpus: [{profile: H100-80, count: 2}]");
   node_->Gpu({"xid", "1", "31"});

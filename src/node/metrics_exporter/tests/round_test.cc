@@ -241,6 +241,9 @@ TEST(Health, EachConditionHasItsCode) {
   answers = {{of_field(field::kGetGpuRecoveryAction), 2}};
   EXPECT_THAT(FindIncidents(readings),
               ElementsAre(Incident{"DRIVER", Health::kFailure, "DCGM_FR_GPU_RECOVERY_REBOOT"}));
+  answers = {{{Quantity::kUnrepairableMemory}, 1}};
+  EXPECT_THAT(FindIncidents(readings),
+              ElementsAre(Incident{"MEM", Health::kFailure, "DCGM_FR_FAULTY_MEMORY"}));
   // 16 lanes of generation 4: 15.36 a minute, rounded up.
   answers = {{{Quantity::kPcieGeneration}, 4}, {{Quantity::kPcieWidth}, 16}};
   growths = {{{Quantity::kPcieReplays}, {8, 30s}}};
@@ -248,6 +251,38 @@ TEST(Health, EachConditionHasItsCode) {
   growths = {{{Quantity::kPcieReplays}, {9, 30s}}};
   EXPECT_THAT(FindIncidents(readings),
               ElementsAre(Incident{"PCIE", Health::kWarning, "DCGM_FR_PCI_REPLAY_RATE"}));
+}
+
+// The mask's answers of two bits, and one of four; 0x1aa is a fabric in which all is well.
+TEST(Health, TheFabricHasItsCodes) {
+  HealthReadings readings;
+  std::int64_t mask = 0;
+  readings.growth = [](const Question&) { return std::nullopt; };
+  readings.answer = [&](const Question& question) -> std::optional<std::int64_t> {
+    if (question.quantity != Quantity::kFabricHealth) return std::nullopt;
+    return mask;
+  };
+  const Incident violation{"NVLINK", Health::kFailure, "DCGM_FR_FIELD_VIOLATION"};
+  for (const std::int64_t well : {0x000, 0x1aa, 0x0aa, 0x1aa | 0x1000}) {
+    mask = well;
+    EXPECT_THAT(FindIncidents(readings), IsEmpty()) << mask;
+  }
+  for (const std::int64_t wrong : {0x1a9, 0x1a6, 0x19a, 0x16a, 0x2aa, 0x8aa}) {
+    mask = wrong;
+    EXPECT_THAT(FindIncidents(readings), ElementsAre(violation)) << mask;
+  }
+  mask = 0;
+  const auto probed = [&](std::uint8_t state, std::uint32_t status) {
+    readings.fabric = {state, status};
+    const auto incidents = FindIncidents(readings);
+    return incidents.empty() ? Health::kPass : incidents.front().health;
+  };
+  EXPECT_EQ(probed(0, 0), Health::kPass) << "not supported";
+  EXPECT_EQ(probed(1, 0), Health::kFailure) << "not started";
+  EXPECT_EQ(probed(2, 0), Health::kWarning) << "in progress";
+  EXPECT_EQ(probed(3, 0), Health::kPass);
+  EXPECT_EQ(probed(3, 999), Health::kFailure);
+  EXPECT_EQ(FindIncidents(readings).front().code, "DCGM_FR_FABRIC_PROBE_STATE");
 }
 
 TEST_F(RoundTest, EveryPairOfGpusHasALinkStatus) {
