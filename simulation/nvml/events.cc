@@ -117,6 +117,7 @@ NVML_API Return nvmlEventSetWait_v2(EventSet handle, EventData* data, unsigned m
   const Session::Waiting waiting;
   const std::int64_t deadline = MonotonicNow() + std::int64_t{milliseconds} * 1'000'000;
   while (true) {
+    WaitOutHang(*file);
     const auto changes = file->ChangeCount();
     if (const auto event = NextEvent(*set, *file->Snapshot())) {
       *data = {Session::Get().HandleFor({Handle::Kind::kGpu, event->gpu, 0, 0}), event->type,

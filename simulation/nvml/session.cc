@@ -96,6 +96,7 @@ Return Session::Initialize() {
     auto file = StateFile::Open(FindStateFile(LibraryPath()));
     if (!file) return FromError(file.error());
     if (const auto used = (*file)->UseDriver(); !used) return FromError(used.error());
+    WaitOutHang(**file);
     const auto node = (*file)->Snapshot();
     if (node->driver_loaded == 0) return kDriverNotLoaded;
     visibility_ = FindVisibility(*node);
@@ -116,6 +117,7 @@ void Session::ShowCapabilities() {
 }
 
 Return Session::Shutdown() {
+  (void)state();
   const std::lock_guard guard(mutex_);
   if (initialized_ == 0) return kUninitialized;
   --users;
@@ -124,8 +126,12 @@ Return Session::Shutdown() {
 }
 
 std::shared_ptr<StateFile> Session::state() {
-  const std::lock_guard guard(mutex_);
-  return state_;
+  auto file = [&] {
+    const std::lock_guard guard(mutex_);
+    return state_;
+  }();
+  if (file) WaitOutHang(*file);
+  return file;
 }
 
 Visibility Session::visibility() {
@@ -146,6 +152,16 @@ void* Session::HandleFor(const Handle& handle) {
 const Handle* Session::Find(const void* pointer) {
   const std::lock_guard guard(mutex_);
   return known_.contains(pointer) ? static_cast<const Handle*>(pointer) : nullptr;
+}
+
+void WaitOutHang(StateFile& file) {
+  if (file.Snapshot()->driver_hangs == 0) return;
+  const Session::Waiting waiting;
+  while (true) {
+    const auto seen = file.ChangeCount();
+    if (file.Snapshot()->driver_hangs == 0) return;
+    if (!file.Wait(seen, std::nullopt)) return;
+  }
 }
 
 void WaitOutSlowness(StateFile& file, std::uint32_t gpu) {

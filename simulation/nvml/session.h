@@ -60,7 +60,8 @@ class Session {
   Return Initialize();
   Return Shutdown();
 
-  // Null before Initialize and after the last Shutdown.
+  // Null before Initialize and after the last Shutdown. Every call of the library begins with it,
+  // so it is where calls wait while the driver hangs.
   std::shared_ptr<StateFile> state();
   Visibility visibility();
   // Makes device nodes for the capabilities of the MIG devices that exist, as far as this process
@@ -81,6 +82,8 @@ class Session {
   std::unordered_set<const void*> known_;
 };
 
+// Waits for the end of a driver that hangs as a whole.
+void WaitOutHang(StateFile& file);
 // Waits out the slowness that was asked for on this GPU; ends early when it is lifted.
 void WaitOutSlowness(StateFile& file, std::uint32_t gpu);
 

@@ -107,6 +107,21 @@ void AddLosses(GpuCommands& commands) {
                        node.gpus[gpu].slow_milliseconds = kHangs;
                        return {};
                      });
+  const auto word = std::make_shared<std::string>();
+  commands
+      .Add("driver", "Let every call of NVML hang, whatever it is about, or end that",
+           [word](const std::string& state) -> base::Status {
+             TRY_ASSIGN(const auto file, StateFile::Open(state));
+             return file->Update([&](NodeState& node) {
+               const std::uint32_t hangs = *word == "hang" ? 1 : 0;
+               const bool changes = node.driver_hangs != hangs;
+               node.driver_hangs = hangs;
+               return changes;
+             });
+           })
+      ->add_option("what", *word, "hang or restore")
+      ->required()
+      ->check(CLI::IsMember({"hang", "restore"}));
   commands.AddChange("restore", "End loss, unknown errors, slowness and hanging",
                      [](NodeState& node, std::uint32_t gpu) -> base::Status {
                        RestoreGpu(node.gpus[gpu]);

@@ -103,6 +103,7 @@ base::Status Show(const StateOptions& options) {
                       {"driverVersion", node->driver_version},
                       {"cudaVersion", node->cuda_version},
                       {"driverLoaded", node->driver_loaded != 0},
+                      {"driverHangs", node->driver_hangs != 0},
                       {"gpus", codec::Json::array()}};
   for (std::uint32_t i = 0; i < node->gpu_count; ++i) {
     json["gpus"].push_back(GpuToJson(node->gpus[i], now));

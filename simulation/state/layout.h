@@ -243,6 +243,8 @@ struct NodeState {
   std::uint64_t last_event;
   std::uint32_t gpu_count;
   std::uint32_t description_hash;  // of the text that it was made from
+  std::uint32_t driver_hangs;      // no call of NVML returns
+  std::uint32_t padding;
   GpuState gpus[kMaxGpus];
   EventRecord events[kMaxEvents];  // sequence modulo kMaxEvents
 };

@@ -2,6 +2,8 @@
 // (device-plugin.md section 14) and the exporter (metrics-exporter.md sections 8 and 11) read.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -154,6 +156,39 @@ TEST_F(Faults, AHangingGpuHangsAlone) {
   Change_([](NodeState& node) { RestoreGpu(node.gpus[0]); });
   caller.join();
   EXPECT_EQ(result, kSuccess);
+}
+
+TEST_F(Faults, ADriverHangsAsAWhole) {
+  Start("gpus: [{profile: T4, count: 2}]");
+  const Device gpu = Gpu(1);
+  EventSet set = nullptr;
+  ASSERT_EQ(Call("nvmlEventSetCreate", &set), kSuccess);
+  Change_([](NodeState& node) { node.driver_hangs = 1; });
+  std::atomic<int> returned = 0;
+  const auto start = [&](auto call) {
+    return std::thread([&returned, call] {
+      call();
+      ++returned;
+    });
+  };
+  std::array<Return, 4> results{};
+  results.fill(kUnknown);
+  unsigned count = 0;
+  unsigned celsius = 0;
+  EventData data{};
+  std::array callers = {
+      start([&] { results[0] = Call("nvmlDeviceGetCount_v2", &count); }),
+      start([&] { results[1] = Call("nvmlDeviceGetTemperature", gpu, 0u, &celsius); }),
+      start([&] { results[2] = Call("nvmlEventSetWait_v2", set, &data, 1u); }),
+      start([&] { results[3] = Call("nvmlInit_v2"); })};
+  // Another change of the state wakes nobody for good.
+  Change_([](NodeState& node) { node.gpus[0].load = 10; });
+  EXPECT_EQ(returned, 0);
+  Change_([](NodeState& node) { node.driver_hangs = 0; });
+  for (auto& caller : callers) caller.join();
+  EXPECT_EQ(results, (std::array<Return, 4>{kSuccess, kSuccess, kTimeout, kSuccess}));
+  EXPECT_EQ(count, 2u);
+  EXPECT_EQ(Call("nvmlShutdown"), kSuccess);
 }
 
 TEST_F(Faults, AFabricSaysHowItIs) {

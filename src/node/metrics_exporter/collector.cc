@@ -144,6 +144,10 @@ base::Result<Round> Collector::Collect(const std::vector<Counter>& counters) {
                            .now = base::SteadyClock::now(),
                            .windows = options_.windows},
                           history_);
+  // Half a round of a driver that has begun to hang is none: it says so when it is asked again.
+  const bool hangs = std::ranges::any_of(
+      round.gpus, [](const auto& gpu) { return gpu.fault && gpu.fault->reason == "NvmlHangs"; });
+  if (hangs) TRY(library_->ReadDriver());
   round.begun = begun;
   round.took = base::SteadyClock::now() - start;
   return round;

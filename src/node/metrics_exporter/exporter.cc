@@ -17,6 +17,7 @@ namespace {
 // A ConfigMap's volume changes by several renames; an editor writes more than once.
 constexpr std::chrono::milliseconds kSettleTime{200};
 constexpr std::string_view kConfigMapKey = "metrics";
+constexpr std::string_view kHangs = "NvmlHangs";  // nvml/guarded.h
 
 constexpr const char* kFrontPage =
     "<!DOCTYPE html>\n<html lang=\"en\"><head><title>GPU Exporter</title></head><body>"
@@ -208,6 +209,13 @@ void Exporter::Collect() {
       if (gpu.fault) base::LogWarning("a GPU was not read", *gpu.fault, {{"gpu", gpu.number}});
     }
     page_.Publish(std::make_shared<const Round>(*std::move(round)));
+    return;
+  }
+  // The last round stays, and says by its age how old it is: nothing is known to have changed. A
+  // call that was left behind is over when the driver answers again.
+  if (round.error().reason == kHangs) {
+    base::LogError("the GPUs were not read; what was read last stays until the driver answers",
+                   round.error());
     return;
   }
   // What was read before is not what is: the driver may be another one since.

@@ -172,6 +172,22 @@ TEST_F(MeterTest, PortsOfLinksAreCountedFromOne) {
   EXPECT_EQ(Ask(1, questions)[0], Answer(Silence::kNotSupported)) << "Hopper has no such registers";
 }
 
+TEST_F(MeterTest, ADriverThatHangsIsOneErrorForAll) {
+  Start("gpus: [{profile: H100-80, count: 2}]");
+  const auto hang = [&](std::uint32_t hangs) {
+    ASSERT_TRUE(node_->file().Update([&](simulation::NodeState& state) {
+      state.driver_hangs = hangs;
+      return true;
+    }));
+  };
+  hang(1);
+  EXPECT_EQ(library_->ReadDriver().error().reason, "NvmlHangs");
+  EXPECT_EQ(library_->ReadInventory().error().reason, "NvmlHangs") << "without another wait";
+  hang(0);
+  while (HasHangingCalls()) std::this_thread::yield();
+  EXPECT_TRUE(library_->ReadInventory());
+}
+
 TEST_F(MeterTest, AGpuThatHangsOrIsLostCostsTheOthersNothing) {
   Start("gpus: [{profile: H100-80, count: 3}]");
   const auto change = [&](auto what) {

@@ -252,6 +252,36 @@ TEST_F(ExporterTest, AHangingGpuHoldsNoScrapeUp) {
   AwaitPage(HasSubstr("DCGM_FI_DEV_GPU_TEMP{gpu=\"1\""));
 }
 
+double RoundAge(const std::string& page) {
+  const auto lines = LinesOf(page, "pitcrew_metrics_exporter_round_age_seconds ");
+  return lines.size() == 1 ? std::stod(lines[0].substr(lines[0].rfind(' '))) : -1;
+}
+
+TEST_F(ExporterTest, ADriverThatHangsLeavesTheLastRoundWithItsAge) {
+  options_.nvml_limit = 300ms;
+  Start("gpus: [{profile: H100-80, count: 2}]");
+  node_->Gpu({"driver", "hang"});
+  const auto page = AwaitPage(::testing::ResultOf(RoundAge, ::testing::Gt(3.0)));
+  EXPECT_EQ(LinesOf(page, "DCGM_FI_DEV_GPU_TEMP{").size(), 2U) << page;
+  EXPECT_EQ(LinesOf(page, "pitcrew_metrics_exporter_gpu_readable{").size(), 2U);
+  EXPECT_EQ(Get("/health").status, 200);
+  // What is seen afterwards is of afterwards.
+  node_->Gpu({"lose", "1"});
+  node_->Gpu({"driver", "restore"});
+  const auto after = AwaitPage(Not(HasSubstr("DCGM_FI_DEV_GPU_TEMP{gpu=\"1\"")));
+  EXPECT_LT(RoundAge(after), RoundAge(page));
+}
+
+TEST_F(ExporterTest, ADriverThatHangsDoesNotHoldTheEndUp) {
+  options_.nvml_limit = 300ms;
+  Start("gpus: [{profile: T4}]");
+  node_->Gpu({"driver", "hang"});
+  AwaitPage(::testing::ResultOf(RoundAge, ::testing::Gt(1.0)));
+  Stop();
+  node_->Gpu({"driver", "restore"});
+  while (nvml::HasHangingCalls()) std::this_thread::yield();
+}
+
 TEST_F(ExporterTest, WhereAGpuIsAndWhatItsPortsCount) {
   Write(
       "DCGM_FI_DEV_CPU_AFFINITY_0, gauge, x\nDCGM_FI_DEV_MEM_AFFINITY_0, gauge, x\n"
