@@ -2,17 +2,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "base/file.h"
 #include "cdi/format.h"
-#include "node/device_plugin/tests/support_running_plugin.h"
-#include "node/validations/mig_change.h"
-#include "nvml/nvml.h"
+#include "io/file_watcher.h"
+#include "support_daemon.h"
 
 namespace pitcrew::node::device_plugin {
 namespace {
 
+using rpc::testing::FakeKubelet;
+using rpc::testing::PluginClient;
+using test_support::SimulatedNode;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
@@ -22,7 +22,6 @@ using ::testing::IsEmpty;
 using ::testing::Property;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
-using ::testing::UnorderedElementsAre;
 
 TEST(DevicePlugin, RegistersAndListsWhatNvmlHas) {
   const SimulatedNode node("gpus: [{profile: H100-80, count: 8}]");

@@ -1,14 +1,25 @@
-// The device plugin as a program: its configuration, signals and exit statuses.
+// The device plugin's program: its configuration, its signals, and nodes without a driver.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <thread>
+
+#include "apiserver/api_server.h"
 #include "base/file.h"
-#include "node/device_plugin/tests/support_running_plugin.h"
+#include "kube/client.h"
+#include "support_daemon.h"
+#include "tests/support/patience.h"
+#include "tests/support/program.h"
 
 namespace pitcrew::node::device_plugin {
 namespace {
 
+using rpc::testing::FakeKubelet;
+using rpc::testing::PluginClient;
+using test_support::Program;
+using test_support::SimulatedNode;
 using ::testing::SizeIs;
 
 class DevicePluginProgram : public ::testing::Test {
@@ -60,6 +71,35 @@ TEST_F(DevicePluginProgram, KeepsTheLastGoodConfigurationAtHangUp) {
   EXPECT_THAT(Ids(client->NextList()), SizeIs(6));
   program.Signal(SIGTERM);
   EXPECT_EQ(program.Wait(), 0);
+}
+
+// A refused configuration is told on the node, not only in a log; the second Event tells its end.
+TEST_F(DevicePluginProgram, TellsTheNodeOfARefusedConfiguration) {
+  const auto client = testing::ApiServer::Shared().MakeClient();
+  const std::string name = "program-" + std::to_string(::getpid());
+  const auto is_told = [&](const std::string& reason) {
+    kube::ListOptions options;
+    options.field_selector = "involvedObject.name=" + name + ",reason=" + reason;
+    const auto deadline = base::Deadline::After(test_support::kPatience);
+    while (!deadline.passed()) {
+      const auto events = client->List(kube::kEvents, "default", options);
+      if (!events || !events->items.empty()) return events.has_value();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return false;
+  };
+  auto environment = Environment();
+  environment.push_back("NODE_NAME=" + name);
+  environment.push_back("KUBECONFIG=" + testing::ApiServer::Shared().kubeconfig().string());
+  const auto kubelet = FakeKubelet::Start(node_.kubelet_folder());
+  const Program program("device_plugin_program", {}, environment);
+  kubelet->WaitForRegistrations(1);
+  node_.folder().Write("config.yaml", "flags: {migStrategy: magic}");
+  program.Signal(SIGHUP);
+  EXPECT_TRUE(is_told("DevicePluginConfigRefused"));
+  node_.folder().Write("config.yaml", "version: v1\n");
+  program.Signal(SIGHUP);
+  EXPECT_TRUE(is_told("DevicePluginConfigTaken"));
 }
 
 TEST(DevicePluginReload, HealthIsWatchedAfterAConfigurationThatDoesNotFitTheGpus) {

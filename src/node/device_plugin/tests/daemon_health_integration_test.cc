@@ -1,13 +1,16 @@
-// The health of GPUs as the kubelet is told of it: XIDs, GPUs that are lost, that hang, and that
-// come back.
+// What the kubelet is told of the health of GPUs, over real gRPC.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "node/device_plugin/tests/support_running_plugin.h"
+#include "base/file.h"
+#include "support_daemon.h"
 
 namespace pitcrew::node::device_plugin {
 namespace {
 
+using rpc::testing::FakeKubelet;
+using rpc::testing::PluginClient;
+using test_support::SimulatedNode;
 using ::testing::ElementsAre;
 
 // The health of two GPUs, as the kubelet is told of it.

@@ -1,16 +1,13 @@
-// The device plugin on a simulated node, for its integration tests.
+// The device plugin's daemon on a simulated node, and what its tests ask.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "node/device_plugin/daemon.h"
+#include "node/validations/mig_change.h"
 #include "nvml/nvml.h"
 #include "rpc/testing/fake_kubelet.h"
 #include "tests/support/daemon_thread.h"
@@ -18,16 +15,13 @@
 
 namespace pitcrew::node::device_plugin {
 
-using rpc::testing::FakeKubelet;
-using rpc::testing::PluginClient;
-using test_support::Program;
-using test_support::SimulatedNode;
+using ::testing::UnorderedElementsAre;
 
-inline validations::StatusFolder ValidationsOf(const SimulatedNode& node) {
+inline validations::StatusFolder ValidationsOf(const test_support::SimulatedNode& node) {
   return validations::StatusFolder(node.folder().path() / "validations");
 }
 
-inline Options OptionsOn(const SimulatedNode& node, api::PluginFlags flags,
+inline Options OptionsOn(const test_support::SimulatedNode& node, api::PluginFlags flags,
                          const std::filesystem::path& config_file) {
   Options options;
   options.flags = std::move(flags);
@@ -40,7 +34,7 @@ inline Options OptionsOn(const SimulatedNode& node, api::PluginFlags flags,
   return options;
 }
 
-inline NodePaths PathsOf(const SimulatedNode& node) {
+inline NodePaths PathsOf(const test_support::SimulatedNode& node) {
   NodePaths paths;
   paths.cdi_folder = node.cdi_folder();
   paths.dev = node.driver_root() / "dev";
@@ -53,7 +47,7 @@ inline NodePaths PathsOf(const SimulatedNode& node) {
 
 class RunningDaemon : public test_support::DaemonThread {
  public:
-  explicit RunningDaemon(const SimulatedNode& node, api::PluginFlags flags = {},
+  explicit RunningDaemon(const test_support::SimulatedNode& node, api::PluginFlags flags = {},
                          const std::filesystem::path& config_file = {})
       : DaemonThread([options = OptionsOn(node, std::move(flags), config_file),
                       paths = PathsOf(node)](const io::StopToken& stop) {
@@ -62,7 +56,7 @@ class RunningDaemon : public test_support::DaemonThread {
         }) {}
 };
 
-inline std::vector<std::string> Uuids(const SimulatedNode& node) {
+inline std::vector<std::string> Uuids(const test_support::SimulatedNode& node) {
   auto library = nvml::Library::Open({node.driver_root()});
   EXPECT_TRUE(library.has_value()) << library.error().ToString();
   const auto inventory = (*library)->ReadInventory();
@@ -81,7 +75,7 @@ inline std::vector<std::string> Ids(const base::Result<std::vector<rpc::PluginDe
 }
 
 // The next list in which the device's health is this; lists in between may come.
-inline bool WaitForHealth(PluginClient& client, const std::string& id, bool healthy) {
+inline bool WaitForHealth(rpc::testing::PluginClient& client, const std::string& id, bool healthy) {
   while (true) {
     const auto list = client.NextList();
     if (!list) return false;
