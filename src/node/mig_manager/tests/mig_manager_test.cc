@@ -4,9 +4,11 @@
 
 #include "api/labels.h"
 #include "api/mig_progress.h"
+#include "base/file.h"
 #include "node/mig_manager/decision.h"
 #include "node/mig_manager/gpu_clients.h"
 #include "node/mig_manager/gpu_holders.h"
+#include "node/mig_manager/host_services.h"
 #include "node/mig_manager/options.h"
 #include "tests/support/temporary_folder.h"
 #include "workload/pause.h"
@@ -190,6 +192,27 @@ TEST(HostServices, AreReadFromTheClientsFile) {  // section 9.5
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("other.yaml"));
   EXPECT_FALSE(ReadHostServices(folder.path() / "missing.yaml"));
+}
+
+// Only a service that is there is told, and only a systemd that is there reads its unit anew.
+TEST(HostServices, TheHostsMigServiceIsToldWhereItIs) {  // section 9.4, step 4
+  const test_support::TemporaryFolder host;
+  Options options;
+  options.host_root = host.path();
+  options.state_file = "/etc/override.conf";
+  ASSERT_TRUE(TellHostService(options, "all-1g.10gb"));
+  const auto file = host.path() / "etc/override.conf";
+  EXPECT_FALSE(std::filesystem::exists(file)) << "the host has no such service";
+  host.Write("etc/override.conf", "[Service]\n");
+  const auto told = TellHostService(options, "all-1g.10gb");
+  EXPECT_TRUE(told) << "a host without systemd reads it by itself: " << told.error().message;
+  EXPECT_EQ(*base::ReadFile(file),
+            "[Service]\nEnvironment=\"MIG_PARTED_SELECTED_CONFIG=all-1g.10gb\"\n");
+  // Where there is a bus, it has to answer: else systemd would start the configuration of before.
+  host.Write("run/dbus/system_bus_socket", "");
+  const auto silent = TellHostService(options, "all-disabled");
+  ASSERT_FALSE(silent);
+  EXPECT_EQ(silent.error().code, base::Code::kUnavailable) << silent.error().message;
 }
 
 // --- Holders -----------------------------------------------------------------------------------
