@@ -195,16 +195,15 @@ std::vector<std::string> UpgradeNotesOf(const snapshot::Snapshot& snapshot,
   std::vector<std::string> told;
   for (auto& [name, pool] : pools) {
     if (pool.upgraded + pool.restarted + pool.handed_over == 0) continue;
+    const auto view =
+        std::ranges::find(drivers.views, name, [](const auto& one) { return one->driver.name; });
     if (!by_object) {
       told.push_back(NoteOf("driver", pool, policy.driver.upgrade_policy,
                             desired::NodePolicyOf(policy).driver_auto_upgrade));
-      continue;
+    } else if (view != drivers.views.end()) {
+      const api::UpgradePolicy& own = (*view)->driver.driver.upgrade_policy;
+      told.push_back(NoteOf("NVIDIADriver " + name, pool, own, own.auto_upgrade));
     }
-    const auto view =
-        std::ranges::find(drivers.views, name, [](const auto& one) { return one->driver.name; });
-    if (view == drivers.views.end()) continue;
-    const api::UpgradePolicy& own = (*view)->driver.driver.upgrade_policy;
-    told.push_back(NoteOf("NVIDIADriver " + name, pool, own, own.auto_upgrade));
   }
   return told;
 }

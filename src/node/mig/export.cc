@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 
 #include "gpu/mig_profile.h"
@@ -93,16 +94,13 @@ NamedConfig ForProfile(const Boards& boards, const std::string& name, bool needs
 
 // The profile without attributes of which most fit, among those of a number of slices.
 std::string BaseProfile(const ProfileCounts& counts, int slices) {
-  std::string best;
-  for (const auto& [name, count] : counts) {
-    const auto profile = gpu::MigProfile::Parse(name);
-    if (!profile || profile->gpu_slices != slices || !profile->attributes.empty() ||
-        !profile->negative_attributes.empty()) {
-      continue;
-    }
-    if (best.empty() || count > counts.at(best)) best = name;
-  }
-  return best;
+  auto plain = counts | std::views::filter([&](const auto& entry) {
+                 const auto profile = gpu::MigProfile::Parse(entry.first);
+                 return profile && profile->gpu_slices == slices && profile->attributes.empty() &&
+                        profile->negative_attributes.empty();
+               });
+  const auto best = std::ranges::max_element(plain, {}, &ProfileCounts::value_type::second);
+  return best == plain.end() ? "" : best->first;
 }
 
 // Two small instances, one of two slices, and on boards of seven one of three. Empty where the

@@ -194,9 +194,18 @@ TEST_F(CtkTest, GeneratesImexChannelsByTheirNumbers) {
   EXPECT_THAT(generate("channel2").output, HasSubstr("name: \"2\"\n"));
   const auto all = generate("all").output;
   EXPECT_LT(all.find("name: \"10\""), all.find("name: \"2\"")) << "devices are sorted by name";
-  EXPECT_EQ(generate("x").status, 2);
-  EXPECT_EQ(generate("1048576").status, 2);
+  EXPECT_EQ(all.find("name: all"), std::string::npos) << "nobody gets every channel by one name";
+  for (const auto* wrong : {"x", "channel", "-1", "1048576", "channel1048576"}) {
+    EXPECT_EQ(generate(wrong).status, 2) << wrong;
+  }
+  EXPECT_EQ(generate("1048575").status, 1) << "the last number that there can be";
   EXPECT_EQ(generate("7").status, 1) << "the node has none of that number";
+  // What else lies in the folder is no channel.
+  fs::create_symlink("/dev/null", At("dev/nvidia-caps-imex-channels/other"));
+  fs::create_symlink("/dev/null", At("dev/nvidia-caps-imex-channels/channelx"));
+  EXPECT_EQ(generate("all").output, all);
+  fs::remove_all(At("dev/nvidia-caps-imex-channels"));
+  EXPECT_EQ(generate("all").status, 1) << "the node has none at all";
 }
 
 TEST_F(CtkTest, WhatIsNotThereIsRefusedByName) {

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "codec/toml.h"
+#include "node/toolkit/command.h"
 #include "node/toolkit/configure_engine.h"
 #include "node/toolkit/containerd.h"
 #include "node/toolkit/installation.h"
@@ -221,6 +222,47 @@ TEST_F(InFolder, Installation) {
   EXPECT_EQ((*config)["nvidia-container-runtime-hook"]["skip-mode-detection"], true);
   EXPECT_EQ((*config)["nvidia-container-runtime"]["runtimes"], (codec::Json{"runc", "crun"}));
   EXPECT_FALSE(config->contains("features"));
+}
+
+// What is installed is for an engine that somebody else configures: its files are not even read.
+TEST_F(InFolder, WithoutRuntimeConfigurationTheEngineIsLeftAlone) {
+  ASSERT_TRUE(
+      base::WriteFileAtomically(folder_ / "src/usr/bin/nvidia-container-runtime", "one", 0755));
+  const std::string engine =
+      "version = 3\n[plugins.\"io.containerd.cri.v1.runtime\".containerd"
+      ".runtimes.runc.options]\nBinaryName = \"/opt/runc\"\n";
+  ASSERT_TRUE(base::WriteFileAtomically(folder_ / "config.toml", engine));
+  const auto low_level = [&] {
+    const auto config = codec::ParseToml(
+        *base::ReadFile(folder_ / "dst/toolkit/.config/nvidia-container-runtime/config.toml"));
+    return (*config)["nvidia-container-runtime"]["runtimes"];
+  };
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"nvidia-toolkit",
+                                   "--no-daemon",
+                                   "--runtime=containerd",
+                                   "--restart-mode=none",
+                                   "--config-source=file",
+                                   "--cdi-enabled=false",
+                                   "--toolkit-install-dir=" + (folder_ / "dst").string(),
+                                   "--toolkit-source-root=" + (folder_ / "src").string(),
+                                   "--pid-file=" + (folder_ / "run/toolkit.pid").string(),
+                                   "--config=" + (folder_ / "config.toml").string(),
+                                   "--drop-in-config=" + options_.drop_in.string(),
+                                   "--socket=" + options_.socket.string(),
+                                   "--host-root=" + options_.host_root.string()};
+    words.insert(words.end(), more.begin(), more.end());
+    std::vector<char*> argv;
+    for (auto& word : words) argv.push_back(word.data());
+    return InstallerCommand(static_cast<int>(argv.size()), argv.data());
+  };
+  EXPECT_EQ(run({"--no-runtime-config"}), 0);
+  EXPECT_EQ(low_level(), (codec::Json{"runc", "crun"}));
+  EXPECT_FALSE(fs::exists(options_.drop_in));
+  EXPECT_EQ(*base::ReadFile(folder_ / "config.toml"), engine);
+  EXPECT_EQ(run({}), 0);
+  EXPECT_EQ(low_level(), (codec::Json{"/opt/runc", "runc", "crun"}));
+  EXPECT_TRUE(fs::exists(options_.drop_in));
 }
 
 // container-toolkit.md 4.8, "Resulting key order" and "set only when".
