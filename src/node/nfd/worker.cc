@@ -110,11 +110,9 @@ class Worker {
     collector_.DiscoverAll(base::WallClock::now());
     TRY(Retried(stop, [&] { return Publish(stop); }));
     if (options_.oneshot) return {};
-    std::unique_ptr<io::HttpServer> server;
-    if (options_.port > 0) {
-      TRY_ASSIGN(server, io::HttpServer::Start(fmt::format(":{}", options_.port),
-                                               {{"/healthz", [] { return io::HttpAnswer{}; }}}));
-    }
+    TRY_ASSIGN(const auto server,
+               io::HttpServer::Start(fmt::format(":{}", options_.port),
+                                     {{"/healthz", [] { return io::HttpAnswer{}; }}}));
     return Follow(watcher, stop);
   }
 

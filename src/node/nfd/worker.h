@@ -17,7 +17,7 @@ struct WorkerOptions {
   HostPaths paths;
   WorkerIdentity identity;
   bool oneshot = false;
-  int port = 0;  // health endpoint; 0: none
+  int port = 0;  // of the health endpoint; 0: one that is free
 };
 
 // Runs until the stop, or once when oneshot. `client` may be null only with no_publish. An API
