@@ -109,8 +109,8 @@ std::span<const OperandRule> OperandRules();
 bool PullFails(const Container& container);
 // What the kubelet said when it tried; its state itself often only says that it waits.
 std::string PullMessage(const Cluster& cluster, const Pod& pod, const Container& container);
-// The pull secrets that the pod names and the kubelet could not get, as its Event has them: "a, b"; ""
-// when there is no such Event. Secrets themselves are never read.
+// The pull secrets that the pod names and the kubelet could not get, as its Event has them: "a, b";
+// "" when there is no such Event. Secrets themselves are never read.
 std::string MissingPullSecrets(const Cluster& cluster, const Pod& pod);
 // Tells of them, if there are any.
 void AddMissingPullSecrets(const Cluster& cluster, const Pod& pod, Seen& seen);
