@@ -256,7 +256,9 @@ void AddLinkFaults(GpuCommands& commands) {
       ->add_option("health", *health)
       ->required()
       ->check(CLI::IsMember(Words(kFabricHealth)));
+}
 
+void AddPcieFaults(GpuCommands& commands) {
   struct Pcie {
     std::uint32_t replays = 0;
     std::uint32_t correctable = 0;
@@ -294,6 +296,7 @@ void AddFaultCommands(GpuCommands& commands) {
   AddMemoryFaults(commands);
   AddThrottling(commands);
   AddLinkFaults(commands);
+  AddPcieFaults(commands);
 }
 
 }  // namespace pitcrew::simulation
