@@ -109,6 +109,17 @@ TEST(Request, StatusBecomesAnError) {
   EXPECT_EQ(error.message, "create x: DaemonSet \"x\" is invalid; spec.selector: Required value");
 }
 
+// A field that the message names already is not told twice; those behind it are told all the same.
+TEST(Request, CausesThatTheMessageLacksAreTold) {
+  const auto error = ErrorFromStatus(
+      422,
+      R"({"kind":"Status","message":"x is invalid: spec.a: Required value","reason":"Invalid",
+          "details":{"name":"x","causes":[{"field":"spec.a","message":"Required value"},
+          {"field":"spec.b","message":"Too long"},{"message":"odd"}]}})",
+      "create x");
+  EXPECT_EQ(error.message, "create x: x is invalid: spec.a: Required value; spec.b: Too long; odd");
+}
+
 TEST(Request, CodesOfTheStatuses) {
   const auto code = [](int status, const std::string& reason) {
     return ErrorFromStatus(
