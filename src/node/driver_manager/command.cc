@@ -6,6 +6,7 @@
 #include "kube/config.h"
 #include "node/driver_manager/manager.h"
 #include "node/driver_manager/options.h"
+#include "node/driver_manager/preflight.h"
 
 namespace pitcrew::node::driver_manager {
 namespace {
@@ -17,6 +18,9 @@ base::Status Run(const Options& options, const io::StopToken& stop) {
     // A driver container would fail much later, and less clearly, without the API server.
     TRY_ASSIGN(const auto version, client->Version(stop));
     base::LogInfo("The API server answers", {{"version", version.git_version}});
+    for (const auto& obstacle : FindBuildObstacles(ReadBuildFacts(options))) {
+      base::LogWarning("A driver may not come up on this node", obstacle);
+    }
     return {};
   }
   return UninstallDriver(options, client, stop);

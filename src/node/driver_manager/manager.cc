@@ -20,6 +20,7 @@
 #include "node/driver_manager/former_users.h"
 #include "node/driver_manager/gpu_owners.h"
 #include "node/driver_manager/operand_labels.h"
+#include "node/driver_manager/preflight.h"
 #include "node/own_node/own_node.h"
 #include "node/validations/status_folder.h"
 #include "workload/cordon.h"
@@ -68,6 +69,8 @@ class Manager {
     TRY(RefuseHostDriver());
     TRY_ASSIGN(const auto node, node_.Read(stop_));
     TRY_ASSIGN(const auto state, ObserveNode(options_, node));
+    // The VFIO manager's pod runs this program too; it builds nothing.
+    if (!state.passthrough && !state.driver_kept) TellBuildObstacles();
     const base::Status done = Prepare(state, node);
     if (!done && done.error().code != base::Code::kCancelled) {
       node_.Record(kube::EventType::kWarning, done.error().reason, done.error().message);
@@ -122,6 +125,13 @@ class Manager {
     return {.containers = hands.go_to_vfio,
             .passthrough = !hands.machines || hands.leave_vfio,
             .vgpus = true};
+  }
+
+  // The driver container may have a way around each of them: they explain why it fails, if it does.
+  void TellBuildObstacles() {
+    for (const auto& obstacle : FindBuildObstacles(ReadBuildFacts(options_))) {
+      Tell("A driver may not come up on this node", obstacle);
+    }
   }
 
   void Tell(std::string_view what, const base::Error& why) {

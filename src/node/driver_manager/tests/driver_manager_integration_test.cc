@@ -26,6 +26,13 @@ TEST_F(ManagerTest, NothingLoadedIsDoneAtOnce) {
   EXPECT_FALSE(std::filesystem::exists(root_.path() / "run/nvidia-driver.pid"));
 }
 
+TEST_F(ManagerTest, WhatADriverWillMissIsToldAndEndsNothing) {
+  root_.Write("sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
+  const auto done = Run();
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_THAT(AwaitEvent("UnsignedModulesRefused"), ::testing::HasSubstr("driver.usePrecompiled"));
+}
+
 // Its driver has shown no module, as a simulated one.
 TEST_F(ManagerTest, WhoRunsWithTheFilesOfTheDriverBeforeStartsAnew) {
   MakePod("plugin", "nvidia-device-plugin-daemonset", Json::object());

@@ -14,7 +14,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr kube::ResourceKind kEvents{"", "v1", "events", "Event"};
 // An H100: without the PCI ID database it is known by its number.
 constexpr const char* kMachineGpu = "nvidia.com/2330";
 constexpr const char* kVgpu = "nvidia.com/NVIDIA_A10-12Q";
@@ -67,26 +66,6 @@ class FormerUsersTest : public ManagerTest {
   }
   bool IsCordoned() { return codec::Find(Node(), {"spec", "unschedulable"}) != nullptr; }
   void GoToPassthrough() { SetLabel(api::kDeployVfioManager, "true"); }
-  // Waits for the Event on the node with this reason; its message.
-  std::string AwaitEvent(const std::string& reason) {
-    kube::InformerOptions selection;
-    selection.namespace_name = "default";
-    selection.field_selector = "involvedObject.name=" + node_ + ",reason=" + reason;
-    std::string message;
-    const auto seen = kube::Await<std::string>(
-        client_, kEvents,
-        kube::ProjectJson<std::string>([](const Json& event) -> base::Result<std::string> {
-          return codec::FindString(event, {"message"});
-        }),
-        selection,
-        [&](const kube::Store<std::string>& store) -> base::Result<bool> {
-          for (const auto& [key, text] : store.Snapshot()) message = *text;
-          return !message.empty();
-        },
-        {}, base::Deadline::After(test_support::kPatience));
-    EXPECT_TRUE(seen) << seen.error().message;
-    return message;
-  }
 };
 
 TEST_F(FormerUsersTest, AllThatHaveAGpuLeaveBeforeVirtualMachinesGetIt) {

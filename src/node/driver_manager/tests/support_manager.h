@@ -16,6 +16,7 @@
 #include "kube/projection.h"
 #include "node/driver_manager/manager.h"
 #include "node/own_node/own_node.h"
+#include "tests/support/patience.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::node::driver_manager {
@@ -101,6 +102,26 @@ class ManagerTest : public ::testing::Test {
         {{"status", {{"allocation", {{"devices", {{"results", codec::Json::array({given})}}}}}}}},
         {.subresource = "status"});
     ASSERT_TRUE(allocated) << allocated.error().message;
+  }
+  // Waits for the Event on the node with this reason; its message.
+  std::string AwaitEvent(const std::string& reason) {
+    kube::InformerOptions selection;
+    selection.namespace_name = "default";
+    selection.field_selector = "involvedObject.name=" + node_ + ",reason=" + reason;
+    std::string message;
+    const auto seen = kube::Await<std::string>(
+        client_, {"", "v1", "events", "Event"},
+        kube::ProjectJson<std::string>([](const codec::Json& event) -> base::Result<std::string> {
+          return codec::FindString(event, {"message"});
+        }),
+        selection,
+        [&](const kube::Store<std::string>& store) -> base::Result<bool> {
+          for (const auto& [key, text] : store.Snapshot()) message = *text;
+          return !message.empty();
+        },
+        {}, base::Deadline::After(test_support::kPatience));
+    EXPECT_TRUE(seen) << seen.error().message;
+    return message;
   }
   codec::Json Node() { return *client_->Get(kube::kNodes, {"", node_}); }
   // What the DaemonSet controller does: a paused operand's pod goes.
