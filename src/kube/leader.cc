@@ -59,9 +59,8 @@ class Elector {
     using std::chrono::milliseconds;
     // The renew deadline has room for a connection that dies without a word: it is suspected after
     // a tenth and replaced 3 s later (client-go finds out after 45 s and loses the lease). A
-    // request without an answer leaves time for another one (client-go's timeout of the lock's
-    // client).
-    CallLimits limits{.timeout = std::max(options_.renew_deadline / 2, milliseconds(1000)),
+    // request without an answer leaves time for two more.
+    CallLimits limits{.timeout = std::max(options_.renew_deadline / 3, milliseconds(1000)),
                       .deadline = deadline,
                       .suspect_after = options_.renew_deadline / 10,
                       .retry = {}};
@@ -132,17 +131,22 @@ class Term {
 // Renews until `done`, until the term has ended or until somebody else holds the lease; false then.
 bool KeepRenewing(Elector& elector, const LeaderOptions& options, Term& term,
                   const io::StopToken& done) {
+  SteadyClock::duration pause = options.retry_period;
   for (;;) {
     const auto left = term.end() - SteadyClock::now();
-    if (done.WaitFor(std::min<SteadyClock::duration>(options.retry_period, left))) return true;
+    if (done.WaitFor(std::max(SteadyClock::duration::zero(), std::min(pause, left)))) return true;
     const auto begun = SteadyClock::now();
     if (begun >= term.end()) return false;
     const auto renewed = elector.TryAcquireOrRenew(term.end(), done);
+    pause = options.retry_period;
     if (renewed && *renewed) {
       term.Extend(begun);
     } else if (renewed) {
       return false;
     } else if (!done.stopped()) {
+      // Who has waited for an answer longer than that tries again at once, on another connection:
+      // the term is short.
+      pause -= SteadyClock::now() - begun;
       base::LogWarning("lease could not be renewed", renewed.error(),
                        {{"lease", options.lease.ToString()}});
     }
