@@ -15,6 +15,8 @@
 #include <mutex>
 #include <stop_token>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/bell.h"
 #include "base/deadline.h"
@@ -110,6 +112,15 @@ void WaitLoop(const std::stop_token& stop, const std::shared_ptr<Shared>& shared
   if (shared->abandoned) AddHangingCalls(-1);
 }
 
+// What a thread that is left behind may still use until the process ends: the last one to let go of
+// it would unload the library under that thread. Reachable, so that it is no leak.
+void KeepForEver(std::shared_ptr<Shared> shared) {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::shared_ptr<Shared>>;
+  const std::lock_guard guard(mutex);
+  kept->push_back(std::move(shared));
+}
+
 class NvmlEventSet final : public EventSet {
  public:
   explicit NvmlEventSet(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
@@ -121,8 +132,7 @@ class NvmlEventSet final : public EventSet {
     if (shared_->ended.wait_for(guard, kLongestEnd, [&] { return !shared_->waiting; })) return;
     shared_->abandoned = true;
     AddHangingCalls(1);
-    // Never freed, as the thread may be in the library's code until the process ends.
-    new std::shared_ptr<Shared>(shared_);
+    KeepForEver(shared_);
     thread_.detach();
   }
 
