@@ -237,6 +237,10 @@ bool ReadScopedLink(const Request& request, FieldValue& value) {
     case field::kNvLinkCountRcvPackets:
       Set(value, bytes / 256);
       break;
+    case field::kNvLinkCountEffectiveBer:
+    case field::kNvLinkCountSymbolBer:
+      Set(value, kNoBitErrors);
+      break;
     default:
       Set(value, std::uint64_t{0});
   }

@@ -134,9 +134,18 @@ inline constexpr unsigned kNvLinkCountXmitPackets = 201;
 inline constexpr unsigned kNvLinkCountXmitBytes = 202;
 inline constexpr unsigned kNvLinkCountRcvPackets = 203;
 inline constexpr unsigned kNvLinkCountRcvBytes = 204;
+inline constexpr unsigned kNvLinkCountMalformedPacketErrors = 206;
+inline constexpr unsigned kNvLinkCountBufferOverrunErrors = 207;
 inline constexpr unsigned kNvLinkCountRcvErrors = 208;
+inline constexpr unsigned kNvLinkCountRcvRemoteErrors = 209;
+inline constexpr unsigned kNvLinkCountRcvGeneralErrors = 210;
+inline constexpr unsigned kNvLinkCountLocalLinkIntegrityErrors = 211;
 inline constexpr unsigned kNvLinkCountLinkRecoverySuccessfulEvents = 213;
+inline constexpr unsigned kNvLinkCountLinkRecoveryFailedEvents = 214;
 inline constexpr unsigned kNvLinkCountLinkRecoveryEvents = 215;
+inline constexpr unsigned kNvLinkCountEffectiveErrors = 219;
+inline constexpr unsigned kNvLinkCountEffectiveBer = 220;
+inline constexpr unsigned kNvLinkCountSymbolErrors = 221;
 inline constexpr unsigned kNvLinkCountSymbolBer = 222;
 inline constexpr unsigned kResetStatus = 226;
 inline constexpr unsigned kDrainAndResetStatus = 227;
@@ -148,6 +157,11 @@ inline constexpr unsigned kClocksEventReasonHwThermSlowdown = 252;
 inline constexpr unsigned kClocksEventReasonHwPowerBrakeSlowdown = 253;
 inline constexpr unsigned kMax = 274;  // of driver 580; later ones know more
 }  // namespace field
+
+// A bit error rate: a mantissa of four bits over an exponent of eight, mantissa * 10^-exponent.
+constexpr std::uint64_t BerMantissa(std::uint64_t raw) { return raw >> 8U & 0xfU; }
+constexpr std::uint64_t BerExponent(std::uint64_t raw) { return raw & 0xffU; }
+inline constexpr std::uint64_t kNoBitErrors = 0xfff;
 
 // nvmlGpuRecoveryAction_t, the value of field::kGetGpuRecoveryAction.
 inline constexpr unsigned kRecoveryNone = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "node/metrics_exporter/fields.h"
 #include "nvml/abi_metrics.h"
 
 namespace pitcrew::node::metrics_exporter {
@@ -10,9 +11,27 @@ namespace {
 
 using nvml::Quantity;
 using nvml::Question;
+using nvml::abi::BerExponent;
+using nvml::abi::BerMantissa;
 namespace field = nvml::abi::field;
 
 Question OfField(unsigned number) { return {Quantity::kField, static_cast<std::uint16_t>(number)}; }
+
+Question OfLinks(unsigned number) {
+  return {Quantity::kField, static_cast<std::uint16_t>(number), kAllLinks};
+}
+
+// Counters of which none may grow.
+const std::array kLinkErrors = {OfLinks(field::kNvLinkCountSymbolErrors),
+                                OfLinks(field::kNvLinkCountMalformedPacketErrors),
+                                OfLinks(field::kNvLinkCountBufferOverrunErrors),
+                                OfLinks(field::kNvLinkCountRcvErrors),
+                                OfLinks(field::kNvLinkCountRcvRemoteErrors),
+                                OfLinks(field::kNvLinkCountRcvGeneralErrors),
+                                OfLinks(field::kNvLinkCountLocalLinkIntegrityErrors),
+                                OfLinks(field::kNvLinkCountLinkRecoveryEvents),
+                                OfLinks(field::kNvLinkCountEffectiveErrors),
+                                OfField(field::kNvLinkEccDataErrorsTotal)};
 
 class Checks {
  public:
@@ -24,7 +43,10 @@ class Checks {
     CheckInforom();
     CheckClocks();
     CheckNvLink();
+    CheckLinkQuality();
+    CheckLinkStates();
     CheckFabric();
+    CheckLinkErrors();
     CheckDriver();
     CheckXids();
     return std::move(incidents_);
@@ -73,11 +95,21 @@ class Checks {
     const auto retired =
         Of({Quantity::kRetiredPages, 0}).value_or(0) + Of(OfField(field::kRetiredDbe)).value_or(0);
     if (retired >= kMostRetiredPages) Fail("MEM", "DCGM_FR_RETIRED_PAGES_LIMIT");
+    CheckRetirementRate();
     if (Above(OfField(field::kRemappedUncorrectable), kMostRemappedRows - 1)) {
       Warn("MEM", "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT");
     }
     if (Above(OfField(field::kRemappedFailure), 0)) Fail("MEM", "DCGM_FR_ROW_REMAP_FAILURE");
     if (Above({Quantity::kUnrepairableMemory}, 0)) Fail("MEM", "DCGM_FR_FAULTY_MEMORY");
+  }
+
+  void CheckRetirementRate() {
+    constexpr std::int64_t kManyPages = 15;
+    const auto pages = Of(OfField(field::kRetiredDbe));
+    if (!pages || *pages <= kManyPages || !readings_.retired_a_week_ago) return;
+    if (*pages - *readings_.retired_a_week_ago > 1) {
+      Fail("MEM", "DCGM_FR_RETIRED_PAGES_DBE_LIMIT");
+    }
   }
 
   void CheckInforom() {
@@ -88,6 +120,7 @@ class Checks {
     if (Grew(OfField(field::kPerfPolicyThermal))) {
       Warn("THERMAL", "DCGM_FR_CLOCKS_EVENT_THERMAL");
     }
+    if (readings_.failed({Quantity::kPowerUsage})) Warn("POWER", "DCGM_FR_POWER_UNREADABLE");
     if (Grew(OfField(field::kPerfPolicyPower))) Warn("POWER", "DCGM_FR_CLOCKS_EVENT_POWER");
   }
 
@@ -105,6 +138,62 @@ class Checks {
     }
     for (const auto first : {field::kNvLinkReplayErrors, field::kNvLinkRecoveryErrors}) {
       if (Grew(OfField(first + kTotal))) Fail("NVLINK", "DCGM_FR_NVLINK_ERROR_CRITICAL");
+    }
+  }
+
+  // Counters and rates of the fifth generation, of all links together.
+  void CheckLinkQuality() {
+    for (const auto& question : kLinkErrors) {
+      if (Grew(question)) Fail("NVLINK", "DCGM_FR_NVLINK_ERROR_CRITICAL");
+    }
+    if (const auto raw = Of(OfLinks(field::kNvLinkCountEffectiveBer))) {
+      const auto bits = static_cast<std::uint64_t>(*raw);
+      if (IsEffectiveRateBad(BerMantissa(bits), BerExponent(bits))) {
+        Fail("NVLINK", "DCGM_FR_NVLINK_EFFECTIVE_BER_THRESHOLD");
+      }
+    }
+    if (const auto raw = Of(OfLinks(field::kNvLinkCountSymbolBer))) {
+      const auto bits = static_cast<std::uint64_t>(*raw);
+      if (IsSymbolRateBad(BerMantissa(bits), BerExponent(bits))) {
+        Fail("NVLINK", "DCGM_FR_NVLINK_SYMBOL_BER_THRESHOLD");
+      }
+    }
+  }
+
+  // More than 1e-12, which is 10e-13 too.
+  static bool IsEffectiveRateBad(std::uint64_t mantissa, std::uint64_t exponent) {
+    if ((mantissa << 8U | exponent) == nvml::abi::kNoBitErrors) return false;
+    return exponent < 12 || (exponent == 12 && mantissa > 1) || (exponent == 13 && mantissa > 10);
+  }
+
+  // Symbols that error correction could not save: none at all, as far as the counter can tell.
+  [[nodiscard]] bool IsSymbolRateBad(std::uint64_t mantissa, std::uint64_t exponent) const {
+    return mantissa != 0 && exponent < (readings_.is_blackwell ? 238 : 255);
+  }
+
+  void CheckLinkStates() {
+    if (readings_.is_divided) return;
+    for (unsigned link = 0; link < nvml::abi::kNvLinkCount; ++link) {
+      if (Of({Quantity::kNvLinkState, static_cast<std::uint16_t>(link)}) == 0) {
+        Fail("NVLINK", "DCGM_FR_NVLINK_DOWN");
+      }
+    }
+  }
+
+  // Since the driver's start.
+  void CheckLinkErrors() {
+    if (readings_.is_blackwell) {
+      if (Above(OfLinks(field::kNvLinkCountLinkRecoverySuccessfulEvents), 0)) {
+        Warn("NVLINK", "DCGM_FR_NVLINK_ERROR_CRITICAL");
+      }
+      if (Above(OfLinks(field::kNvLinkCountLinkRecoveryFailedEvents), 0)) {
+        Fail("NVLINK", "DCGM_FR_NVLINK_ERROR_CRITICAL");
+      }
+      return;
+    }
+    for (const auto number :
+         {field::kNvLinkErrorDlCrc, field::kNvLinkErrorDlRecovery, field::kNvLinkErrorDlReplay}) {
+      if (Above(OfLinks(number), 0)) Fail("NVLINK", "DCGM_FR_NVLINK_ERROR_CRITICAL");
     }
   }
 
@@ -168,6 +257,43 @@ class Checks {
 };
 
 }  // namespace
+
+std::vector<Question> HealthQuestions() {
+  std::vector<Question> questions = {
+      {Quantity::kPcieReplays},
+      {Quantity::kPcieGeneration},
+      {Quantity::kPcieWidth},
+      {Quantity::kInforomValid},
+      {Quantity::kUnrepairableMemory},
+      {Quantity::kFabricHealth},
+      {Quantity::kPowerUsage},
+      OfField(field::kEccDbeVolatileTotal),
+      OfField(field::kRetiredDbe),
+      OfField(field::kRetiredPending),
+      {Quantity::kRetiredPages, 0},
+      OfField(field::kRemappedUncorrectable),
+      OfField(field::kRemappedFailure),
+      OfField(field::kPerfPolicyThermal),
+      OfField(field::kPerfPolicyPower),
+      OfField(field::kNvLinkCrcFlitErrors + 6),
+      OfField(field::kNvLinkCrcDataErrors + 6),
+      OfField(field::kNvLinkReplayErrors + 6),
+      OfField(field::kNvLinkRecoveryErrors + 6),
+      OfLinks(field::kNvLinkCountEffectiveBer),
+      OfLinks(field::kNvLinkCountSymbolBer),
+      OfLinks(field::kNvLinkCountLinkRecoverySuccessfulEvents),
+      OfLinks(field::kNvLinkCountLinkRecoveryFailedEvents),
+      OfLinks(field::kNvLinkErrorDlCrc),
+      OfLinks(field::kNvLinkErrorDlRecovery),
+      OfLinks(field::kNvLinkErrorDlReplay),
+      OfField(field::kGetGpuRecoveryAction),
+  };
+  questions.insert(questions.end(), kLinkErrors.begin(), kLinkErrors.end());
+  for (unsigned link = 0; link < nvml::abi::kNvLinkCount; ++link) {
+    questions.push_back({Quantity::kNvLinkState, static_cast<std::uint16_t>(link)});
+  }
+  return questions;
+}
 
 std::vector<Incident> FindIncidents(const HealthReadings& readings) {
   return Checks(readings).Run();

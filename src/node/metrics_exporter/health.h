@@ -33,7 +33,14 @@ struct HealthReadings {
   std::function<std::optional<std::int64_t>(const nvml::Question&)> answer;
   // Growth since the reading before.
   std::function<std::optional<CounterHistory::Growth>(const nvml::Question&)> growth;
+  // Whether NVML knows the question and could not answer it.
+  std::function<bool(const nvml::Question&)> failed = [](const auto&) { return false; };
   std::vector<std::uint64_t> xids;
+  bool is_blackwell = false;  // or later
+  // Some GPU of the node is divided: NVML then calls links down that nobody may use.
+  bool is_divided = false;
+  // Pages retired after double-bit errors; nullopt: the exporter has not run for a week.
+  std::optional<std::int64_t> retired_a_week_ago;
   // As NVML tells of the NVLink fabric (gpu::Fabric); nullopt: the GPU is in none.
   struct FabricProbe {
     std::uint8_t state = 0;
@@ -41,6 +48,8 @@ struct HealthReadings {
   };
   std::optional<FabricProbe> fabric;
 };
+// What the health checks of section 11 look at.
+std::vector<nvml::Question> HealthQuestions();
 std::vector<Incident> FindIncidents(const HealthReadings& readings);
 
 // One for each watch: the last incident of it, or a pass with "DCGM_FR_OK".

@@ -119,4 +119,20 @@ void CounterHistory::Keep(const std::vector<std::string>& gpu_uuids) {
   });
 }
 
+void SlowCounterHistory::Note(const std::string& gpu_uuid, TimePoint time, std::int64_t value) {
+  auto& changes = changes_[gpu_uuid];
+  if (changes.empty() || changes.back().second != value) changes.emplace_back(time, value);
+}
+
+std::optional<std::int64_t> SlowCounterHistory::At(std::string_view gpu_uuid,
+                                                   TimePoint time) const {
+  const auto found = changes_.find(gpu_uuid);
+  if (found == changes_.end()) return std::nullopt;
+  std::optional<std::int64_t> value;
+  for (const auto& [since, then] : found->second) {
+    if (since <= time) value = then;
+  }
+  return value;
+}
+
 }  // namespace pitcrew::node::metrics_exporter

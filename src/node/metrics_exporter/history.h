@@ -85,4 +85,16 @@ class CounterHistory {
   std::map<std::pair<std::string, nvml::Question>, Reading> readings_;
 };
 
+// Counts that change a few times in a GPU's life, as they were at any time since the start.
+class SlowCounterHistory {
+ public:
+  void Note(const std::string& gpu_uuid, TimePoint time, std::int64_t value);
+  // Nullopt for a time of which nothing is known.
+  [[nodiscard]] std::optional<std::int64_t> At(std::string_view gpu_uuid, TimePoint time) const;
+
+ private:
+  // Each value with the time at which it was first seen.
+  std::map<std::string, std::vector<std::pair<TimePoint, std::int64_t>>, std::less<>> changes_;
+};
+
 }  // namespace pitcrew::node::metrics_exporter

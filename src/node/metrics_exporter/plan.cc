@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "node/metrics_exporter/health.h"
 #include "node/metrics_exporter/values.h"
 #include "nvml/abi_metrics.h"
 
@@ -227,33 +228,6 @@ Question QuestionFor(const Field& asked, const std::optional<unsigned>& link) {
   Question question = asked.source.question;
   if (link && question.scope == kOwnLink) question.scope = *link;
   return question;
-}
-
-std::vector<Question> HealthQuestions() {
-  const auto of_field = [](unsigned number, std::uint32_t scope = 0) {
-    return Question{Quantity::kField, static_cast<std::uint16_t>(number), scope};
-  };
-  return {
-      {Quantity::kPcieReplays},
-      {Quantity::kPcieGeneration},
-      {Quantity::kPcieWidth},
-      {Quantity::kInforomValid},
-      {Quantity::kUnrepairableMemory},
-      {Quantity::kFabricHealth},
-      of_field(field::kEccDbeVolatileTotal),
-      of_field(field::kRetiredDbe),
-      of_field(field::kRetiredPending),
-      {Quantity::kRetiredPages, 0},
-      of_field(field::kRemappedUncorrectable),
-      of_field(field::kRemappedFailure),
-      of_field(field::kPerfPolicyThermal),
-      of_field(field::kPerfPolicyPower),
-      of_field(field::kNvLinkCrcFlitErrors + 6),
-      of_field(field::kNvLinkCrcDataErrors + 6),
-      of_field(field::kNvLinkReplayErrors + 6),
-      of_field(field::kNvLinkRecoveryErrors + 6),
-      of_field(field::kGetGpuRecoveryAction),
-  };
 }
 
 bool AsksForLinks(const std::vector<Counter>& counters) {

@@ -55,7 +55,4 @@ nvml::Question QuestionFor(const Field& field, const std::optional<unsigned>& li
 // The two counters behind a rate: what is sent and what is received.
 nvml::Question LinkCounterQuestion(Direction direction, std::uint32_t link);
 
-// What the health checks of section 11 look at.
-std::vector<nvml::Question> HealthQuestions();
-
 }  // namespace pitcrew::node::metrics_exporter

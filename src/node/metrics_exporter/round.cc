@@ -7,6 +7,7 @@
 
 #include "node/metrics_exporter/health.h"
 #include "node/metrics_exporter/values.h"
+#include "nvml/abi_metrics.h"
 
 namespace pitcrew::node::metrics_exporter {
 namespace {
@@ -286,6 +287,15 @@ class Builder {
     }
   }
 
+  std::optional<std::int64_t> RetiredAWeekAgo(const PlannedEntity& planned) {
+    constexpr std::chrono::hours kWeek{7 * 24};
+    const auto pages = NumberOf(
+        planned, 0, {Quantity::kField, static_cast<std::uint16_t>(nvml::abi::field::kRetiredDbe)});
+    const auto& uuid = DeviceOf(planned).uuid;
+    if (pages) history_.retired_pages.Note(uuid, TimeOf(planned), *pages);
+    return history_.retired_pages.At(uuid, TimeOf(planned) - kWeek);
+  }
+
   void AddHealth(std::size_t i, Family& family) {
     const auto& planned = *present_[i];
     const auto& uuid = DeviceOf(planned).uuid;
@@ -296,7 +306,17 @@ class Builder {
       if (!value) return std::nullopt;
       return history_.counters.Advance(uuid, question, TimeOf(planned), *value);
     };
+    readings.failed = [&](const Question& question) {
+      const auto* silence = std::get_if<nvml::Silence>(&AnswerOf(planned, 0, question));
+      return silence != nullptr && *silence == nvml::Silence::kFailed;
+    };
     readings.xids = history_.xids.All(uuid);
+    const auto architecture = DeviceOf(planned).architecture;
+    readings.is_blackwell = architecture >= gpu::Architecture::kBlackwell &&
+                            architecture != gpu::Architecture::kUnknown;
+    readings.is_divided = std::ranges::any_of(
+        input_.inventory.devices, [](const gpu::Device& device) { return device.IsMigEnabled(); });
+    readings.retired_a_week_ago = RetiredAWeekAgo(planned);
     if (const auto* fabric = DeviceOf(planned).fabric.value()) {
       readings.fabric = {fabric->state, fabric->status};
     }

@@ -21,6 +21,7 @@ struct History {
   XidHistory xids;
   ClockEventHistory clock_events;
   CounterHistory counters;
+  SlowCounterHistory retired_pages;  // after double-bit errors
 };
 
 struct RoundInput {

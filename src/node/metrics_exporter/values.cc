@@ -29,9 +29,9 @@ std::int64_t Whole(double number) {
 // A mantissa with an exponent of ten (metrics-exporter.md 8.5): the lower eight bits and those
 // above are NVML's encoding of a bit error rate.
 double BitErrorRate(std::int64_t raw) {
-  const auto mantissa = static_cast<double>((raw >> 8) & 0xf);
-  const auto exponent = static_cast<double>(raw & 0xff);
-  return mantissa * std::pow(10.0, -exponent);
+  const auto bits = static_cast<std::uint64_t>(raw);
+  return static_cast<double>(nvml::abi::BerMantissa(bits)) *
+         std::pow(10.0, -static_cast<double>(nvml::abi::BerExponent(bits)));
 }
 
 // What DCGM calls blank, not found, not supported, not permitted (metrics-exporter.md 4.3).

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "node/metrics_exporter/fields.h"
 #include "node/metrics_exporter/health.h"
 #include "node/metrics_exporter/text.h"
 #include "nvml/abi_metrics.h"
@@ -251,6 +252,107 @@ TEST(Health, EachConditionHasItsCode) {
   growths = {{{Quantity::kPcieReplays}, {9, 30s}}};
   EXPECT_THAT(FindIncidents(readings),
               ElementsAre(Incident{"PCIE", Health::kWarning, "DCGM_FR_PCI_REPLAY_RATE"}));
+}
+
+// metrics-exporter.md section 11, NVLINK; the limits of rates are DCGM's.
+TEST(Health, LinksHaveTheirCodes) {
+  namespace field = nvml::abi::field;
+  std::map<Question, std::int64_t> answers;
+  std::map<Question, CounterHistory::Growth> growths;
+  HealthReadings readings;
+  readings.answer = [&](const Question& question) -> std::optional<std::int64_t> {
+    const auto found = answers.find(question);
+    if (found == answers.end()) return std::nullopt;
+    return found->second;
+  };
+  readings.growth = [&](const Question& question) -> std::optional<CounterHistory::Growth> {
+    const auto found = growths.find(question);
+    if (found == growths.end()) return std::nullopt;
+    return found->second;
+  };
+  const auto of_links = [](unsigned number) {
+    return Question{Quantity::kField, static_cast<std::uint16_t>(number), kAllLinks};
+  };
+  const auto health = [&] { return StatusOfWatches(FindIncidents(readings))[1]; };
+  const Incident critical{"NVLINK", Health::kFailure, "DCGM_FR_NVLINK_ERROR_CRITICAL"};
+  for (const unsigned number : {206, 207, 208, 209, 210, 211, 215, 219, 221}) {
+    growths = {{of_links(number), {0, 30s}}};
+    EXPECT_EQ(health().health, Health::kPass) << number;
+    growths = {{of_links(number), {1, 30s}}};
+    EXPECT_EQ(health(), critical) << number;
+  }
+  growths = {{{Quantity::kField, 160}, {1, 30s}}};
+  EXPECT_EQ(health(), critical);
+  growths.clear();
+
+  const auto raw = [](std::int64_t mantissa, std::int64_t exponent) {
+    return mantissa << 8 | exponent;
+  };
+  const Incident effective{"NVLINK", Health::kFailure, "DCGM_FR_NVLINK_EFFECTIVE_BER_THRESHOLD"};
+  for (const auto good : {raw(15, 255), raw(1, 12), raw(10, 13), raw(15, 14)}) {
+    answers = {{of_links(field::kNvLinkCountEffectiveBer), good}};
+    EXPECT_EQ(health().health, Health::kPass) << good;
+  }
+  for (const auto bad : {raw(2, 12), raw(11, 13), raw(1, 11), raw(15, 8)}) {
+    answers = {{of_links(field::kNvLinkCountEffectiveBer), bad}};
+    EXPECT_EQ(health(), effective) << bad;
+  }
+  const Incident symbols{"NVLINK", Health::kFailure, "DCGM_FR_NVLINK_SYMBOL_BER_THRESHOLD"};
+  answers = {{of_links(field::kNvLinkCountSymbolBer), raw(15, 255)}};
+  EXPECT_EQ(health().health, Health::kPass);
+  answers = {{of_links(field::kNvLinkCountSymbolBer), raw(1, 254)}};
+  EXPECT_EQ(health(), symbols);
+  readings.is_blackwell = true;
+  EXPECT_EQ(health().health, Health::kPass);
+  answers = {{of_links(field::kNvLinkCountSymbolBer), raw(0, 1)}};
+  EXPECT_EQ(health().health, Health::kPass) << "a rate of 0";
+  answers = {{of_links(field::kNvLinkCountSymbolBer), raw(1, 237)}};
+  EXPECT_EQ(health(), symbols);
+
+  answers = {{of_links(field::kNvLinkCountLinkRecoverySuccessfulEvents), 1}};
+  EXPECT_EQ(health().health, Health::kWarning);
+  answers = {{of_links(field::kNvLinkCountLinkRecoveryFailedEvents), 1}};
+  EXPECT_EQ(health(), critical);
+  answers = {{of_links(field::kNvLinkErrorDlCrc), 1}};
+  EXPECT_EQ(health().health, Health::kPass) << "counted until Hopper";
+  readings.is_blackwell = false;
+  EXPECT_EQ(health(), critical);
+  answers = {{of_links(field::kNvLinkErrorDlReplay), 0}};
+  EXPECT_EQ(health().health, Health::kPass);
+
+  answers = {{{Quantity::kNvLinkState, 0}, 1}, {{Quantity::kNvLinkState, 1}, 0}};
+  EXPECT_EQ(health(), (Incident{"NVLINK", Health::kFailure, "DCGM_FR_NVLINK_DOWN"}));
+  readings.is_divided = true;
+  EXPECT_EQ(health().health, Health::kPass);
+}
+
+TEST(Health, PowerThatCannotBeRead) {
+  HealthReadings readings;
+  readings.answer = [](const Question&) { return std::nullopt; };
+  readings.growth = [](const Question&) { return std::nullopt; };
+  EXPECT_THAT(FindIncidents(readings), IsEmpty()) << "not supported";
+  readings.failed = [](const Question& question) {
+    return question == Question{Quantity::kPowerUsage};
+  };
+  EXPECT_THAT(FindIncidents(readings),
+              ElementsAre(Incident{"POWER", Health::kWarning, "DCGM_FR_POWER_UNREADABLE"}));
+}
+
+TEST_F(RoundTest, PagesThatAreRetiredTooFastAreAFailure) {
+  inventory_.devices = {Gpu(0)};
+  Ask("DCGM_EXP_GPU_HEALTH_STATUS, gauge, x\n");
+  const Question pages{Quantity::kField, nvml::abi::field::kRetiredDbe};
+  const auto fails = [&](std::int64_t count, std::chrono::milliseconds later) {
+    Answer(pages, count);
+    return NextText(later).contains("DCGM_FR_RETIRED_PAGES_DBE_LIMIT");
+  };
+  constexpr std::chrono::hours kDay{24};
+  EXPECT_FALSE(fails(14, 1s));
+  EXPECT_FALSE(fails(16, 6 * kDay)) << "what was a week ago is not known";
+  EXPECT_TRUE(fails(16, kDay)) << "two more than a week ago";
+  EXPECT_FALSE(fails(17, 7 * kDay)) << "one more";
+  EXPECT_TRUE(fails(19, kDay));
+  EXPECT_FALSE(fails(19, 8 * kDay));
 }
 
 // The mask's answers of two bits, and one of four; 0x1aa is a fabric in which all is well.
