@@ -191,6 +191,14 @@ class QualificationGateTest : public NodeTest {
     Merge(kube::kNodes, Cluster(node), {{"spec", {{"taints", taints}}}});
   }
 
+  // Of the DaemonSet that the operator has made.
+  [[nodiscard]] std::string ValidatorImage() const {
+    const auto validator = client_->Get(kube::kDaemonSets, Own("nvidia-operator-validator"));
+    if (!validator) return "";
+    const Json& pod = validator->at("spec").at("template").at("spec");
+    return codec::FindString(pod.at("containers").at(0), {"image"});
+  }
+
   static constexpr const char* kHeld = "nvidia.com/gpu-operator.not-qualified:NoSchedule";
   static constexpr const char* kRequired = "{validator: {qualification: {required: true}}}";
 };
@@ -243,8 +251,12 @@ TEST_F(QualificationGateTest, SwitchedOffNoNodeIsHeld) {
   MergeSpec("cluster-policy", "{validator: {qualification: {required: false}}}");
   ASSERT_TRUE(Eventually([&] { return held() == 0; }));
   EXPECT_TRUE(Eventually([&] { return Label("gpu-5", kState) == "(none)"; }));
-  // Nodes that are known by then are not held when it is switched on again.
-  MergeSpec("cluster-policy", kRequired);
+  // Nodes that are known by then are not held when it is switched on again. A node and a policy
+  // come on two watches: the policy has to be the first, as the image that it names shows.
+  MergeSpec("cluster-policy",
+            "{validator: {repository: example.com, image: validator, version: again, "
+            "qualification: {required: true}}}");
+  ASSERT_TRUE(Eventually([&] { return ValidatorImage().ends_with(":again"); }));
   CreateGpuNode("gpu-6");
   ASSERT_TRUE(Eventually([&] { return IsHeld("gpu-6"); }));
   EXPECT_EQ(held(), 0);
