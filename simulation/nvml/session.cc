@@ -91,6 +91,7 @@ Session::Waiting::~Waiting() { --users; }
 bool Session::InUse() { return users.load() != 0; }
 
 Return Session::Initialize() {
+  (void)state();  // where it is initialised already
   const std::lock_guard guard(mutex_);
   if (initialized_ == 0) {
     auto file = StateFile::Open(FindStateFile(LibraryPath()));
