@@ -43,7 +43,7 @@ std::string Advice(const Cluster& cluster, PullTrouble trouble, const Waiting& w
             "image:\n"
             "$ kubectl create secret docker-registry {} -n {{namespace}} --docker-server=SERVER "
             "--docker-username=USER",
-            names);
+            names.substr(0, names.find(',')));
       }
       return "Make a pull secret in namespace {namespace}, and name it in imagePullSecrets beside "
              "repository and image:\n"

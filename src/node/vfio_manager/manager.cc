@@ -137,15 +137,27 @@ gpu::PciAddress BoardOf(gpu::PciAddress address) {
   return address;
 }
 
-// Boards with functions that the kernel has found.
-std::set<gpu::PciAddress> PluggedIn(const host::UeventReceiver::Batch& batch) {
-  std::set<gpu::PciAddress> boards;
+// Functions that the kernel has found. What somebody lets the kernel say again (udevadm trigger, a
+// write to a device's uevent) tells of nothing new.
+std::set<gpu::PciAddress> FoundBy(const host::UeventReceiver::Batch& batch) {
+  std::set<gpu::PciAddress> found;
   for (const auto& event : batch.events) {
     const auto slot = event.fields.find("PCI_SLOT_NAME");
     if (event.action != "add" || event.subsystem() != "pci" || slot == event.fields.end()) continue;
-    if (const auto address = gpu::PciAddress::Parse(slot->second)) {
-      boards.insert(BoardOf(*address));
-    }
+    if (event.fields.contains("SYNTH_UUID")) continue;
+    if (const auto address = gpu::PciAddress::Parse(slot->second)) found.insert(*address);
+  }
+  return found;
+}
+
+// The boards of those that are there. Who makes virtual functions has a driver that does.
+std::set<gpu::PciAddress> BoardsOf(const std::set<gpu::PciAddress>& functions,
+                                   const vfio::Node& node) {
+  std::set<gpu::PciAddress> boards;
+  for (const auto& address : functions) {
+    const auto* device = node.Find(address);
+    if (device == nullptr || !device->physical_function.is_absent()) continue;
+    boards.insert(BoardOf(address));
   }
   return boards;
 }
@@ -154,16 +166,18 @@ std::set<gpu::PciAddress> PluggedIn(const host::UeventReceiver::Batch& batch) {
 std::set<gpu::PciAddress> WithoutDriver(const vfio::Node& node) {
   std::set<gpu::PciAddress> boards;
   for (const auto& device : node.scan.devices) {
-    if (device.driver.is_absent()) boards.insert(BoardOf(device.address));
+    const bool is_board = device.address.function == 0 && device.physical_function.is_absent();
+    if (is_board && device.driver.is_absent()) boards.insert(device.address);
   }
   return boards;
 }
 
 base::Status GivePluggedIn(const Options& options, const vfio::Settings& settings,
                            const host::UeventReceiver::Batch& batch, const io::StopToken& stop) {
-  auto boards = PluggedIn(batch);
-  if (boards.empty() && !batch.lost) return {};
+  const auto found = FoundBy(batch);
+  if (found.empty() && !batch.lost) return {};
   TRY_ASSIGN(const auto node, vfio::ReadNode(settings));
+  auto boards = BoardsOf(found, node);
   if (batch.lost) boards.merge(WithoutDriver(node));
   for (const auto& board : boards) {
     const vfio::Selection selection{.device = board, .switches = options.switches};

@@ -146,13 +146,32 @@ for device in $H100 $T4; do
   echo pci-pf-stub > $devices/$device/driver_override
   echo $device > $stub/bind
 done
-# What the kernel says when a device has been plugged in.
+# What is only said again is not news; what is somebody else's is left alone.
+echo add > $devices/$H100/uevent
 echo add > $devices/$FOREIGN/uevent
-echo add > $devices/$T4/uevent
+# Who makes virtual functions has a driver that does.
+echo $A100 > /sys/bus/pci/drivers/vfio-pci/unbind
+echo nvme > $devices/$A100/driver_override
+echo $A100 > /sys/bus/pci/drivers/nvme/bind
+echo 0 > $devices/$A100/sriov_drivers_autoprobe
+echo 1 > $devices/$A100/sriov_numvfs
+# The board is pulled and plugged in. A device has its own ids when it comes: the follower hears of it when it is disguised.
+kill -STOP $follower
+echo 1 > $devices/$AUDIO/remove
+echo 1 > $devices/$T4/remove
+[ ! -e $devices/$T4 ] || fail "the board is still there"
+echo 1 > /sys/bus/pci/rescan
+while [ "$(driver $AUDIO)" != pci-pf-stub ]; do :; done
+grep -e $T4 -e $AUDIO /etc/disguises > /run/plugged
+while read -r line; do disguise $line; done < /run/plugged
+kill -CONT $follower
 while [ "$(driver $T4)" != vfio-pci ]; do [ -d /proc/$follower ] || fail "it has ended"; done
 is $H100 pci-pf-stub
 kill $follower
 wait $follower || fail "a stop is no failure"
+is $H100 pci-pf-stub
+is $A100 nvme
+echo 0 > $devices/$A100/sriov_numvfs
 manage 0 unbind --all
 
 echo "== what is no GPU is no failure"
