@@ -74,6 +74,9 @@ if(PITCREW_SANITIZE)
     add_compile_options(-fno-sanitize=${PITCREW_SANITIZE_NOT})
   endif()
   add_link_options(-fsanitize=${PITCREW_SANITIZE})
+  # Sanitizers do not see the error of a std::expected that holds a value, nor an empty std::optional; the library's
+  # own checks do.
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
 endif()
 
 # Several files at a time (all presets but dev): large headers are parsed once for them all. A type of one file's

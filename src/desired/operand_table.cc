@@ -103,6 +103,16 @@ const Operand* OperandTable::OfDaemonSet(std::string_view daemonset) const {
   return found;
 }
 
+std::set<std::string, std::less<>> OperandTable::AppsOf(
+    const std::vector<std::string_view>& deploy_labels) const {
+  std::set<std::string, std::less<>> apps;
+  for (const Operand& operand : operands_) {
+    if (std::ranges::find(deploy_labels, operand.deploy.key) == deploy_labels.end()) continue;
+    for (const std::string_view name : operand.daemonsets) apps.emplace(name);
+  }
+  return apps;
+}
+
 const Operand& OperandTable::Named(std::string_view name) const {
   const auto found = std::ranges::find(operands_, name, &Operand::name);
   if (found == operands_.end()) std::abort();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +45,10 @@ class OperandTable {
     return image_variables_;
   }
   [[nodiscard]] const std::vector<PausedPods>& paused_pods() const { return paused_pods_; }
+  // What the pods of the operands with these deploy labels are called: their label "app", or
+  // "name".
+  [[nodiscard]] std::set<std::string, std::less<>> AppsOf(
+      const std::vector<std::string_view>& deploy_labels) const;
 
   // The objects of one state, in file order. Files whose name contains "openshift" are left out
   // unless `openshift`. Errors name state and file.

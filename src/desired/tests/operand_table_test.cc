@@ -115,6 +115,14 @@ TEST(OperandTable, PausedPods) {
                       "nvidia-vgpu-device-manager", "nvidia-dra-driver-kubelet-plugin"}));
 }
 
+TEST(OperandTable, AppsOfDeployLabels) {
+  EXPECT_EQ(Operands().AppsOf({api::kDeploySandboxDevicePlugin, api::kDeployVfioManager}),
+            (std::set<std::string, std::less<>>{"nvidia-sandbox-device-plugin-daemonset",
+                                                "nvidia-vfio-manager"}));
+  EXPECT_EQ(Operands().AppsOf({"nvidia.com/gpu.deploy.client"}),
+            (std::set<std::string, std::less<>>{}));
+}
+
 // clusterpolicy-api.md section 6.
 TEST(OperandTable, ImageVariables) {
   const auto& variables = Operands().image_variables();

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 #include <utility>
 
 #include "api/cc_mode.h"
@@ -13,28 +12,16 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
-#include "desired/operand_table.h"
 #include "node/cc_mode/change.h"
+#include "node/operand_pause/operand_pause.h"
 #include "node/own_node/superseded.h"
-#include "workload/pause.h"
 
 namespace pitcrew::node::cc_manager {
 namespace {
 
-using codec::Json;
 using own_node::Followed;
 
 constexpr std::string_view kFailed = "failed";
-
-// What the pods of those operands are called is in their descriptors.
-std::set<std::string, std::less<>> AppsOf(const std::vector<std::string_view>& labels) {
-  std::set<std::string, std::less<>> apps;
-  for (const auto& operand : desired::Operands()) {
-    if (std::ranges::find(labels, operand.deploy.key) == labels.end()) continue;
-    for (const auto name : operand.daemonsets) apps.emplace(name);
-  }
-  return apps;
-}
 
 // What Kata's runtime classes look for (validator.md section 12.2).
 std::string_view ReadyState(std::string_view state) {
@@ -60,7 +47,10 @@ class Change {
                   .processes = host::Root(options_.host_root),
                   .journal = options_.journal(),
                   .patience = options_.firmware_patience},
-        wanted_(std::move(wanted)) {
+        wanted_(std::move(wanted)),
+        operands_(context.node, {.namespace_name = options_.namespace_name,
+                                 .labels = PausedLabels(),
+                                 .word = api::kPausedForCcChange}) {
     progress_.config = wanted_;
   }
 
@@ -134,29 +124,7 @@ class Change {
         fmt::format("mode {} of confidential computing: {} to be changed and reset", wanted_,
                     TitlesOf(plan.changes)));
     if (!options_.pause_operands) return {};
-    std::vector<std::string_view> paused;
-    TRY(context_.node.Change(
-        [&](const Json& node) {
-          paused = workload::PausedLabels(node, PausedLabels(), api::kPausedForCcChange);
-          return workload::PausePatch(node, paused, api::kPausedForCcChange);
-        },
-        stop));
-    if (paused.empty()) return {};
-    return workload::AwaitOperandsGone(context_.node.client(), options_.node_name,
-                                       options_.namespace_name, AppsOf(paused),
-                                       base::SteadyClock::now() + options_.operand_timeout, stop);
-  }
-
-  // Labels back to what they were, with the state: one write, so that nobody sees the one without
-  // the other.
-  [[nodiscard]] Json FinalPatch(const Json& node, std::string_view state) const {
-    Json patch = workload::ResumePatch(node, PausedLabels(), api::kPausedForCcChange)
-                     .value_or(Json::object());
-    auto& metadata = patch["metadata"];
-    metadata["labels"][std::string(api::kCcModeState)] = state;
-    metadata["labels"][std::string(api::kCcReadyState)] = ReadyState(state);
-    metadata["annotations"][std::string(api::kCcModeProgress)] = api::ToText(progress_);
-    return patch;
+    return operands_.PauseAll(options_.operand_timeout, stop);
   }
 
   // Somebody wants something else: the node goes on as it was, and the state is the next one's to
@@ -164,11 +132,7 @@ class Change {
   Followed Abandon() {
     context_.progress.Settle();
     // Told to stop, the clean-up still has to reach the API server.
-    const auto resumed = context_.node.Change(
-        [](const Json& node) {
-          return workload::ResumePatch(node, PausedLabels(), api::kPausedForCcChange);
-        },
-        {});
+    const auto resumed = operands_.Resume({}, {});
     if (!resumed) base::LogError("The operands could not be resumed", resumed.error());
     base::LogInfo("The change of the mode is given up",
                   {{"mode", wanted_}, {"another_one_is_wanted", superseded_}});
@@ -190,9 +154,10 @@ class Change {
     base::Status told =
         done ? base::WriteFileAtomically(options_.ready_file, "") : ForgetReady(options_);
     if (told) {
-      const auto written = context_.node.Change(
-          [&](const Json& node) -> std::optional<Json> { return FinalPatch(node, state); }, {});
-      if (!written) told = base::Fail(written.error());
+      told = operands_.Resume({.labels = {{api::kCcModeState, std::string(state)},
+                                          {api::kCcReadyState, std::string(ReadyState(state))}},
+                               .annotations = {{api::kCcModeProgress, api::ToText(progress_)}}},
+                              {});
     }
     if (!told) base::LogError("The node does not say how the change ended", told.error());
     Tell(done, began);
@@ -226,6 +191,7 @@ class Change {
   const Options& options_;
   const cc_mode::Settings settings_;
   const std::string wanted_;
+  operand_pause::OperandPause operands_;
   cc_mode::Mode mode_ = cc_mode::Mode::kOff;
   std::vector<cc_mode::DeviceMode> positions_;  // the node's devices, by address
   api::CcProgress progress_;

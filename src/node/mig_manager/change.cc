@@ -19,6 +19,7 @@
 #include "node/mig_manager/gpu_clients.h"
 #include "node/mig_manager/gpu_pods.h"
 #include "node/mig_manager/host_services.h"
+#include "node/operand_pause/operand_pause.h"
 #include "node/own_node/superseded.h"
 #include "node/validations/mig_change.h"
 #include "nvml/nvml.h"
@@ -37,17 +38,18 @@ constexpr std::chrono::minutes kRebootTimeout{1};
 
 std::string Now() { return base::FormatRfc3339(base::WallClock::now()); }
 
-// Labels back to what they were, with the state: one write, so that nobody sees the one without the
-// other.
-Json FinalPatch(const Json& node, const std::optional<std::string>& state,
-                const std::optional<std::string>& progress) {
-  Json patch =
-      workload::ResumePatch(node, AllLabels(), api::kPausedForMigChange).value_or(Json::object());
-  auto& metadata = patch["metadata"];
-  metadata["labels"][std::string(api::kMigConfigState)] = state ? Json(*state) : Json();
-  metadata["annotations"][std::string(api::kMigConfigProgress)] =
-      progress ? Json(*progress) : Json();
-  return patch;
+// An empty state is no label.
+operand_pause::Told Told(std::string_view state, std::optional<std::string> progress) {
+  return {.labels = {{api::kMigConfigState,
+                      state.empty() ? std::nullopt : std::optional(std::string(state))}},
+          .annotations = {{api::kMigConfigProgress, std::move(progress)}}};
+}
+
+operand_pause::OperandPause AllOperands(const Context& context) {
+  return {context.node,
+          {.namespace_name = context.options.clients_namespace,
+           .labels = AllLabels(),
+           .word = api::kPausedForMigChange}};
 }
 
 class Change {
@@ -333,16 +335,8 @@ class Change {
     TellFollowers();
     context_.progress.Settle();
     // Told to stop, the clean-up still has to reach the API server.
-    const auto resumed = context_.node.Change(
-        [&](const Json& node) -> std::optional<Json> {
-          if (superseded_) {
-            return FinalPatch(node,
-                              state_before_.empty() ? std::nullopt : std::optional(state_before_),
-                              std::nullopt);
-          }
-          return workload::ResumePatch(node, AllLabels(), api::kPausedForMigChange);
-        },
-        {});
+    const auto resumed = AllOperands(context_).Resume(
+        superseded_ ? Told(state_before_, std::nullopt) : operand_pause::Told(), {});
     if (!resumed) base::LogError("The operands could not be resumed", resumed.error());
     base::LogInfo("The change of the MIG geometry is given up",
                   {{"config", wanted_}, {"another_one_is_wanted", superseded_}});
@@ -376,10 +370,8 @@ class Change {
     }
     Enter(success ? "done" : "failed", error ? error->message : "");
     context_.progress.Settle();
-    const auto state = std::string(success ? kSuccess : kFailed);
-    const auto text = api::ToText(progress_);
-    const auto told = context_.node.Change(
-        [&](const Json& node) -> std::optional<Json> { return FinalPatch(node, state, text); }, {});
+    const auto told = AllOperands(context_).Resume(
+        Told(success ? kSuccess : kFailed, api::ToText(progress_)), {});
     if (!told) base::LogError("The node does not say how the change ended", told.error());
     Tell(success, began, error);
     if (success && !told) return {End::Kind::kFailed, told.error()};
@@ -448,12 +440,7 @@ base::Status TidyUp(const Context& context) {
   const StatusFolder folder(context.options.validations);
   TRY_ASSIGN(const auto changing, validations::ReadMigChange(folder));
   if (!changing.empty()) TRY(validations::AnnounceMigChange(folder, {}));
-  TRY(context.node.Change(
-      [](const Json& node) {
-        return workload::ResumePatch(node, AllLabels(), api::kPausedForMigChange);
-      },
-      context.stop));
-  return {};
+  return AllOperands(context).Resume({}, context.stop);
 }
 
 }  // namespace pitcrew::node::mig_manager

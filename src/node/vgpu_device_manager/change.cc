@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "api/labels.h"
@@ -11,48 +10,35 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/strings.h"
-#include "desired/operand_table.h"
+#include "node/operand_pause/operand_pause.h"
 #include "node/own_node/superseded.h"
 #include "node/vgpu/change.h"
 #include "node/vgpu/configuration.h"
-#include "workload/pause.h"
 
 namespace pitcrew::node::vgpu_device_manager {
 namespace {
-
-using codec::Json;
 
 // Values of the label nvidia.com/vgpu.config.state.
 constexpr std::string_view kPending = "pending";
 constexpr std::string_view kSuccess = "success";
 constexpr std::string_view kFailed = "failed";
 
-// What the pods of those operands are called is in their descriptors.
-std::set<std::string, std::less<>> AppsOf(const std::vector<std::string_view>& labels) {
-  std::set<std::string, std::less<>> apps;
-  for (const auto& paused : desired::Operands().paused_pods()) {
-    if (std::ranges::find(labels, paused.label) != labels.end()) apps.emplace(paused.app);
-  }
-  return apps;
-}
-
-// Labels back to what they were, with the state: one write, so that nobody sees the one without the
-// other.
-Json FinalPatch(const Json& node, const std::optional<std::string>& state,
-                const std::optional<std::string>& progress) {
-  Json patch = workload::ResumePatch(node, PausedLabels(), api::kPausedForVgpuChange)
-                   .value_or(Json::object());
-  auto& metadata = patch["metadata"];
-  metadata["labels"][std::string(api::kVgpuConfigState)] = state ? Json(*state) : Json();
-  metadata["annotations"][std::string(api::kVgpuConfigProgress)] =
-      progress ? Json(*progress) : Json();
-  return patch;
+// An empty state is no label.
+operand_pause::Told Told(std::string_view state, std::optional<std::string> progress) {
+  return {.labels = {{api::kVgpuConfigState,
+                      state.empty() ? std::nullopt : std::optional(std::string(state))}},
+          .annotations = {{api::kVgpuConfigProgress, std::move(progress)}}};
 }
 
 class Change {
  public:
   Change(const Context& context, std::string wanted)
-      : context_(context), options_(context.options), wanted_(std::move(wanted)) {
+      : context_(context),
+        options_(context.options),
+        wanted_(std::move(wanted)),
+        operands_(context.node, {.namespace_name = options_.namespace_name,
+                                 .labels = PausedLabels(),
+                                 .word = api::kPausedForVgpuChange}) {
     progress_.config = wanted_;
   }
 
@@ -125,17 +111,7 @@ class Change {
     context_.node.Record(
         kube::EventType::kNormal, "VgpuChangeStarted",
         fmt::format("vGPU configuration {}: {} to be changed", wanted_, base::Join(titles, ", ")));
-    std::vector<std::string_view> paused;
-    TRY(context_.node.Change(
-        [&](const Json& node) {
-          paused = workload::PausedLabels(node, PausedLabels(), api::kPausedForVgpuChange);
-          return workload::PausePatch(node, paused, api::kPausedForVgpuChange);
-        },
-        stop));
-    if (paused.empty()) return {};
-    return workload::AwaitOperandsGone(context_.node.client(), options_.node_name,
-                                       options_.namespace_name, AppsOf(paused),
-                                       base::SteadyClock::now() + options_.operand_timeout, stop);
+    return operands_.PauseAll(options_.operand_timeout, stop);
   }
 
   [[nodiscard]] vgpu::ChangeOptions ChangeOptions() {
@@ -161,16 +137,8 @@ class Change {
   End Abandon() {
     context_.progress.Settle();
     // Told to stop, the clean-up still has to reach the API server.
-    const auto resumed = context_.node.Change(
-        [&](const Json& node) -> std::optional<Json> {
-          if (!superseded_) {
-            return workload::ResumePatch(node, PausedLabels(), api::kPausedForVgpuChange);
-          }
-          return FinalPatch(node,
-                            state_before_.empty() ? std::nullopt : std::optional(state_before_),
-                            std::nullopt);
-        },
-        {});
+    const auto resumed = operands_.Resume(
+        superseded_ ? Told(state_before_, std::nullopt) : operand_pause::Told(), {});
     if (!resumed) base::LogError("The operands could not be resumed", resumed.error());
     base::LogInfo("The change of the vGPUs is given up",
                   {{"config", wanted_}, {"another_one_is_wanted", superseded_}});
@@ -189,12 +157,8 @@ class Change {
     }
     Enter(success ? "done" : "failed", error ? error->message : "");
     context_.progress.Settle();
-    const auto text = api::ToText(progress_);
-    const auto told = context_.node.Change(
-        [&](const Json& node) -> std::optional<Json> {
-          return FinalPatch(node, std::string(success ? kSuccess : kFailed), text);
-        },
-        {});
+    const auto told =
+        operands_.Resume(Told(success ? kSuccess : kFailed, api::ToText(progress_)), {});
     if (!told) base::LogError("The node does not say how the change ended", told.error());
     Tell(success, began, error);
     if (success && !told) return {End::Kind::kFailed, told.error()};
@@ -224,6 +188,7 @@ class Change {
   const Context& context_;
   const Options& options_;
   const std::string wanted_;
+  operand_pause::OperandPause operands_;
   std::string state_before_;
   vgpu::NamedConfig config_;
   api::VgpuProgress progress_;
