@@ -16,8 +16,8 @@
 #include "doctor/source.h"
 #include "io/own_certificate.h"
 #include "io/program.h"
+#include "snapshot/connection.h"
 #include "snapshot/file.h"
-#include "snapshot/live.h"
 
 namespace pitcrew::dashboard {
 namespace {
@@ -113,8 +113,7 @@ base::Status ServeFile(const Options& options, const io::StopToken& stop) {
 }
 
 base::Status ServeCluster(const Options& options, const io::StopToken& stop) {
-  TRY_ASSIGN(const std::shared_ptr<kube::Client> client,
-             snapshot::Connect(options.kubeconfig, options.context));
+  TRY_ASSIGN(const std::shared_ptr<kube::Client> client, snapshot::Connect(options.connection));
   const std::string name_space = doctor::FindNamespace(*client, options.name_space, stop);
   TRY_ASSIGN(fleet::Cluster first,
              doctor::ReadLive(*client, name_space, stop, doctor::Extent::kFirst));

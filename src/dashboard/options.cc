@@ -42,17 +42,15 @@ base::Status Check(const Options& options, bool has_port) {
 
 base::Result<std::optional<Options>> ReadOptions(int argc, const char* const* argv) {
   Options options;
-  std::optional<std::string> name_space, kubeconfig, context, file, listen, certificate, key;
+  std::optional<std::string> name_space, file, listen, certificate, key;
   std::optional<std::vector<std::string>> hosts;
   std::optional<std::int64_t> port;
   std::optional<bool> readings;
+  snapshot::ConnectionFlags connection;
   base::CommandLine line("dashboard", kHelp, "pitcrew " PITCREW_VERSION);
   line.Add({"port", "", "port on the loopback address (a free one otherwise)"}, &port);
-  line.Add({"namespace,n", "", "the operator's namespace (found by itself where it can be)"},
-           &name_space);
-  line.Add({"kubeconfig", "", "kubeconfig file (like kubectl: else KUBECONFIG, ~/.kube/config)"},
-           &kubeconfig);
-  line.Add({"context", "", "context of the kubeconfig"}, &context);
+  snapshot::AddOperatorNamespace(line, name_space);
+  connection.AddTo(line);
   line.Add(
       {"cluster,file", "", "show objects of this file instead (YAML or JSON; - is standard input)"},
       &file);
@@ -78,8 +76,7 @@ base::Result<std::optional<Options>> ReadOptions(int argc, const char* const* ar
         BadUsage(fmt::format("--port {} is no port; write one from 1 to {}", *port, kLastPort)));
   }
   options.name_space = name_space.value_or("");
-  options.kubeconfig = kubeconfig.value_or("");
-  options.context = context.value_or("");
+  options.connection = connection.Read();
   options.file = file.value_or("");
   options.port = static_cast<int>(port.value_or(0));
   options.listen = listen.value_or("");

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "base/result.h"
+#include "snapshot/connection.h"
 
 namespace pitcrew::dashboard {
 
 struct Options {
   std::string name_space;  // of the operator; "": found by its policy
-  std::string kubeconfig;
-  std::string context;
+  snapshot::Connection connection;
   std::string file;  // --cluster; "": a live cluster
   int port = 0;      // 0: a free one
   bool readings = true;

@@ -14,7 +14,7 @@
 #include "doctor/report_json.h"
 #include "doctor/source.h"
 #include "doctor/text.h"
-#include "snapshot/live.h"
+#include "snapshot/connection.h"
 
 namespace pitcrew::doctor {
 namespace {
@@ -127,8 +127,7 @@ base::Result<int> RunWatch(const std::shared_ptr<kube::Client>& client, const fl
 }
 
 base::Result<int> RunLive(const Options& options, Command command, const io::StopToken& stop) {
-  TRY_ASSIGN(const std::shared_ptr<kube::Client> client,
-             snapshot::Connect(options.kubeconfig, options.context));
+  TRY_ASSIGN(const std::shared_ptr<kube::Client> client, snapshot::Connect(options.connection));
   const std::string name_space = FindNamespace(*client, options.name_space, stop);
   const std::string& own = client->config().default_namespace;
   if (options.watch) {

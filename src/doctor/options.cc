@@ -34,16 +34,14 @@ constexpr std::string_view kDoctorHelp =
 base::Result<std::optional<Options>> ReadOptions(Command command, int argc,
                                                  const char* const* argv) {
   Options options;
-  std::optional<std::string> name_space, kubeconfig, context, file, format;
+  std::optional<std::string> name_space, file, format;
   std::optional<bool> watch, all;
+  snapshot::ConnectionFlags connection;
   base::CommandLine line(command == Command::kStatus ? "status" : "doctor",
                          command == Command::kStatus ? kStatusHelp : kDoctorHelp,
                          "pitcrew " PITCREW_VERSION);
-  line.Add({"namespace,n", "", "the operator's namespace (found by itself where it can be)"},
-           &name_space);
-  line.Add({"kubeconfig", "", "kubeconfig file (like kubectl: else KUBECONFIG, ~/.kube/config)"},
-           &kubeconfig);
-  line.Add({"context", "", "context of the kubeconfig"}, &context);
+  snapshot::AddOperatorNamespace(line, name_space);
+  connection.AddTo(line);
   line.Add(
       {"cluster", "", "read objects from this file instead (YAML or JSON; - is standard input)"},
       &file);
@@ -60,8 +58,7 @@ base::Result<std::optional<Options>> ReadOptions(Command command, int argc,
   TRY_ASSIGN(const bool go_on, line.Parse(argc, argv));
   if (!go_on) return std::nullopt;
   options.name_space = name_space.value_or("");
-  options.kubeconfig = kubeconfig.value_or("");
-  options.context = context.value_or("");
+  options.connection = connection.Read();
   options.file = file.value_or("");
   options.watch = watch.value_or(false);
   options.all = all.value_or(false);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "snapshot/connection.h"
 
 namespace pitcrew::doctor {
 
@@ -14,8 +15,7 @@ enum class Format { kTable, kWide, kJson, kYaml };
 
 struct Options {
   std::string name_space;  // of the operator; "": found by its pods or policy
-  std::string kubeconfig;
-  std::string context;
+  snapshot::Connection connection;
   std::string file;  // --cluster; "": a live cluster
   Format format = Format::kTable;
   bool watch = false;

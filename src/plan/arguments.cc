@@ -37,7 +37,7 @@ base::Status CheckTogether(const Arguments& arguments) {
     return base::Fail(BadUsage(
         "the cluster is either --cluster FILE (what kubectl get -o yaml prints) or --live"));
   }
-  if (!arguments.live && (!arguments.kubeconfig.empty() || !arguments.context.empty())) {
+  if (!arguments.live && arguments.connection != snapshot::Connection()) {
     return base::Fail(BadUsage("--kubeconfig and --context belong to --live"));
   }
   if (arguments.policy_file == "-" && arguments.cluster_file == "-") {
@@ -58,8 +58,7 @@ base::Result<std::optional<Arguments>> ReadArguments(
   OptionalText policy;
   OptionalText cluster;
   std::optional<bool> live;
-  OptionalText kubeconfig;
-  OptionalText context;
+  snapshot::ConnectionFlags connection;
   OptionalText name_space;
   OptionalText output;
   OptionalText kube_version;
@@ -72,8 +71,7 @@ base::Result<std::optional<Arguments>> ReadArguments(
   line.Add({"cluster", "", "the objects of the cluster: YAML stream, List or JSON, - for stdin"},
            &cluster);
   line.Add({"live", "", "read the cluster that kubectl would talk to"}, &live);
-  line.Add({"kubeconfig", "", "with --live: the kubeconfig file"}, &kubeconfig);
-  line.Add({"context", "", "with --live: the context of the kubeconfig"}, &context);
+  connection.AddTo(line);
   line.Add({"namespace,n", "OPERATOR_NAMESPACE", "the operator's namespace; default gpu-operator"},
            &name_space);
   line.Add({"output,o", "", "diff (default), table, yaml or json"}, &output);
@@ -94,8 +92,7 @@ base::Result<std::optional<Arguments>> ReadArguments(
   arguments.policy_file = policy.value_or("");
   arguments.cluster_file = cluster.value_or("");
   arguments.live = live.value_or(false);
-  arguments.kubeconfig = kubeconfig.value_or("");
-  arguments.context = context.value_or("");
+  arguments.connection = connection.Read();
   arguments.uninstall = uninstall.value_or(false);
   TRY_ASSIGN(arguments.format, ReadFormat(output.value_or("diff")));
   TRY(CheckTogether(arguments));

@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "plan/plan.h"
 #include "plan/print.h"
+#include "snapshot/connection.h"
 
 namespace pitcrew::plan {
 
@@ -16,8 +17,7 @@ struct Arguments {
   std::string policy_file;   // "": the active policy of the cluster; "-": standard input
   std::string cluster_file;  // "" with `live`
   bool live = false;
-  std::string kubeconfig;
-  std::string context;
+  snapshot::Connection connection;
   Format format = Format::kDiff;
   bool uninstall = false;
   // "KIND" or "KIND/NAME": only these are printed. Empty: all.

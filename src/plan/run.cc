@@ -11,6 +11,7 @@
 #include "plan/cluster.h"
 #include "plan/drivers.h"
 #include "plan/permitted_devices.h"
+#include "snapshot/connection.h"
 #include "snapshot/file.h"
 #include "snapshot/live.h"
 
@@ -110,7 +111,7 @@ base::Result<Inputs> ReadInputs(const Arguments& arguments, const io::StopToken&
     return Inputs{std::move(snapshot), std::move(policy), std::move(wanted.drivers)};
   }
   const std::string& name_space = arguments.options.operator_namespace;
-  TRY_ASSIGN(const auto client, snapshot::Connect(arguments.kubeconfig, arguments.context));
+  TRY_ASSIGN(const auto client, snapshot::Connect(arguments.connection));
   TRY_ASSIGN(Snapshot snapshot, snapshot::ReadLive(*client, QueriesOfCluster(name_space), stop));
   if (arguments.uninstall || arguments.options.permit) {
     TRY(snapshot::ReadMore(*client, QueriesOfPermittedDevices(snapshot), snapshot, stop));

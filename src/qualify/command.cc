@@ -13,7 +13,7 @@
 #include "codec/yaml.h"
 #include "io/stop.h"
 #include "qualify/request.h"
-#include "snapshot/live.h"
+#include "snapshot/connection.h"
 
 namespace pitcrew::qualify {
 namespace {
@@ -31,8 +31,7 @@ constexpr const char* kHelp =
 struct Options {
   Wish wish;
   std::string name_space;
-  std::string kubeconfig;
-  std::string context;
+  snapshot::Connection connection;
   bool wait = false;
   std::string format = "text";
   std::chrono::nanoseconds timeout = std::chrono::minutes(45);
@@ -41,9 +40,10 @@ struct Options {
 base::Error BadUsage(std::string message) { return base::Invalid("BadUsage", std::move(message)); }
 
 base::Result<std::optional<Options>> ReadOptions(int argc, const char* const* argv) {
-  std::optional<std::string> name_space, kubeconfig, context, memory, deadline, timeout, format;
+  std::optional<std::string> name_space, memory, deadline, timeout, format;
   std::optional<bool> wait, even_if_used;
   std::vector<std::string> words;
+  snapshot::ConnectionFlags connection;
   base::CommandLine line("qualify", kHelp, "pitcrew " PITCREW_VERSION);
   line.Add({"wait", "", "until the result is there, and print it"}, &wait);
   line.Add({"timeout", "", "with --wait: give up after this time (45m); the test goes on"},
@@ -53,11 +53,8 @@ base::Result<std::optional<Options>> ReadOptions(int argc, const char* const* ar
            &even_if_used);
   line.Add({"memory", "", "how much of each GPU's free memory: 90%, 16Gi (default 90%)"}, &memory);
   line.Add({"deadline", "", "for each of the exercises of a GPU (default 10m)"}, &deadline);
-  line.Add({"namespace,n", "", "the operator's namespace (found by itself where it can be)"},
-           &name_space);
-  line.Add({"kubeconfig", "", "kubeconfig file (like kubectl: else KUBECONFIG, ~/.kube/config)"},
-           &kubeconfig);
-  line.Add({"context", "", "context of the kubeconfig"}, &context);
+  snapshot::AddOperatorNamespace(line, name_space);
+  connection.AddTo(line);
   line.AddWords("NODE", "the node", &words);
   TRY_ASSIGN(const bool go_on, line.Parse(argc, argv));
   if (!go_on) return std::nullopt;
@@ -68,8 +65,7 @@ base::Result<std::optional<Options>> ReadOptions(int argc, const char* const* ar
                   .deadline = deadline.value_or(""),
                   .even_if_used = even_if_used.value_or(false)};
   options.name_space = name_space.value_or("");
-  options.kubeconfig = kubeconfig.value_or("");
-  options.context = context.value_or("");
+  options.connection = connection.Read();
   options.wait = wait.value_or(false);
   options.format = format.value_or("text");
   if (options.format != "text" && options.format != "json" && options.format != "yaml") {
@@ -104,7 +100,7 @@ void Print(const api::Qualification& told, const Options& options) {
 base::Result<int> Run(const Options& options) {
   io::StopSource stop;
   TRY(stop.StopOnSignals({SIGINT, SIGTERM}));
-  TRY_ASSIGN(const auto client, snapshot::Connect(options.kubeconfig, options.context));
+  TRY_ASSIGN(const auto client, snapshot::Connect(options.connection));
   TRY_ASSIGN(const auto pod, Ask(*client, options.wish, options.name_space, stop.token()));
   if (!options.wait) {
     fmt::print("pod {} tests the GPUs of {}; `kubectl logs -f -n {} {}` follows it\n",

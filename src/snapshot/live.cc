@@ -1,11 +1,8 @@
 #include "snapshot/live.h"
 
-#include <cstdlib>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
-#include "base/strings.h"
 #include "kube/config.h"
 #include "kube/request.h"
 #include "snapshot/trim.h"
@@ -48,20 +45,6 @@ base::Result<std::vector<Json>> ReadPages(kube::Client& client, const Query& que
     continue_token = codec::FindString(page, {"metadata", "continue"});
     if (continue_token.empty()) return objects;
   }
-}
-
-// The kubeconfig that kubectl would take: a context is always one of a file, so the configuration
-// of the pod we may be in does not count.
-std::string FileOfContexts() {
-  const auto text = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  const auto listed = base::SplitTrimmed(text("KUBECONFIG"), ':');
-  for (const std::string& file : listed) {
-    if (std::filesystem::exists(file)) return file;
-  }
-  return listed.empty() ? text("HOME") + "/.kube/config" : listed.front();
 }
 
 bool EndsEverything(const base::Error& error) { return error.code == base::Code::kCancelled; }
@@ -130,14 +113,6 @@ base::Result<Snapshot> ReadLive(kube::Client& client, std::span<const Query> que
   snapshot.SetServerVersion(version.git_version);
   TRY(ReadMore(client, queries, snapshot, stop));
   return snapshot;
-}
-
-base::Result<std::shared_ptr<kube::Client>> Connect(const std::string& kubeconfig,
-                                                    const std::string& context) {
-  const std::string file = kubeconfig.empty() && !context.empty() ? FileOfContexts() : kubeconfig;
-  TRY_ASSIGN(kube::Config config,
-             context.empty() ? kube::LoadConfig(file) : kube::LoadKubeconfig(file, context));
-  return kube::Client::Create(std::move(config), {.user_agent = "pitcrew"});
 }
 
 }  // namespace pitcrew::snapshot

@@ -33,9 +33,4 @@ base::Result<Snapshot> ReadLive(kube::Client& client, std::span<const Query> que
 base::Status ReadMore(kube::Client& client, std::span<const Query> queries, Snapshot& snapshot,
                       const io::StopToken& stop = {});
 
-// A client for a person's commands: kubectl's order of --kubeconfig, KUBECONFIG, ~/.kube/config
-// (inside a pod: its service account), and --context ("": the current one).
-base::Result<std::shared_ptr<kube::Client>> Connect(const std::string& kubeconfig,
-                                                    const std::string& context);
-
 }  // namespace pitcrew::snapshot

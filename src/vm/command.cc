@@ -13,6 +13,7 @@
 #include "codec/yaml.h"
 #include "io/stop.h"
 #include "kubevirt/kinds.h"
+#include "snapshot/connection.h"
 #include "snapshot/file.h"
 #include "snapshot/live.h"
 #include "vm/virtual_machine.h"
@@ -30,16 +31,16 @@ constexpr const char* kDefaultDisk = "quay.io/containerdisks/ubuntu:24.04";
 
 struct Options {
   Wish wish;
-  std::string kubeconfig;
-  std::string context;
+  snapshot::Connection connection;
   std::string file;
   bool json = false;
 };
 
 base::Result<std::optional<Options>> ReadOptions(int argc, const char* const* argv) {
-  std::optional<std::string> name_space, gpu, memory, disk, kubeconfig, context, file, format;
+  std::optional<std::string> name_space, gpu, memory, disk, file, format;
   std::optional<std::int64_t> count, cores;
   std::vector<std::string> words;
+  snapshot::ConnectionFlags connection;
   base::CommandLine line("vm", kHelp, "pitcrew " PITCREW_VERSION);
   line.Add({"namespace,n", "", "namespace of the virtual machine; kubectl's own otherwise"},
            &name_space);
@@ -51,9 +52,7 @@ base::Result<std::optional<Options>> ReadOptions(int argc, const char* const* ar
   line.Add({"cores", "", "cores of the virtual machine (4)"}, &cores);
   line.Add({"memory", "", "its memory (16Gi)"}, &memory);
   line.Add({"disk", "", "image of its container disk (Ubuntu 24.04)"}, &disk);
-  line.Add({"kubeconfig", "", "kubeconfig file (like kubectl: else KUBECONFIG, ~/.kube/config)"},
-           &kubeconfig);
-  line.Add({"context", "", "context of the kubeconfig"}, &context);
+  connection.AddTo(line);
   line.Add(
       {"cluster", "", "read objects from this file instead (YAML or JSON; - is standard input)"},
       &file);
@@ -77,8 +76,7 @@ base::Result<std::optional<Options>> ReadOptions(int argc, const char* const* ar
                   .cores = cores.value_or(4),
                   .memory = memory.value_or(kDefaultMemory),
                   .disk = disk.value_or(kDefaultDisk)};
-  options.kubeconfig = kubeconfig.value_or("");
-  options.context = context.value_or("");
+  options.connection = connection.Read();
   options.file = file.value_or("");
   options.json = wanted == "json";
   TRY(Check(options.wish));
@@ -94,7 +92,7 @@ base::Result<snapshot::Snapshot> ReadFile(const std::string& path) {
 
 base::Result<snapshot::Snapshot> ReadCluster(const Options& options, const io::StopToken& stop) {
   if (!options.file.empty()) return ReadFile(options.file);
-  TRY_ASSIGN(const auto client, snapshot::Connect(options.kubeconfig, options.context));
+  TRY_ASSIGN(const auto client, snapshot::Connect(options.connection));
   const std::array queries = {snapshot::Query{.kind = kube::kNodes},
                               snapshot::Query{.kind = kubevirt::kKubeVirts}};
   return snapshot::ReadLive(*client, queries, stop);

@@ -199,7 +199,7 @@ TEST(DashboardOptionsTest, AreThoseOfKubectlWhereItHasThem) {
       Read({"--port", "8080", "--context", "prod", "-n", "gpus", "--readings=false"});
   ASSERT_TRUE(options) << options.error().message;
   EXPECT_EQ((*options)->port, 8080);
-  EXPECT_EQ((*options)->context, "prod");
+  EXPECT_EQ((*options)->connection.context, "prod");
   EXPECT_EQ((*options)->name_space, "gpus");
   EXPECT_FALSE((*options)->readings);
   EXPECT_EQ((*Read({"--file", "x.yaml"}))->file, "x.yaml");

@@ -29,7 +29,7 @@ TEST(OptionsTest, AreThoseOfKubectlWhereItHasThem) {
       Read(Command::kDoctor, {"-n", "gpus", "--context", "prod", "gpu-a", "-o", "yaml", "team/x"});
   ASSERT_TRUE(options) << options.error().message;
   EXPECT_EQ((*options)->name_space, "gpus");
-  EXPECT_EQ((*options)->context, "prod");
+  EXPECT_EQ((*options)->connection.context, "prod");
   EXPECT_EQ((*options)->format, Format::kYaml);
   EXPECT_THAT((*options)->wanted, ElementsAre("gpu-a", "team/x"));
 }

@@ -147,7 +147,7 @@ class PlanTest : public ::testing::Test {
     Arguments arguments;
     arguments.policy_file = policy_file;
     arguments.live = true;
-    arguments.kubeconfig = kubeconfig_;
+    arguments.connection.kubeconfig = kubeconfig_;
     arguments.format = format;
     arguments.uninstall = uninstall;
     arguments.options.operator_namespace = kNamespace;
@@ -272,7 +272,7 @@ TEST_F(PlanTest, UnreadableKindsAreErrors) {
 TEST_F(PlanTest, NoServerIsAnErrorOfTheServer) {
   Arguments arguments;
   arguments.live = true;
-  arguments.kubeconfig = (folder_.path() / "missing").string();
+  arguments.connection.kubeconfig = (folder_.path() / "missing").string();
   arguments.options.operator_namespace = kNamespace;
   const Answer answer = plan::Run(arguments);
   EXPECT_EQ(answer.status, 1);

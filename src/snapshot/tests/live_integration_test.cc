@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "apiserver/api_server.h"
+#include "snapshot/connection.h"
 
 namespace pitcrew::snapshot {
 namespace {
@@ -105,8 +106,8 @@ TEST_F(LiveTest, NoServerIsAnError) {
 
 TEST_F(LiveTest, ConnectsWithAKubeconfigAndAContext) {
   const std::string file = ApiServer::Shared().kubeconfig().string();
-  EXPECT_TRUE(Connect(file, ""));
-  const auto wrong = Connect(file, "no-such-context");
+  EXPECT_TRUE(Connect({.kubeconfig = file, .context = ""}));
+  const auto wrong = Connect({.kubeconfig = file, .context = "no-such-context"});
   ASSERT_FALSE(wrong);
   EXPECT_THAT(wrong.error().message, ::testing::HasSubstr("no-such-context"));
 }
