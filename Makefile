@@ -77,9 +77,9 @@ down: ## take the cluster down and leave nothing (NAME=cluster)
 cluster-status: ## show the cluster's nodes, processes and GPUs (NAME=cluster)
 	@$(cluster) status $(NAME)
 
-# Whole clusters run while the sanitizers' presets are built and tried.
+# Whole clusters run while the sanitizers' presets are built and tried; two at a time, since they wait most of theirs.
 test: programs image ## all tests: rooms under sanitizers, processes and whole clusters with what ships
-	@$(python) tools/run_tests.py --jobs $(JOBS) --build --suite asan:$(kinds),fuzz --suite tsan:$(kinds) \
+	@$(python) tools/run_tests.py --jobs $(JOBS) --clusters 2 --build --suite asan:$(kinds),fuzz --suite tsan:$(kinds) \
 	  --suite $(PRESET):$(kinds) --beside $(PRESET):e2e,kernel
 
 test-unit: ## unit tests
@@ -99,7 +99,7 @@ test-kernel: programs ## tests on a kernel of their own, in a virtual machine
 	@$(python) tools/run_tests.py --jobs $(JOBS) --suite dev:kernel
 
 test-e2e: image programs ## end-to-end tests, with a whole cluster
-	@$(python) tools/run_tests.py --suite $(PRESET):e2e
+	@$(python) tools/run_tests.py --clusters 2 --suite $(PRESET):e2e
 
 test-one: programs ## the tests whose name matches (NAME=regular expression, for example kube/WorkQueue or e2e)
 	@test -n "$(NAME)" || { echo "make test-one NAME='regular expression'" >&2; exit 2; }
