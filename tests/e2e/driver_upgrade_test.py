@@ -1,6 +1,7 @@
 """Drivers that change under pods, on a whole cluster with its own DaemonSet controller, garbage collector and scheduler:
-a roll-out that a disruption budget holds up on one node while the operator is killed; drivers that change hands between
-ClusterPolicy and NVIDIADriver without a restart; two NVIDIADrivers, of which one is changed."""
+a roll-out node by node beside a node whose driver is its administrator's; one that a disruption budget holds up on a node
+while the operator is killed; drivers that change hands between ClusterPolicy and NVIDIADriver without a restart; two
+NVIDIADrivers, of which one is changed."""
 
 import pathlib
 import subprocess
@@ -11,16 +12,18 @@ import support  # first: it sets the state folder
 from cluster import api, chart, images
 
 NAME = support.cluster_name()
-BEFORE, AFTER, LATER = "580.95.05", "590.48.01", "600.10.01"
-GPU_NODES = ("a", "b", "c")
+FIRST, BEFORE, AFTER, LATER = "580.95.05", "585.20.02", "590.48.01", "600.10.01"
+GPU_NODES = ("a", "b", "c")  # whose driver the operator brings
+PREINSTALLED = "d"
 FILE = f"""name: {NAME}
 nodes:
   - {{name: a, gpus: [{{profile: T4, count: 1}}], labels: {{pool: training}}}}
   - {{name: b, gpus: [{{profile: T4, count: 1}}], labels: {{pool: inference}}}}
   - {{name: c, gpus: [{{profile: T4, count: 1}}], labels: {{pool: inference}}}}
+  - {{name: {PREINSTALLED}, gpus: [{{profile: T4, count: 1}}], driver: host, driverVersion: {FIRST}}}
 """
 VALUES = """driver:
-  upgradePolicy: {autoUpgrade: true, maxParallelUpgrades: 0, maxUnavailable: 50%, gpuPodDeletion: {timeoutSeconds: 0}}
+  upgradePolicy: {autoUpgrade: true, maxParallelUpgrades: 0, maxUnavailable: 25%, gpuPodDeletion: {timeoutSeconds: 0}}
 """
 POLICY = f"{chart.POLICIES}/cluster-policy"
 DRIVERS = "/apis/nvidia.com/v1alpha1/nvidiadrivers"
@@ -48,7 +51,7 @@ class DriverUpgrade(support.ClusterTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        for version in (AFTER, LATER):
+        for version in (BEFORE, AFTER, LATER):
             folder = cls.write("marker", "").parent / version
             folder.mkdir()
             subprocess.run([sys.executable, str(images.ROOT / "deploy/image/build.py"), "--build", str(support.BUILD),
@@ -106,21 +109,41 @@ class DriverUpgrade(support.ClusterTest):
                 return pods
         return self.fail(f"{self.driver_pods()}, none of {owner}")
 
+    def test_05_one_after_the_other_and_none_of_an_administrators(self):
+        """25 % of these nodes is one of them."""
+        self.client.create(SETS, replica_set("host", PREINSTALLED, 1))
+        self.await_running("host")
+        host = self.user_pod("host")
+        self.merge(POLICY, {"spec": {"driver": {"version": BEFORE}}})
+        cordoned, most, done = set(), 0, set()
+        for _, node in self.client.watch(support.NODES, support.SECONDS):
+            name, labels = node["metadata"]["name"], node["metadata"]["labels"]
+            (cordoned.add if node["spec"].get("unschedulable") else cordoned.discard)(name)
+            most = max(most, len(cordoned))
+            if labels.get(STATE) == "upgrade-done" and labels.get(VERSION) == BEFORE and name not in cordoned:
+                done.add(name)
+            if done.issuperset(GPU_NODES):
+                break
+        self.await_upgraded(GPU_NODES, BEFORE)
+        self.assertEqual(most, 1)
+        node = self.client.get(f"{support.NODES}/{PREINSTALLED}")
+        self.assertEqual(node["metadata"]["labels"].get("nvidia.com/gpu.deploy.driver"), "pre-installed")
+        self.assertEqual(node["metadata"]["labels"].get(VERSION), FIRST)
+        self.assertNotIn(STATE, node["metadata"]["labels"])
+        self.assertEqual(self.user_pod("host"), host)
+
     def test_10_a_budget_holds_one_node_up_and_the_operator_dies(self):
         for name, node, gpus in (("trainer", "a", 1), ("web", "a", 0), ("other", "b", 0)):
             self.client.create(SETS, replica_set(name, node, gpus))
         for name in ("trainer", "web", "other"):
-            for _ in self.client.watch(support.PODS, support.SECONDS):
-                pods = [pod for pod in self.client.get(support.PODS)["items"]
-                        if pod["metadata"]["labels"].get("app") == name]
-                if pods and api.has_condition(pods[0], "Ready"):
-                    break
+            self.await_running(name)
         self.client.create(BUDGETS, {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {
             "name": "trainer"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "trainer"}}}})
         self.client.wait(BUDGETS, "trainer", support.SECONDS,
                          lambda budget: budget.get("status", {}).get("currentHealthy") == 1)
         trainer, web, other = (self.user_pod(app) for app in ("trainer", "web", "other"))
-        self.merge(POLICY, {"spec": {"driver": {"version": AFTER}}})
+        self.merge(POLICY, {"spec": {"driver": {
+            "version": AFTER, "upgradePolicy": {"maxUnavailable": "50%"}}}})
         self.await_node("a", lambda node: node["metadata"]["labels"].get(STATE) == "pod-deletion-required")
         self.client.delete(support.OPERATOR_PODS + "/" + next(
             pod["metadata"]["name"] for pod in self.client.get(support.OPERATOR_PODS)["items"]
