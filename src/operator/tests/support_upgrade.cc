@@ -295,12 +295,29 @@ std::string UpgradeTest::StateOf(const std::string& node) const {
   return Label(node, std::string(api::kUpgradeState));
 }
 
+std::string UpgradeTest::DriverOf(const std::string& node) const {
+  const auto pod = client_->Get(kube::kPods, Own("driver-" + node));
+  std::string text = pod ? fmt::format("its driver's pod: {} status {}", (*pod)["metadata"].dump(),
+                                       pod->value("status", Json()).dump())
+                         : pod.error().message;
+  for (const Json& daemonset : DriverDaemonSets()) {
+    text += fmt::format("; DaemonSet {} generation {}", NameOf(daemonset),
+                        daemonset["metadata"]["generation"].dump());
+  }
+  const auto revisions = client_->List(driver_upgrade::kControllerRevisions, name_space_);
+  for (const Json& revision : revisions ? revisions->items : std::vector<Json>()) {
+    text += fmt::format("; revision {} {}", NameOf(revision), revision["revision"].dump());
+  }
+  return text;
+}
+
 bool UpgradeTest::Reaches(const std::string& node, const std::string& state) {
   const bool reached = Eventually([&] {
     Play();
     return StateOf(node) == state;
   });
-  EXPECT_TRUE(reached) << node << " is " << StateOf(node) << ", not " << state;
+  EXPECT_TRUE(reached) << node << " is " << StateOf(node) << ", not " << state << "; "
+                       << DriverOf(node);
   return reached;
 }
 

@@ -78,6 +78,8 @@ class UpgradeTest : public OperatorTest {
   void Allow(const std::string& app, int disruptions);
   void SetNode(const std::string& node, const Json& patch);
   [[nodiscard]] bool IsCordoned(const std::string& node) const;
+  // What stands there of the node's driver, for a test that fails.
+  [[nodiscard]] std::string DriverOf(const std::string& node) const;
   [[nodiscard]] std::string StateOf(const std::string& node) const;
   // Keys of nvidia.com/gpu-driver-upgrade annotations, but for "-enabled" and "-last".
   [[nodiscard]] std::vector<std::string> Traces(const std::string& node) const;
