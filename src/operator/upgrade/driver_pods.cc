@@ -42,7 +42,6 @@ std::shared_ptr<const driver_upgrade::DriverPod> WaitingOf(
 
 DriverPods::DriverPods(World& world)
     : world_(world),
-      templates_(std::make_shared<const driver_upgrade::Templates>()),
       daemonset_watch_(
           WatchOf(world, kube::kDaemonSets, driver_upgrade::ReadDriverDaemonSet, DriverSelector())),
       revision_watch_(WatchOf(world, driver_upgrade::kControllerRevisions,
@@ -85,30 +84,25 @@ void DriverPods::Watch(kube::Controller& controller,
 }
 
 void DriverPods::ReadTemplates() {
-  auto templates = std::make_shared<driver_upgrade::Templates>();
-  for (const auto& [key, daemonset] : daemonset_watch_.store().Snapshot()) {
-    if (daemonset != nullptr) templates->Add(*daemonset);
-  }
-  for (const auto& [key, revision] : revision_watch_.store().Snapshot()) {
-    if (revision != nullptr) templates->Add(*revision);
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    templates_ = std::move(templates);
-  }
+  // DaemonSets and revisions are watched by a thread each.
+  templates_.Recompute([this] {
+    driver_upgrade::Templates templates;
+    for (const auto& [key, daemonset] : daemonset_watch_.store().Snapshot()) {
+      if (daemonset != nullptr) templates.Add(*daemonset);
+    }
+    for (const auto& [key, revision] : revision_watch_.store().Snapshot()) {
+      if (revision != nullptr) templates.Add(*revision);
+    }
+    return templates;
+  });
   for (const std::string& node : driver_pods_.Nodes()) changed_(node);
-}
-
-std::shared_ptr<const driver_upgrade::Templates> DriverPods::CurrentTemplates() const {
-  const std::lock_guard lock(mutex_);
-  return templates_;
 }
 
 DriverPods::View DriverPods::Of(const std::string& node) const {
   View view;
   const auto pods = driver_pods_.Of(node);
   if (const driver_upgrade::DriverPod* chosen = driver_upgrade::ChoosePod(pods)) {
-    const auto templates = CurrentTemplates();
+    const auto templates = templates_.Get();
     for (const auto& pod : pods) {
       if (pod.get() == chosen) view.pod = pod;
     }
@@ -153,7 +147,7 @@ base::Result<std::string> DriverPods::HandOver(const std::string& node,
                                                const io::StopToken& stop) const {
   const View view = Of(node);
   if (view.succession != driver_upgrade::Succession::kSame) return std::string();
-  const std::string owner = CurrentTemplates()->DaemonSetOf(*view.waiting);
+  const std::string owner = templates_.Get()->DaemonSetOf(*view.waiting);
   const kube::ObjectKey pod_key{.namespace_name = world_.operator_namespace,
                                 .name = view.pod->name};
   const auto pod = world_.client->Get(kube::kPods, pod_key, stop);

@@ -4,10 +4,10 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/recomputed.h"
 #include "base/result.h"
 #include "driver_upgrade/pods.h"
 #include "io/stop.h"
@@ -71,15 +71,13 @@ class DriverPods {
   // The DaemonSet with its revisions by a fresh read.
   base::Result<driver_upgrade::Templates> ReadRevisions(
       const driver_upgrade::DriverDaemonSet& daemonset, const io::StopToken& stop) const;
-  [[nodiscard]] std::shared_ptr<const driver_upgrade::Templates> CurrentTemplates() const;
 
   World& world_;
   std::function<void(const std::string&)> changed_;
   ByNode<driver_upgrade::DriverPod, &driver_upgrade::DriverPod::node> driver_pods_;
   ByNode<driver_upgrade::DriverPod, &driver_upgrade::DriverPod::waits_for> waiting_pods_;
   ByNode<driver_upgrade::ValidatorPod, &driver_upgrade::ValidatorPod::node> validator_pods_;
-  mutable std::mutex mutex_;
-  std::shared_ptr<const driver_upgrade::Templates> templates_;
+  base::Recomputed<driver_upgrade::Templates> templates_;
   // Their threads use all of the above: they end first.
   kube::Informer<driver_upgrade::DriverDaemonSet> daemonset_watch_;
   kube::Informer<driver_upgrade::Revision> revision_watch_;
