@@ -47,10 +47,14 @@ class LabelHistory:
             raise RuntimeError(answer.read())
 
     def settle(self, process, start):
-        """What the labels were from `start` on until the change has ended and nothing follows."""
+        """What the labels were from `start` on until the change has ended and nothing follows, or the process has."""
         deadline = time.monotonic() + self.seconds
         with self.changed:
-            while time.monotonic() < deadline and process.poll() is None:
+            while process.poll() is None:
+                if time.monotonic() > deadline:
+                    last = self.seen[-1][1] if self.seen else {}
+                    raise TimeoutError(f"node {self.node} has not settled in {self.seconds} s: {self.state} is "
+                                       f"{last.get(self.state)}, labels {last}")
                 labels, quiet = ({}, 0)
                 if self.seen:
                     labels, quiet = self.seen[-1][1], time.monotonic() - self.seen[-1][0]
