@@ -23,7 +23,7 @@ struct Waiting {
   std::set<std::string> fields;  // of the policy, that choose the image
 };
 
-std::string Advice(const Cluster& cluster, PullTrouble trouble, const Waiting& waiting) {
+std::string Advice(PullTrouble trouble, const Waiting& waiting) {
   const std::string values =
       waiting.fields.empty()
           ? "repository, image and version of this part in the values of the chart"
@@ -37,14 +37,6 @@ std::string Advice(const Cluster& cluster, PullTrouble trouble, const Waiting& w
           "of them already.",
           values);
     case PullTrouble::kDenied:
-      if (const auto names = MissingPullSecrets(cluster, *waiting.first); !names.empty()) {
-        return fmt::format(
-            "Make the pull secret, or correct its name in imagePullSecrets beside repository and "
-            "image:\n"
-            "$ kubectl create secret docker-registry {} -n {{namespace}} --docker-server=SERVER "
-            "--docker-username=USER",
-            names.substr(0, names.find(',')));
-      }
       return "Make a pull secret in namespace {namespace}, and name it in imagePullSecrets beside "
              "repository and image:\n"
              "$ kubectl create secret docker-registry NAME -n {namespace} --docker-server=SERVER "
@@ -76,8 +68,8 @@ Seen Describe(const Cluster& cluster, const std::string& image, const Waiting& w
         {fmt::format("{} Nodes", waiting.nodes.size()), "",
          FirstLine(base::Join({waiting.nodes.begin(), waiting.nodes.end()}, ", ")), std::nullopt});
   }
+  seen.words["advice"] = Advice(PullTroubleOf(*waiting.container, message), waiting);
   AddMissingPullSecrets(cluster, *waiting.first, seen);
-  seen.words["advice"] = Advice(cluster, PullTroubleOf(*waiting.container, message), waiting);
   return seen;
 }
 
@@ -116,6 +108,12 @@ void AddMissingPullSecrets(const Cluster& cluster, const Pod& pod, Seen& seen) {
   seen.summary += fmt::format("; the kubelet has not got the pull secret {}", names);
   seen.evidence.push_back({"Pod " + pod.key.ToString(), "Event FailedToRetrieveImagePullSecret",
                            "pull secrets: " + names, std::nullopt});
+  // Also where the registry says that there is no such image: some say so to whoever has no key.
+  seen.fix = fmt::format(
+      "Make the pull secret, or correct its name in imagePullSecrets beside repository and image:\n"
+      "$ kubectl create secret docker-registry {} -n {{namespace}} --docker-server=SERVER "
+      "--docker-username=USER",
+      names.substr(0, names.find(',')));
 }
 
 PullTrouble PullTroubleOf(const Container& container, std::string_view message) {

@@ -34,7 +34,7 @@ Finding MakeFinding(std::string_view id, Stage stage, std::string object, Seen s
           .object = std::move(object),
           .summary = std::move(seen.summary),
           .evidence = std::move(seen.evidence),
-          .fix = Fill(fix, seen.words),
+          .fix = Fill(seen.fix.empty() ? fix : seen.fix, seen.words),
           .since = seen.since};
 }
 

@@ -32,6 +32,7 @@ struct Seen {
   // Replace "{word}" in the fix.
   std::map<std::string, std::string, std::less<>> words;
   Time since;
+  std::string fix = {};  // instead of the rule's
 };
 using Look = std::optional<Seen>;
 
@@ -112,7 +113,7 @@ std::string PullMessage(const Cluster& cluster, const Pod& pod, const Container&
 // The pull secrets that the pod names and the kubelet could not get, as its Event has them: "a, b";
 // "" when there is no such Event. Secrets themselves are never read.
 std::string MissingPullSecrets(const Cluster& cluster, const Pod& pod);
-// Tells of them, if there are any.
+// Tells of them, if there are any; the fix is then to make them.
 void AddMissingPullSecrets(const Cluster& cluster, const Pod& pod, Seen& seen);
 enum class PullTrouble { kNotFound, kDenied, kOther };
 PullTrouble PullTroubleOf(const Container& container, std::string_view message);

@@ -250,7 +250,18 @@ class VirtualMachines(support.ClusterTest):
                    for device in specification["devices"]}
         self.assertEqual(devices, {name: ["/dev/vfio/vfio", f"/dev/vfio/{name}"] for name in self.groups(PASSTHROUGH)})
 
-    def test_61_modes_of_confidential_computing(self):
+    def status(self):
+        told = subprocess.run([support.BUILD / "bin/pitcrew", "status", f"--kubeconfig={self.state.kubeconfig}"],
+                              capture_output=True, text=True, check=False)
+        return told.returncode, told.stdout + told.stderr
+
+    def test_61_back_from_kata_nobody_is_missed(self):
+        """For five minutes the kubelet remembers what Kata's plugin has offered; that is no fault of the node."""
+        self.await_offered(PASSTHROUGH, {L4: 2})
+        self.assertIn("nvidia.com/pgpu", self.client.get(f"{NODES}/{PASSTHROUGH}")["status"]["capacity"])
+        support.eventually(lambda: self.status()[0] == 0, lambda: self.status()[1], SECONDS, pause=1)
+
+    def test_62_modes_of_confidential_computing(self):
         """virtualisation-and-olm.md #62, #66: the label decides the mode of the GPUs, and is told what it is; the host
         that can run confidential virtual machines has its GPUs ready for them without a label."""
         self.use_kata()
