@@ -46,7 +46,8 @@ class Http1Parser::Message final : public http::basic_parser<false> {
   void on_request_impl(http::verb /*method*/, string_view /*name*/, string_view /*target*/,
                        int /*version*/, error_code& /*problem*/) override {}
   void on_response_impl(int code, string_view /*reason*/, int /*version*/,
-                        error_code& /*problem*/) override {
+                        error_code& problem) override {
+    if (code < 100) problem = http::error::bad_status;
     head.status = code;
   }
   void on_field_impl(http::field /*field*/, string_view name, string_view value,

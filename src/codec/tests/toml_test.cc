@@ -59,6 +59,16 @@ TEST(Toml, AKeyThatBeginsWithADotIsAnError) {
   }
 }
 
+// What the library takes for impossible: U+FE66 to U+FEFE, which are no white space.
+TEST(Toml, LettersAtTheEndOfThePlaneAreAnError) {
+  for (const char* text : {"\uFE66 = 1", "\uFEBF", "a = 1 \uFEFE\n", "[a]\uFEA0\n"}) {
+    EXPECT_FALSE(ParseToml(text)) << text;
+  }
+  const auto quoted = ParseToml("a = '\uFEBF' # \uFEBF\n");
+  ASSERT_TRUE(quoted) << quoted.error().message;
+  EXPECT_EQ((*quoted)["a"], "\uFEBF");
+}
+
 TEST(Toml, ErrorsNameSourceLineAndColumn) {
   const auto value = ParseToml("version = 2\nimports = [\n", "/etc/containerd/config.toml");
   ASSERT_FALSE(value);

@@ -123,6 +123,8 @@ TEST(Http1Parser, WhatIsNotHttpIsRefused) {
         "SSH-2.0-OpenSSH\r\n",
         "HTTP/2 200 OK\r\n\r\n",
         "HTTP/1.1 20 OK\r\n\r\n",
+        "HTTP/1.1 051 OK\r\n\r\n",
+        "HTTP/1.1 000 OK\r\n\r\n",
         "HTTP/1.1 2000 OK\r\n\r\n",
         "HTTP/1.1 abc\r\n\r\n",
         "\r\nHTTP/1.1 200 OK\r\n\r\n",
