@@ -32,7 +32,7 @@ def run(target, seconds, merge):
                     learnt, KEPT / target]
     ended = subprocess.run(command, env=os.environ | {"PITCREW_FUZZ_TARGET": target}, check=False,
                            capture_output=True, text=True)
-    statistics = dict(line.split(":", 1) for line in ended.stderr.splitlines() if line.startswith("stat::"))
+    statistics = dict(line.rsplit(":", 1) for line in ended.stderr.splitlines() if line.startswith("stat::"))
     print(f"{target}: {statistics.get('stat::number_of_executed_units', '?').strip()} inputs, "
           f"{'nothing found' if ended.returncode == 0 else 'FOUND'}", flush=True)
     if ended.returncode:
