@@ -213,6 +213,28 @@ spec: {driver: {useNvidiaDriverCRD: true}}
   EXPECT_EQ(finding(look::kMostNamed + 1).evidence.size(), look::kMostNamed);
 }
 
+// Of several nodes that have most of them, the first by name.
+TEST(EvidenceTest, OfTooManyGpusIsTheFirstNodeThatHasMost) {
+  Cluster cluster;
+  for (const auto& [name, amount] : {std::pair("a", 2), {"b", 4}, {"c", 4}, {"d", 1}}) {
+    cluster.nodes[name] = ReadNode(Yaml(fmt::format(
+        "{{metadata: {{name: {}}}, status: {{capacity: {{nvidia.com/gpu: {}}}}}}}", name, amount)));
+  }
+  const Pod pod = ReadPod(Yaml("metadata: {name: train}"));
+  const auto rule =
+      std::ranges::find(PodRules(), std::string_view("more-gpus-than-a-node-has"), &PodRule::id);
+  ASSERT_NE(rule, PodRules().end());
+  const auto look = [&](std::int64_t amount) {
+    return rule->look(
+        {.cluster = cluster, .pod = pod, .resource = "nvidia.com/gpu", .amount = amount});
+  };
+  const auto seen = look(5);
+  ASSERT_TRUE(seen);
+  EXPECT_EQ(seen->evidence.back().object, "Node b");
+  EXPECT_EQ(seen->evidence.back().text, "4");
+  EXPECT_FALSE(look(4));
+}
+
 // driver-lifecycle.md section 2.7: nodes that are unavailable for whatever reason keep the others
 // from beginning, and so each tells its own.
 TEST(EvidenceTest, OfAnUpgradeThatIsHeldAreTheNodesThatHoldIt) {
