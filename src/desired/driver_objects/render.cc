@@ -8,6 +8,7 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
+#include "desired/operands/driver_files.h"
 #include "desired/pod.h"
 #include "desired/render.h"
 
@@ -135,6 +136,8 @@ base::Result<std::vector<Object>> RenderDriver(const api::NvidiaDriver& driver,
   if (!messages.empty()) {
     return base::Fail(base::Invalid("InvalidDriver", base::Join(messages, "; ")));
   }
+  // Also where no node is its own yet, as upstream does.
+  TRY(CheckSecretEnv(driver.driver, scene.facts, scene.operator_namespace));
   std::vector<Object> all;
   for (const DriverPool& pool : pools.pools) {
     TRY_ASSIGN(auto objects, RenderPool(driver, pool, scene));

@@ -114,20 +114,28 @@ base::Result<std::string> CertificateFolder(std::string_view os_id) {
   return base::Fail(UnknownSystem("certificates", os_id));
 }
 
-base::Status ApplySecretEnv(Object& container, const Context& context) {
-  const std::string& name = context.driver().secret_env;
+base::Status CheckSecretEnv(const api::Driver& driver, const Facts& facts,
+                            std::string_view operator_namespace) {
+  const std::string& name = driver.secret_env;
   if (name.empty()) return {};
-  const std::string field = context.driver().path + ".secretEnv";
-  const auto found = context.facts.secrets.find(name);
-  if (found == context.facts.secrets.end() || found->second.is_unknown()) {
+  const std::string field = driver.path + ".secretEnv";
+  const auto found = facts.secrets.find(name);
+  if (found == facts.secrets.end() || found->second.is_unknown()) {
     return base::Fail(base::Unavailable(
         "SecretUnknown", fmt::format("{}: Secret {} could not be read", field, name)));
   }
   if (found->second.is_absent()) {
-    return base::Fail(
-        base::Invalid("SecretMissing", fmt::format("{}: there is no Secret {} in namespace {}",
-                                                   field, name, context.operator_namespace)));
+    return base::Fail(base::Invalid(
+        "SecretMissing",
+        fmt::format("{}: there is no Secret {} in namespace {}", field, name, operator_namespace)));
   }
+  return {};
+}
+
+base::Status ApplySecretEnv(Object& container, const Context& context) {
+  const std::string& name = context.driver().secret_env;
+  if (name.empty()) return {};
+  TRY(CheckSecretEnv(context.driver(), context.facts, context.operator_namespace));
   container["envFrom"].push_back({{"secretRef", {{"name", name}}}});
   return {};
 }

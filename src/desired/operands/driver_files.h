@@ -21,6 +21,10 @@ base::Result<std::string> CertificateFolder(std::string_view os_id);
 // The Secret of the driver's secretEnv, whose keys become the container's environment. Errors name
 // the field: there is no such Secret, or it could not be read.
 base::Status ApplySecretEnv(Object& container, const Context& context);
+// Whether the driver's secretEnv, if it names one, is there: kInvalid "SecretMissing", kUnavailable
+// "SecretUnknown".
+base::Status CheckSecretEnv(const api::Driver& driver, const Facts& facts,
+                            std::string_view operator_namespace);
 // The members of `probe` that are given, in the driver container's startup probe.
 void OverrideStartupProbe(Object& container, const api::Probe& probe);
 

@@ -452,10 +452,11 @@ TEST(DriverObjects, CombinationsThatCannotWorkAreRefusedByTheirFields) {
   }
 }
 
+// Before there is a node for the driver, too (operator-behaviour.md section 8.1).
 TEST(DriverObjects, ASecretThatIsMissingIsNamed) {
-  EXPECT_THAT(
-      ImageWith("{image: 'registry.test/driver:580', secretEnv: nobody}", {Ubuntu("u1", "22.04")}),
-      HasSubstr("spec.secretEnv: Secret nobody"));
+  const char* spec = "{image: 'registry.test/driver:580', secretEnv: nobody}";
+  EXPECT_THAT(ImageWith(spec, {Ubuntu("u1", "22.04")}), HasSubstr("spec.secretEnv: Secret nobody"));
+  EXPECT_THAT(RenderWith(DriverWith(spec), {}).error, HasSubstr("spec.secretEnv: Secret nobody"));
 }
 
 // operator-behaviour.md section 8.5.
