@@ -179,6 +179,10 @@ std::string Templates::DaemonSetOf(const DriverPod& pod) const {
   return found == by_uid_.end() ? "" : found->second.daemonset.name;
 }
 
+bool Templates::Has(std::string_view daemonset_uid) const {
+  return by_uid_.contains(daemonset_uid);
+}
+
 const DriverPod* ChoosePod(const std::vector<std::shared_ptr<const DriverPod>>& pods) {
   const auto rank = [](const std::shared_ptr<const DriverPod>& pod) {
     return std::tuple(pod->owner_uid.empty(), pod->deleting, pod->name);

@@ -98,6 +98,7 @@ class Templates {
   [[nodiscard]] Succession SuccessionOf(const DriverPod& pod, const DriverPod* waiting) const;
   // Name of the pod's DaemonSet; "" when it is not known.
   [[nodiscard]] std::string DaemonSetOf(const DriverPod& pod) const;
+  [[nodiscard]] bool Has(std::string_view daemonset_uid) const;
 
  private:
   struct Newest {

@@ -202,6 +202,8 @@ void UpgradeTest::SetReady(const Json& pod, bool ready) {
 void UpgradeTest::PlayGarbageCollector() {
   for (const Json& daemonset : DriverDaemonSets()) {
     if (!IsGoing(daemonset)) continue;
+    FreeRevisions(daemonset);
+    if (frees_only_revisions_) continue;
     const auto pods = client_->List(kube::kPods, name_space_);
     ASSERT_TRUE(pods);
     for (const Json& pod : pods->items) {
@@ -210,6 +212,18 @@ void UpgradeTest::PlayGarbageCollector() {
     }
     Merge(kube::kDaemonSets, kube::KeyOf(daemonset), {{"metadata", {{"finalizers", nullptr}}}});
   }
+}
+
+void UpgradeTest::FreeRevisions(const Json& daemonset) {
+  auto revisions = client_->List(driver_upgrade::kControllerRevisions, name_space_);
+  ASSERT_TRUE(revisions);
+  std::erase_if(revisions->items,
+                [&](const Json& revision) { return OwnerOf(revision) != UidOf(daemonset); });
+  const auto newest = std::ranges::max_element(
+      revisions->items, {}, [](const Json& revision) { return revision["revision"].get<int>(); });
+  if (newest == revisions->items.end()) return;
+  Merge(driver_upgrade::kControllerRevisions, kube::KeyOf(*newest),
+        {{"metadata", {{"ownerReferences", nullptr}}}});
 }
 
 void UpgradeTest::EndWaiting(const std::string& node) {

@@ -89,6 +89,8 @@ class UpgradeTest : public OperatorTest {
   std::set<std::string> no_pods_;         // nodes whose driver pod does not come back
   std::set<std::string> bad_drivers_;     // nodes on which the driver does not start
   std::set<std::string> bad_validators_;  // nodes whose validator is not ready
+  // The garbage collector, which takes pods and revisions in any order, is not at the pods yet.
+  bool frees_only_revisions_ = false;
 
  private:
   // The pod of one DaemonSet on one node: made, adopted, or waiting until the one before is gone.
@@ -96,6 +98,8 @@ class UpgradeTest : public OperatorTest {
   void EndWaiting(const std::string& node);
   // Leaves pods of DaemonSets that were deleted without them.
   void PlayGarbageCollector();
+  // The newest revision that is still the DaemonSet's has no owner any more.
+  void FreeRevisions(const Json& daemonset);
   void SetReady(const Json& pod, bool ready);
   std::string PlayRevision(const Json& daemonset);
   void SetBudget(const std::string& app, int disruptions);

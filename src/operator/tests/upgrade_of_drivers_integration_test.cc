@@ -247,6 +247,46 @@ TEST_F(UpgradeOfDriversTest, TheSameDriverChangesHandsAndBackWithoutARestart) {
   EXPECT_FALSE(Exists(kube::kPods, Own("trainer")));
 }
 
+// What was seen of a former driver's versions once: its pods seemed outdated while the garbage
+// collector freed them and the versions, and pods that used the GPUs were sent away for it.
+TEST_F(UpgradeOfDriversTest, ADaemonSetThatGoesOutdatesNoPod) {
+  const auto node = AddNode("a");
+  CreatePolicy("cluster-policy",
+               "driver: {repository: registry.test, image: driver, version: 580.65.06, "
+               "upgradePolicy: {autoUpgrade: true, maxUnavailable: '100%'}}");
+  RunningOperator running(name_space_);
+  ASSERT_TRUE(Settles());
+  ChangeDriver("590.3.4");
+  ASSERT_TRUE(Settles());
+  CreateGpuPod("trainer", node);
+  const std::string former = UidOfDriverPod(node);
+  const LabelHistory history(client_);
+
+  frees_only_revisions_ = true;
+  CreateDriver("all",
+               "{default: true, repository: registry.test, image: driver, version: 590.3.4}");
+  MergeSpec("cluster-policy", kDelegated);
+  ASSERT_TRUE(Eventually([&] {
+    Play();
+    return Exists(kube::kPods, Own("waiting-" + node));
+  }));
+  // The pod has its owner all the time, which has only its first version left, and then none.
+  EXPECT_TRUE(OwnerOfDriverPod(node).starts_with("nvidia-driver-daemonset"));
+  const auto reconciles = [&] {
+    return running.Value(
+        "controller_runtime_reconcile_total{controller=\"driver-upgrades\",result=\"success\"}");
+  };
+  const double before = reconciles();
+  SetNode(node, {{"metadata", {{"labels", {{std::string(api::kUpgradeSkip), "false"}}}}}});
+  EXPECT_TRUE(Eventually([&] { return reconciles() > before; }));
+  frees_only_revisions_ = false;
+  ASSERT_TRUE(GoesTo(node, "nvidia-gpu-driver-"));
+  ASSERT_TRUE(Settles());
+  EXPECT_EQ(UidOfDriverPod(node), former);
+  EXPECT_THAT(history.Of(node), ElementsAre("upgrade-done"));
+  EXPECT_TRUE(Exists(kube::kPods, Own("trainer")));
+}
+
 TEST_F(UpgradeOfDriversTest, AnotherDriverIsRolledOutOnTheWay) {
   RecordProperty("holds", "driver-lifecycle.md #65; operator-behaviour.md #37");
   const auto node = AddNode("a");

@@ -122,11 +122,49 @@ DriverPods::View DriverPods::Of(const std::string& node) const {
   return view;
 }
 
+base::Result<DriverPods::View> DriverPods::ConfirmedViewOf(const std::string& node,
+                                                           const io::StopToken& stop) {
+  View view = Of(node);
+  if (view.sync != driver_upgrade::Sync::kOutdated) return view;
+  const std::string& owner = view.pod->owner_uid;
+  {
+    const std::lock_guard lock(confirmed_mutex_);
+    const auto found = confirmed_.find(owner);
+    if (found != confirmed_.end() && found->second == view.newest_revision) return view;
+  }
+  TRY_ASSIGN(view.newest_revision, ReadNewest(*view.pod, stop));
+  if (view.newest_revision.empty() || view.newest_revision == view.pod->revision) {
+    view.sync = driver_upgrade::Sync::kUnknown;
+    return view;
+  }
+  const auto templates = templates_.Get();
+  const std::lock_guard lock(confirmed_mutex_);
+  std::erase_if(confirmed_, [&](const auto& entry) { return !templates->Has(entry.first); });
+  confirmed_[owner] = view.newest_revision;
+  return view;
+}
+
 base::Result<bool> DriverPods::IsOutdated(const driver_upgrade::DriverPod& pod,
                                           const io::StopToken& stop) const {
-  TRY_ASSIGN(const driver_upgrade::Templates templates,
-             ReadRevisions({.uid = pod.owner_uid}, stop));
-  return templates.SyncOf(pod) == driver_upgrade::Sync::kOutdated;
+  TRY_ASSIGN(const std::string newest, ReadNewest(pod, stop));
+  return !newest.empty() && newest != pod.revision;
+}
+
+base::Result<std::string> DriverPods::ReadNewest(const driver_upgrade::DriverPod& pod,
+                                                 const io::StopToken& stop) const {
+  const std::string name = templates_.Get()->DaemonSetOf(pod);
+  if (name.empty()) return std::string();
+  // Revisions first: as long as their DaemonSet stays, nobody takes them away from it.
+  TRY_ASSIGN(const auto templates, ReadRevisions({.uid = pod.owner_uid}, stop));
+  const auto daemonset = world_.client->Get(
+      kube::kDaemonSets, {.namespace_name = world_.operator_namespace, .name = name}, stop);
+  if (!daemonset && daemonset.error().code != base::Code::kNotFound) {
+    return base::Fail(daemonset.error());
+  }
+  const bool stays = daemonset &&
+                     codec::FindString(*daemonset, {"metadata", "uid"}) == pod.owner_uid &&
+                     codec::Find(*daemonset, {"metadata", "deletionTimestamp"}) == nullptr;
+  return stays ? templates.NewestOf(pod) : std::string();
 }
 
 base::Result<driver_upgrade::Templates> DriverPods::ReadRevisions(

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -53,8 +55,14 @@ class DriverPods {
   // With a driver pod, sorted.
   [[nodiscard]] std::vector<std::string> Nodes() const { return driver_pods_.Nodes(); }
 
-  // Whether the pod is of a former version by a fresh read: the watch of pods may be ahead of that
-  // of revisions.
+  // Of() where fresh reads agree that the pod is outdated; else kUnknown stands for it, until the
+  // watches have caught up. They do not tell in the order in which things happened: of a DaemonSet
+  // that is deleted without its pods, the garbage collector frees pods and revisions in any order,
+  // and a pod that still has its owner looks outdated when the newest revision has none. Reads once
+  // per version of a DaemonSet.
+  base::Result<View> ConfirmedViewOf(const std::string& node, const io::StopToken& stop);
+
+  // Whether the pod is of a former version of a DaemonSet that stays, by fresh reads.
   base::Result<bool> IsOutdated(const driver_upgrade::DriverPod& pod,
                                 const io::StopToken& stop) const;
 
@@ -68,6 +76,9 @@ class DriverPods {
 
  private:
   void ReadTemplates();
+  // The newest version of the pod's DaemonSet by fresh reads; "" when it goes, or is gone.
+  base::Result<std::string> ReadNewest(const driver_upgrade::DriverPod& pod,
+                                       const io::StopToken& stop) const;
   // The DaemonSet with its revisions by a fresh read.
   base::Result<driver_upgrade::Templates> ReadRevisions(
       const driver_upgrade::DriverDaemonSet& daemonset, const io::StopToken& stop) const;
@@ -78,6 +89,8 @@ class DriverPods {
   ByNode<driver_upgrade::DriverPod, &driver_upgrade::DriverPod::waits_for> waiting_pods_;
   ByNode<driver_upgrade::ValidatorPod, &driver_upgrade::ValidatorPod::node> validator_pods_;
   base::Recomputed<driver_upgrade::Templates> templates_;
+  std::mutex confirmed_mutex_;
+  std::map<std::string, std::string> confirmed_;  // uid of a DaemonSet: its newest version, as read
   // Their threads use all of the above: they end first.
   kube::Informer<driver_upgrade::DriverDaemonSet> daemonset_watch_;
   kube::Informer<driver_upgrade::Revision> revision_watch_;

@@ -136,8 +136,9 @@ base::Result<kube::Action> UpgradeController::ReconcileWave(const io::StopToken&
 // --- one node ---
 
 base::Result<driver_upgrade::Step> UpgradeController::Decide(const desired::Node& node,
-                                                             const UpgradePool& pool) {
-  const DriverPods::View view = pods_.Of(node.name);
+                                                             const UpgradePool& pool,
+                                                             const io::StopToken& stop) {
+  TRY_ASSIGN(const DriverPods::View view, pods_.ConfirmedViewOf(node.name, stop));
   if (!pool.enabled) {
     driver_upgrade::Step release = driver_upgrade::DecideRelease(node);
     const bool hands_over = view.succession == driver_upgrade::Succession::kSame;
@@ -188,7 +189,7 @@ base::Result<kube::Action> UpgradeController::ReconcileNode(const std::string& n
     turns_.grants().Return(name);
     return kube::Action::Done();
   }
-  TRY_ASSIGN(const driver_upgrade::Step step, Decide(node, *pool));
+  TRY_ASSIGN(const driver_upgrade::Step step, Decide(node, *pool, stop));
   if (!step.writes() && step.work == Work::kNone) {
     work_.Keep(name, pool->enabled ? StateOf(node) : UpgradeState::kNone);
     if (turns_.grants().Return(name)) EnqueueWave();
@@ -207,7 +208,7 @@ base::Result<kube::Action> UpgradeController::Advance(const std::string& name, J
     TRY_ASSIGN(const desired::Node node, desired::ReadNode(live));
     const UpgradeState state = StateOf(node);
     work_.Keep(name, pool.enabled ? state : UpgradeState::kNone);
-    TRY_ASSIGN(const driver_upgrade::Step step, Decide(node, pool));
+    TRY_ASSIGN(const driver_upgrade::Step step, Decide(node, pool, stop));
     if (!step.writes()) {
       if (turns_.grants().Return(name)) EnqueueWave();
       if (!step.waits_for.empty()) {

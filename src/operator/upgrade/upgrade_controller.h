@@ -53,7 +53,8 @@ class UpgradeController {
   // Steps until one has to wait. `live` is the Node object.
   base::Result<kube::Action> Advance(const std::string& name, codec::Json live,
                                      const UpgradePool& pool, const io::StopToken& stop);
-  base::Result<driver_upgrade::Step> Decide(const desired::Node& node, const UpgradePool& pool);
+  base::Result<driver_upgrade::Step> Decide(const desired::Node& node, const UpgradePool& pool,
+                                            const io::StopToken& stop);
   // The node after the write; nothing when it has changed meanwhile, or is gone.
   base::Result<std::optional<codec::Json>> Write(const codec::Json& live,
                                                  const driver_upgrade::Step& step,
