@@ -68,8 +68,9 @@ Seen Describe(const Cluster& cluster, const std::string& image, const Waiting& w
         {fmt::format("{} Nodes", waiting.nodes.size()), "",
          FirstLine(base::Join({waiting.nodes.begin(), waiting.nodes.end()}, ", ")), std::nullopt});
   }
-  seen.words["advice"] = Advice(PullTroubleOf(*waiting.container, message), waiting);
-  AddMissingPullSecrets(cluster, *waiting.first, seen);
+  const PullTrouble trouble = PullTroubleOf(*waiting.container, message);
+  seen.words["advice"] = Advice(trouble, waiting);
+  AddMissingPullSecrets(cluster, *waiting.first, trouble, seen);
   return seen;
 }
 
@@ -102,13 +103,16 @@ std::string MissingPullSecrets(const Cluster& cluster, const Pod& pod) {
   return "";
 }
 
-void AddMissingPullSecrets(const Cluster& cluster, const Pod& pod, Seen& seen) {
+void AddMissingPullSecrets(const Cluster& cluster, const Pod& pod, PullTrouble trouble,
+                           Seen& seen) {
   const auto names = MissingPullSecrets(cluster, pod);
   if (names.empty()) return;
   seen.summary += fmt::format("; the kubelet has not got the pull secret {}", names);
   seen.evidence.push_back({"Pod " + pod.key.ToString(), "Event FailedToRetrieveImagePullSecret",
                            "pull secrets: " + names, std::nullopt});
-  // Also where the registry says that there is no such image: some say so to whoever has no key.
+  // A registry that does not answer asks for no key yet. One that says that there is no such image
+  // may say so to whoever has none.
+  if (trouble == PullTrouble::kOther) return;
   seen.fix = fmt::format(
       "Make the pull secret, or correct its name in imagePullSecrets beside repository and image:\n"
       "$ kubectl create secret docker-registry {} -n {{namespace}} --docker-server=SERVER "

@@ -34,7 +34,7 @@ Seen SawPull(const OperandContext& context, std::string summary) {
                 fmt::format("{}: {}", context.container->reason, FirstLine(PullMessage(context))))},
             .words = {{"image", context.container->image}},
             .since = context.pod->not_ready_since()};
-  AddMissingPullSecrets(context.on.cluster, *context.pod, seen);
+  AddMissingPullSecrets(context.on.cluster, *context.pod, PullTroubleOf(context), seen);
   return seen;
 }
 

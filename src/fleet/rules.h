@@ -113,9 +113,9 @@ std::string PullMessage(const Cluster& cluster, const Pod& pod, const Container&
 // The pull secrets that the pod names and the kubelet could not get, as its Event has them: "a, b";
 // "" when there is no such Event. Secrets themselves are never read.
 std::string MissingPullSecrets(const Cluster& cluster, const Pod& pod);
-// Tells of them, if there are any; the fix is then to make them.
-void AddMissingPullSecrets(const Cluster& cluster, const Pod& pod, Seen& seen);
 enum class PullTrouble { kNotFound, kDenied, kOther };
+// Tells of them, if there are any; the fix is then to make them, unless the trouble is another.
+void AddMissingPullSecrets(const Cluster& cluster, const Pod& pod, PullTrouble trouble, Seen& seen);
 PullTrouble PullTroubleOf(const Container& container, std::string_view message);
 
 // A pod of a user that asks for GPUs and does not run.
