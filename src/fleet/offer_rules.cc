@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/strings.h"
 #include "fleet/former_offers.h"
+#include "fleet/operand_looks.h"
 #include "fleet/rules.h"
 
 namespace pitcrew::fleet {

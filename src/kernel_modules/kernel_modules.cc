@@ -223,6 +223,33 @@ base::Status Modules::Load(const std::string& name, const Parameters& parameters
   return {};
 }
 
+base::Observed<std::string> Modules::ReadFileVersion(const std::string& name) const {
+  using Version = base::Observed<std::string>;
+  kmod_list* found = nullptr;
+  const int looked = kmod_module_new_from_lookup(context_.get(), name.c_str(), &found);
+  const ModuleList modules(found);
+  if (looked < 0) {
+    return Version::Unknown(base::FromErrno(-looked, "look for kernel module " + name));
+  }
+  if (modules == nullptr) return Version::Missing();
+  const Module module(kmod_module_get_module(modules.get()));
+  if (kmod_module_get_path(module.get()) == nullptr) return Version::Missing();
+  kmod_list* entries = nullptr;
+  const int read = kmod_module_get_info(module.get(), &entries);
+  if (read < 0) {
+    return Version::Unknown(
+        base::FromErrno(-read, fmt::format("read {}", kmod_module_get_path(module.get()))));
+  }
+  std::string version;
+  for (const kmod_list* entry = entries; entry != nullptr; entry = kmod_list_next(entries, entry)) {
+    if (std::string_view(kmod_module_info_get_key(entry)) == "version") {
+      version = kmod_module_info_get_value(entry);
+    }
+  }
+  kmod_module_info_free_list(entries);
+  return Version::Present(version);
+}
+
 base::Status Unload(const std::string& name, const std::filesystem::path& sys) {
   TRY_ASSIGN(const bool loaded, host::Exists(sys / "module" / KernelName(name)));
   if (!loaded) return {};

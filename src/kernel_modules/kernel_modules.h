@@ -51,6 +51,10 @@ class Modules {
   // refused, its file, and what to do.
   base::Status Load(const std::string& name, const Parameters& parameters = {}) const;
 
+  // The version that the file of a module tells, as modinfo shows it; "" when it tells none. Absent
+  // when this kernel has no such module in a file of its own.
+  [[nodiscard]] base::Observed<std::string> ReadFileVersion(const std::string& name) const;
+
  private:
   struct Close {
     void operator()(kmod_ctx* context) const;
