@@ -7,6 +7,8 @@
 #include <cctype>
 #include <cmath>
 
+#include "nvml/abi_metrics.h"
+
 namespace pitcrew::node::metrics_exporter {
 namespace {
 
