@@ -59,6 +59,19 @@ release: ## make the files of a release, for both architectures (URL=where they 
 	@$(python) deploy/release/release.py --build build/release --build build/release-arm64 --into build/release-artifacts \
 	  $(if $(URL),--url '$(URL)') $(if $(HOMEPAGE),--homepage '$(HOMEPAGE)')
 
+# NVIDIA's files are yours to have, not ours to give out. No part of `make test`, which has a stand-in for them.
+RUNFILE ?=
+SYSTEM ?= ubuntu24.04
+KERNEL ?=
+BASE ?=
+ENGINE ?=
+.PHONY: driver-image
+driver-image: build ## build a driver image from NVIDIA's run file (RUNFILE=file, SYSTEM=ubuntu24.04, KERNEL=..., TO=registry/path)
+	@test -n "$(RUNFILE)" || { echo "make driver-image RUNFILE=NVIDIA-Linux-x86_64-580.95.05.run [SYSTEM=ubuntu24.04]" >&2; exit 2; }
+	@$(python) deploy/driver-image/build.py --build $(build) --run-file '$(RUNFILE)' --system '$(SYSTEM)' \
+	  $(if $(KERNEL),--kernel '$(KERNEL)') $(if $(BASE),--base '$(BASE)') $(if $(ENGINE),--engine '$(ENGINE)') \
+	  $(if $(TO),--repository '$(TO)')
+
 programs: setup ## find or build the Kubernetes programs (once; into $PITCREW_CACHE)
 	@tools/setup.sh test
 	@$(cluster) programs

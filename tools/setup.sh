@@ -93,14 +93,20 @@ unpack_programs() {
 }
 
 # Unpacked, not installed: the package would become this machine's own kernel. Only what virtual machines of the tests
-# load, with the index that installing would have made.
+# load, with the index that installing would have made, and the headers with which modules are compiled there.
+download_kernel() {
+  release=$(apt-cache depends --important linux-image-cloud-amd64 | sed -n 's/^ *Depends: linux-image-\([0-9].*\)/\1/p')
+  # shellcheck disable=SC2046
+  apt-get --quiet=2 download "linux-image-$release" "linux-headers-$release" \
+    $(apt-cache depends --important "linux-headers-$release" | sed -n 's/^ *Depends: \(linux-\(headers\|kbuild\)-.*\)/\1/p')
+}
 unpack_kernel() {
   echo "setup: unpacking Debian's kernel for virtual machines into $kernel"
   folder=$(mktemp -d)
   chmod 755 "$folder"
-  package=$(apt-cache depends --important linux-image-cloud-amd64 | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p')
-  ( cd "$folder" && { apt-get --quiet=2 download "$package" 2> /dev/null ||
-      { apt-get --quiet=2 update && apt-get --quiet=2 download "$package"; }; } &&
+  ( cd "$folder" && { download_kernel 2> /dev/null || { apt-get --quiet=2 update && download_kernel; }; } &&
+    for package in linux-headers-*.deb linux-kbuild-*.deb; do dpkg-deb --extract "$package" headers; done &&
+    mkdir usr && mv headers/usr/src headers/usr/lib usr/ && rm -r headers &&
     dpkg-deb --fsys-tarfile linux-image-*.deb | tar --extract --wildcards './boot/vmlinuz-*' \
       './lib/modules/*/modules.*' './lib/modules/*/kernel/virt/*' './lib/modules/*/kernel/drivers/vfio/*' \
       './lib/modules/*/kernel/drivers/pci/*' './lib/modules/*/kernel/fs/fuse/*' './lib/modules/*/kernel/fs/overlayfs/*' &&
@@ -157,7 +163,8 @@ have_go || have_programs || go_missing=yes
 [ -z "$registry" ] || [ ! -x "$registry/docker-registry" ] || registry=
 [ -z "$prometheus" ] || [ ! -x "$prometheus/prometheus" ] || [ ! -x "$prometheus/promtool" ] || prometheus=
 
-[ -z "$kernel" ] || ! ls "$kernel"/lib/modules/*/modules.dep > /dev/null 2>&1 || kernel=
+[ -z "$kernel" ] || ! ls "$kernel"/lib/modules/*/modules.dep > /dev/null 2>&1 ||
+  ! ls "$kernel"/usr/src/linux-headers-*-common > /dev/null 2>&1 || kernel=
 
 [ -z "$axe" ] || ! cmp --quiet "$here/axe-core.txt" "$axe/axe-core.txt" || axe=
 

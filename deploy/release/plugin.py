@@ -12,17 +12,15 @@ import pathlib
 import yaml
 
 import build
-import libraries
+import bundle
 import tarballs
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 NAME = "pitcrew"
 _PROGRAM = f"kubectl-{NAME}"
-# A link to the launcher (krew makes one) leads to the folder of the real one. The loader's cache and the machine's own
-# name service modules are left out: they go with another libc. Hosts and DNS are built in.
-_LAUNCHER = f"""#!/bin/sh
+# A link to the launcher (krew makes one) leads to the folder of the real one. Hosts and DNS are built in.
+_LAUNCHER = """#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")/lib
-exec "$here/@LOADER@" --argv0 {_PROGRAM} --inhibit-cache --library-path "$here" "$here/{NAME}" "$@"
 """
 
 
@@ -33,17 +31,9 @@ def archive_name(version: str, architecture: str) -> str:
 def write_archive(folder: pathlib.Path, version: str, into: pathlib.Path) -> pathlib.Path:
     """From a build folder; returns the archive."""
     target = build.Target.of(folder.absolute(), None)
-    program = folder / "bin/pitcrew"
-    if not program.is_file():
-        raise build.BuildError(f"{program} is not there; build it first: `make build`")
-    files = {f"lib/{NAME}": (libraries.stripped(program, target.architecture), 0o755)}
-    loader = ""
-    for seen, library in libraries.libraries_of(program, target.architecture, target.root).items():
-        name = pathlib.PurePath(seen).name
-        files[f"lib/{name}"] = (library.read_bytes(), 0o755)
-        if name.startswith("ld-"):
-            loader = name
-    files[_PROGRAM] = (_LAUNCHER.replace("@LOADER@", loader).encode(), 0o755)
+    parts, loader = bundle.files_of(folder / f"bin/{NAME}", target)
+    files = {f"lib/{name}": (content, 0o755) for name, content in parts.items()}
+    files[_PROGRAM] = ((_LAUNCHER + bundle.launcher("$here", loader, NAME, _PROGRAM)).encode(), 0o755)
     files["LICENSE"] = ((ROOT / "LICENSE").read_bytes(), 0o644)
     path = into / archive_name(version, target.architecture.name)
     tarballs.write(path, files)

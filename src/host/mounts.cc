@@ -81,6 +81,17 @@ base::Status DetachMounts(const std::filesystem::path& folder) {
   return {};
 }
 
+base::Status ShowOwnRootAt(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  TRY(DetachMounts(folder));
+  // Fails where /sys is no mount point of its own: then nothing is to be kept out.
+  (void)::mount(nullptr, "/sys", nullptr, MS_UNBINDABLE | MS_REC, nullptr);
+  (void)::mount(nullptr, "/sys", nullptr, MS_PRIVATE, nullptr);
+  if (::mount("/", folder.c_str(), nullptr, MS_BIND | MS_REC, nullptr) == 0) return {};
+  return base::Fail(base::FromErrno(errno, fmt::format("show / at {}", folder.string())));
+}
+
 base::Status MountTmpfs(const std::filesystem::path& folder, const std::string& source,
                         const std::string& options) {
   constexpr unsigned long kFlags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RELATIME;

@@ -1,6 +1,7 @@
 """Which items of the conformance checklists the tests hold, as in `operand-manifests.md #17`.
 
-A test says which: C++ with RecordProperty("holds", "...") (or SCOPED_TRACE) in its body, a golden case with `checks` (or
+A test says which: C++ with RecordProperty("holds", "...") (or SCOPED_TRACE) in its body, a scenario of tests/kernel with a heading that it
+prints (echo "== ..."), a golden case with `checks` (or
 `reference`) in its input.yaml or expected.yaml, Python with the docstring of the test or of its
 class. A comment holds nothing.
 """
@@ -56,9 +57,15 @@ def said_in_golden(text):
         yield str(document.get(key, ""))
 
 
+def said_in_scenario(text):
+    return re.findall(r'^echo "== (.*)"$', text, re.MULTILINE)
+
+
 def said_in(file):
     """What the tests of a file say that they hold."""
     read = {".cc": said_in_cpp, ".h": said_in_cpp, ".py": said_in_python}.get(file.suffix)
+    if file.suffix == ".sh" and file.parent.name == "scenarios":
+        read = said_in_scenario
     if file.name in GOLDEN_FILES and "data" in file.parts:
         read = said_in_golden
     text = file.read_text(errors="replace") if read else ""

@@ -75,13 +75,15 @@ def find_kernel() -> Kernel:
     return Kernel(images[-1], folder / "lib/modules" / images[-1].name.removeprefix("vmlinuz-"))
 
 
-def _command(kernel: Kernel, initrd: pathlib.Path, result: pathlib.Path, iommu: bool) -> list[str]:
+def _command(kernel: Kernel, initrd: pathlib.Path, result: pathlib.Path, iommu: bool, memory: int,
+             options: list[str]) -> list[str]:
     qemu = shutil.which("qemu-system-x86_64")
     if not qemu:
         raise MissingPart("qemu-system-x86_64 is not installed; `tools/setup.sh test` installs it")
     # An emulated timer on a busy computer fails the kernel's test of it, which would be its end.
-    words = ["console=ttyS0", "loglevel=4", "panic=-1", "no_timer_check"] + (["intel_iommu=on"] if iommu else [])
-    command = [qemu, "-nodefaults", "-no-reboot", "-display", "none", "-m", str(MEMORY_MIB), "-smp", "1",
+    words = ["console=ttyS0", "loglevel=4", "panic=-1", "no_timer_check", *options]
+    words += ["intel_iommu=on"] if iommu else []
+    command = [qemu, "-nodefaults", "-no-reboot", "-display", "none", "-m", str(memory), "-smp", "1",
                "-machine", "q35,accel=tcg,kernel-irqchip=split", "-kernel", str(kernel.image), "-initrd", str(initrd),
                "-append", " ".join(words), "-serial", "stdio", "-serial", f"file:{result}"]
     if iommu:
@@ -91,10 +93,11 @@ def _command(kernel: Kernel, initrd: pathlib.Path, result: pathlib.Path, iommu: 
     return command
 
 
-def boot(kernel: Kernel, initrd: pathlib.Path, result: pathlib.Path, deadline: float, iommu: bool = True) -> str:
-    """Runs the machine to its end; what it said on its console. `result` gets what the scenario's end was.
+def boot(kernel: Kernel, initrd: pathlib.Path, result: pathlib.Path, deadline: float, iommu: bool = True,
+         memory: int = MEMORY_MIB, options: list[str] | None = None):
+    """Runs the machine to its end; what it says on its console comes out as it says it. `result` gets what the
+    scenario's end was; `options` are added to the kernel's command line.
 
-    Raises subprocess.TimeoutExpired, its output with it, when the machine still runs at the deadline."""
-    ended = subprocess.run(_command(kernel, initrd, result, iommu), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, timeout=deadline, check=False)
-    return ended.stdout.decode("utf-8", "replace")
+    Raises subprocess.TimeoutExpired when the machine still runs at the deadline."""
+    subprocess.run(_command(kernel, initrd, result, iommu, memory, options or []), stdin=subprocess.DEVNULL,
+                   stderr=subprocess.STDOUT, timeout=deadline, check=False)

@@ -310,8 +310,9 @@ class Manager {
   // next one must not take the old one's word.
   base::Status RemoveRemains() {
     TRY(host::DetachMounts(options_.run_folder / "driver"));
-    TRY(validations::StatusFolder(options_.run_folder / "validations")
-            .Remove(validations::kDriverContainerReady));
+    const validations::StatusFolder status(options_.run_folder / "validations");
+    TRY(status.Remove(validations::kDriverContainerReady));
+    TRY(status.Remove(validations::kDriverDaemonsStatus));
     std::error_code error;
     std::filesystem::remove(options_.run_folder / "nvidia-driver.pid", error);
     if (error) {

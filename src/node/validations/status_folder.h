@@ -35,6 +35,8 @@ inline constexpr const char* kWorkloadType = "workload-type";
 inline constexpr const char* kCcManagerContainerReady = ".cc-manager-ctr-ready";
 // Written by the driver's startup probe.
 inline constexpr const char* kDriverContainerReady = ".driver-ctr-ready";
+// Written by driver containers that start daemons: "NotReady" or "Ready", which the probe looks at.
+inline constexpr const char* kDriverDaemonsStatus = ".driver-daemons-status";
 
 class StatusFolder {
  public:

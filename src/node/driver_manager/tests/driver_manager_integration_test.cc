@@ -301,8 +301,10 @@ TEST_F(ManagerTest, PodsThatHoldAClaimEndTheRun) {
 // The word of a driver container that was killed would let the validator go on.
 TEST_F(ManagerTest, WhatADriverContainerSaidIsTakenBack) {
   const auto said = root_.Write("run/validations/.driver-ctr-ready", "GDRCOPY_ENABLED: true\n");
+  const auto daemons = root_.Write("run/validations/.driver-daemons-status", "NotReady\n");
   ASSERT_TRUE(Run());
   EXPECT_FALSE(std::filesystem::exists(said));
+  EXPECT_FALSE(std::filesystem::exists(daemons)) << "an image without daemons would never be ready";
 }
 
 TEST_F(ManagerTest, ManagedUpgradesAreNotEvictedHere) {

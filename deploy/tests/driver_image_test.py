@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""The context of a driver image: what is in it, and that its program runs where nothing else is.
+
+PITCREW_BUILD names the folder in which nvidia-driver was built.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import support
+
+BUILD = pathlib.Path(os.environ.get("PITCREW_BUILD", str(support.ROOT / "build/dev"))).resolve()
+PROGRAM = support.ROOT / "deploy/driver-image/build.py"
+MACHINE = os.uname().machine
+RUN_FILE = f"NVIDIA-Linux-{MACHINE}-580.95.05.run"
+
+
+class DriverImage(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="pitcrew-driver-image-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def build(self, *arguments, run_file=RUN_FILE, environment=None):
+        (self.folder / run_file).write_text("#!/bin/sh\n", encoding="ascii")
+        return subprocess.run([sys.executable, PROGRAM, "--build", BUILD, "--run-file", self.folder / run_file,
+                               "--into", self.folder / "context", "--engine", "none", *arguments],
+                              capture_output=True, text=True, check=False, env=environment)
+
+    def containerfile(self, tag):
+        return (self.folder / "context" / tag / "Containerfile").read_text(encoding="utf-8")
+
+    def test_the_tag_is_what_the_operator_asks_for(self):
+        """driver-lifecycle.md 7.2: version and system, with a kernel between them where modules are compiled."""
+        result = self.build("--system", "rhel9", "--repository", "registry.example/team/")
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertIn("registry.example/team/driver:580.95.05-rhel9", result.stdout)
+        self.assertIn("--build-arg BASE=registry.access.redhat.com/ubi9/ubi", result.stderr)
+        self.build("--system", "ubuntu24.04", "--kernel", "6.8.0-44-generic", "--base", "mirror.example/ubuntu")
+        self.assertTrue((self.folder / "context/580.95.05-6.8.0-44-generic-ubuntu24.04").is_dir())
+
+    def test_the_image_tells_its_program_what_it_carries(self):
+        self.build("--system", "debian12")
+        text = self.containerfile("580.95.05-debian12")
+        self.assertIn("DRIVER_VERSION=580.95.05 DRIVER_BRANCH=580", text)
+        self.assertIn("DRIVER_TYPE=passthrough", text)
+        self.assertIn(f"COPY {RUN_FILE} /drivers/{RUN_FILE}", text)
+        self.assertIn("apt-get install", text)
+        self.assertNotIn("nvidia-driver build", text)
+        self.build("--system", "debian12", run_file=f"NVIDIA-Linux-{MACHINE}-570.1-grid.run")
+        guest = self.containerfile("570.1-debian12")
+        self.assertIn("DRIVER_VERSION=570.1-grid", guest)
+        self.assertIn("DRIVER_TYPE=vgpu", guest)
+
+    def test_modules_for_a_kernel_are_compiled_in_the_image_which_then_needs_no_run_file(self):
+        self.build("--system", "rocky9", "--kernel", "5.14.0-427.el9_4.x86_64")
+        text = self.containerfile("580.95.05-5.14.0-427.el9_4.x86_64-rocky9")
+        self.assertIn("RUN nvidia-driver build --kernel '5.14.0-427.el9_4.x86_64'", text)
+        self.assertIn("rm -rf /drivers/*.run", text)
+        self.assertIn("dnf install", text)
+
+    def test_the_program_runs_where_there_is_no_c_library(self):
+        self.build("--system", "debian12")
+        context = self.folder / "context/580.95.05-debian12"
+        root = self.folder / "root"
+        for place in ("bin", "opt/pitcrew", "usr/local/bin", "proc"):
+            (root / place).mkdir(parents=True)
+        shutil.copy2(shutil.which("busybox"), root / "bin/sh")
+        shutil.copytree(context / "program", root / "opt/pitcrew/driver")
+        shutil.copy2(context / "nvidia-driver", root / "usr/local/bin/nvidia-driver")
+        enter = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
+        result = subprocess.run([*enter, "chroot", root, "/usr/local/bin/nvidia-driver", "--help"], capture_output=True,
+                                text=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("reload_nvidia_peermem", result.stdout)
+
+    def test_bad_input_says_what_would_be_right(self):
+        for arguments, run_file, words in (
+                (["--system", "plan9"], RUN_FILE, "debian, ubuntu, rocky, rhel"),
+                (["--system", "rhel9.4"], RUN_FILE, "as rhel9"),
+                ([], "driver.run", "do not rename it")):
+            result = self.build(*arguments, run_file=run_file)
+            self.assertEqual(result.returncode, 2, words)
+            self.assertIn(words, result.stderr)
+        missing = subprocess.run([sys.executable, PROGRAM, "--run-file", self.folder / "x" / RUN_FILE],
+                                 capture_output=True, text=True, check=False)
+        self.assertEqual(missing.returncode, 2)
+        self.assertIn("is not there", missing.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

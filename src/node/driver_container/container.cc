@@ -1,0 +1,259 @@
+#include "node/driver_container/container.h"
+
+#include <fmt/format.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <optional>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "host/device_users.h"
+#include "host/kernel.h"
+#include "host/mounts.h"
+#include "host/selinux.h"
+#include "node/driver_container/daemons.h"
+#include "node/driver_container/driver_files.h"
+#include "node/driver_container/facts.h"
+#include "node/driver_container/kernel_side.h"
+#include "node/driver_container/parameters.h"
+#include "node/driver_container/plan.h"
+#include "node/driver_container/run_files.h"
+
+namespace pitcrew::node::driver_container {
+namespace {
+
+constexpr std::chrono::seconds kBetweenTries{2};
+
+// All that the driver's modules may have made: which of its nodes there are is not asked.
+base::Result<host::DeviceNumbers> DriverDevices(const Places& places) {
+  constexpr unsigned kMinors = 256;
+  TRY_ASSIGN(const auto majors, host::ReadCharacterMajors(places.proc));
+  host::DeviceNumbers numbers;
+  for (const auto& [name, major_number] : majors) {
+    if (!name.starts_with("nvidia")) continue;
+    for (unsigned minor_number = 0; minor_number < kMinors; ++minor_number) {
+      numbers.insert(makedev(major_number, minor_number));
+    }
+  }
+  return numbers;
+}
+
+// Programs that have GPUs open, beside the driver's own daemons: with them the daemons must stay,
+// too. What cannot be seen from here is found out when the modules are to go.
+base::Status RefuseUsedDevices(const Places& places) {
+  const auto devices = DriverDevices(places);
+  if (!devices) return base::Fail(devices.error());
+  if (devices->empty()) return {};
+  const auto users = host::FindDeviceUsers(*devices, places.proc);
+  if (!users) {
+    base::LogWarning("Who uses the GPUs cannot be seen", users.error());
+    return {};
+  }
+  const auto own = RunningDaemons(places);
+  std::vector<std::string> foreign;
+  for (const auto& user : *users) {
+    if (!own.contains(user.pid)) foreign.push_back(user.ToString());
+  }
+  if (foreign.empty()) return {};
+  return base::Fail(base::Unavailable(
+      "DriverInUse", fmt::format("the loaded driver is in use by {}; end the programs that use "
+                                 "GPUs of this node",
+                                 base::Join(foreign, ", "))));
+}
+
+// Daemons and modules go together, or stay together.
+base::Status TakeDown(const Options& options) {
+  TRY_ASSIGN(const auto loaded, ReadDriverModules(options.places.sys));
+  if (!loaded.empty()) TRY(RefuseUsedDevices(options.places));
+  const bool had_daemons = !RunningDaemons(options.places).empty();
+  TRY(StopDaemons(options.places));
+  const base::Status unloaded = UnloadDriverModules(options);
+  if (!unloaded && had_daemons) {
+    if (const auto again = StartDaemons(options, {}); !again) {
+      base::LogWarning("A daemon could not be started again", again.error());
+    }
+  }
+  return unloaded;
+}
+
+class Container {
+ public:
+  Container(const Options& options, const io::StopToken& stop) : options_(options), stop_(stop) {}
+
+  base::Status Run() {
+    TRY_ASSIGN(auto files, RunFiles::Take(options_.places));
+    TRY(files.SetNotReady());
+    TRY_ASSIGN(const auto loaded, ReadDriverModules(options_.places.sys));
+    TRY_ASSIGN(const auto digest, files.ReadDigest());
+    const bool keep = loaded.contains("nvidia") && !options_.config_digest.empty() &&
+                      digest == options_.config_digest;
+    const base::Status up = keep ? KeepLoaded(files) : BringUp(files);
+    if (!up) {
+      GiveUp(files, keep);
+      return up;
+    }
+    TRY(files.SetReady());
+    base::LogInfo("The driver is up", {{"version", options_.version}});
+    stop_.Wait();
+    return Leave(files);
+  }
+
+ private:
+  base::Status Step(std::string_view what) {
+    base::LogInfo("Step", {{"of", what}});
+    return stop_.stopped() ? base::Status(base::Fail(stop_.error())) : base::Status();
+  }
+
+  // Everything that can fail for want of something comes before the node is touched.
+  base::Status BringUp(RunFiles& files) {
+    TRY(Step("preflight"));
+    TRY_ASSIGN(const bool with_rdma, HasDirectRdma(options_));
+    TRY_ASSIGN(const auto facts, ObserveImage(options_));
+    TRY_ASSIGN(auto plan, DecideInstall(options_, facts));
+    if (options_.action == Action::kLoad && plan.compile) {
+      return base::Fail(base::Error{base::Code::kUnsupported, "NoModulesForKernel",
+                                    fmt::format("`build` has made no modules for the kernel {}",
+                                                facts.kernel)});
+    }
+    TRY_ASSIGN(const auto parameters,
+               ReadModuleParameters(options_.places.drivers, options_.branch()));
+    DriverFiles driver(options_, facts, plan, stop_);
+    if (with_rdma) TRY(driver.LinkNetworkDriverHeaders());
+    TRY(Step("prepare"));
+    TRY(driver.Prepare());
+    TRY(Step("unload"));
+    TRY(TakeDown(options_));
+    touched_ = true;
+    TRY(files.ForgetDigest());
+    TRY(host::DetachMounts(DriverRoot()));
+    TRY(Step("install"));
+    TRY(driver.Install());
+    TRY(Step("load"));
+    if (parameters.uses_firmware) TRY(SetFirmwareFolder(options_));
+    TRY(LoadDriverModules(options_, parameters, with_rdma));
+    TRY(Step("daemons"));
+    TRY(StartDaemons(options_, stop_));
+    return ShowRoot(files);
+  }
+
+  // The driver that is loaded is the one that is wanted: new programs, and nothing is unloaded.
+  base::Status KeepLoaded(RunFiles& files) {
+    base::LogInfo("The loaded driver is the one that is wanted; it is kept");
+    TRY(Step("preflight"));
+    TRY_ASSIGN(const auto facts, ObserveImage(options_));
+    TRY_ASSIGN(auto plan, DecideInstall(options_, facts));
+    plan.compile = false;
+    plan.fetch_headers = false;
+    plan.extract = plan.install_programs;
+    DriverFiles driver(options_, facts, plan, stop_);
+    TRY(Step("prepare"));
+    TRY(driver.Prepare());
+    TRY(host::DetachMounts(DriverRoot()));
+    TRY(Step("install"));
+    TRY(driver.Install());
+    TRY(Step("daemons"));
+    TRY(StopDaemons(options_.places));
+    TRY(StartDaemons(options_, stop_));
+    return ShowRoot(files);
+  }
+
+  base::Status ShowRoot(RunFiles& files) {
+    TRY(Step("show"));
+    TRY(host::ShowOwnRootAt(DriverRoot()));
+    if (const auto selinux = host::HasSelinux(options_.places.sys); selinux && *selinux) {
+      TRY(host::Relabel(DriverRoot() / "dev", host::kContainerFileLabel));
+    }
+    TRY(files.InstallKernelHook());
+    return options_.config_digest.empty() ? base::Status()
+                                          : files.StoreDigest(options_.config_digest);
+  }
+
+  // After a failure: a driver that was to be kept stays, what this container has loaded goes.
+  void GiveUp(RunFiles& files, bool keep) {
+    base::Status undone;
+    if (!keep && touched_) {
+      undone = TakeDown(options_);
+      if (undone) undone = host::DetachMounts(DriverRoot());
+    }
+    if (undone) undone = files.Remove();
+    if (!undone) base::LogWarning("Something of the driver stays on the node", undone.error());
+  }
+
+  // Told to end. Until nobody uses the driver it stays whole, daemons and root file system included.
+  base::Status Leave(RunFiles& files) {
+    TRY(files.RemoveReadiness());
+    std::string said;
+    while (true) {
+      const base::Status down = TakeDown(options_);
+      if (down) break;
+      if (down.error().message != said) {
+        base::LogWarning("The driver stays for now; it is tried again", down.error());
+        said = down.error().message;
+      }
+      [[maybe_unused]] const bool stopped = io::StopToken().WaitFor(kBetweenTries);
+    }
+    TRY(host::DetachMounts(DriverRoot()));
+    TRY(files.Remove());
+    base::LogInfo("The driver is down");
+    return {};
+  }
+
+  [[nodiscard]] std::filesystem::path DriverRoot() const { return options_.places.run / "driver"; }
+
+  const Options& options_;
+  const io::StopToken& stop_;
+  bool touched_ = false;  // the node
+};
+
+std::string Describe(const Options& options, const Facts& facts, const InstallPlan& plan) {
+  return fmt::format(
+      "driver           {}\nkernel           {}\nkernel modules   {}\nkernel headers   {}\n"
+      "programs         {}\n",
+      options.version, facts.kernel,
+      plan.compile ? (plan.sign ? "compiled and signed" : "compiled") : "of the image",
+      !plan.compile ? "not needed" : (plan.fetch_headers ? "installed first" : "of the image"),
+      plan.install_programs ? "installed from the run file" : "of the image");
+}
+
+}  // namespace
+
+base::Status RunDriver(const Options& options, const io::StopToken& stop) {
+  return Container(options, stop).Run();
+}
+
+base::Status BuildDriver(const Options& options, const io::StopToken& stop) {
+  TRY_ASSIGN(const auto facts, ObserveImage(options));
+  TRY_ASSIGN(auto plan, DecideInstall(options, facts));
+  // A kernel that is to run later needs modules only.
+  if (options.action == Action::kUpdate) {
+    plan.install_programs = false;
+    plan.extract = plan.compile;
+  }
+  DriverFiles driver(options, facts, plan, stop);
+  TRY_ASSIGN(const bool with_rdma, HasDirectRdma(options));
+  if (with_rdma) TRY(driver.LinkNetworkDriverHeaders());
+  TRY(driver.Prepare());
+  TRY(driver.Install());
+  base::LogInfo("The driver's files are ready",
+                {{"version", options.version}, {"kernel", facts.kernel}});
+  return {};
+}
+
+base::Status Preflight(const Options& options) {
+  TRY_ASSIGN(const auto facts, ObserveImage(options));
+  TRY_ASSIGN(const auto plan, DecideInstall(options, facts));
+  fmt::print("{}", Describe(options, facts, plan));
+  TRY_ASSIGN(const auto loaded, ReadDriverModules(options.places.sys));
+  if (loaded.empty()) {
+    fmt::print("loaded driver    none\n");
+    return {};
+  }
+  TRY(RefuseUsedDevices(options.places));
+  fmt::print("loaded driver    is not used, and would be taken out\n");
+  return {};
+}
+
+}  // namespace pitcrew::node::driver_container

@@ -1,0 +1,155 @@
+#include "node/driver_container/kernel_side.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <set>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/strings.h"
+#include "host/kernel.h"
+#include "host/pci.h"
+#include "kernel_modules/kernel_modules.h"
+
+namespace pitcrew::node::driver_container {
+namespace {
+
+// Each before those that it depends on.
+constexpr std::array kDriverModules = {"nvidia_drm", "nvidia_modeset", "nvidia_uvm",
+                                       "nvidia_peermem", "nvidia"};
+// The driver's modules expect them, without saying so in their dependencies.
+constexpr std::array kKernelModules = {"i2c_core", "ipmi_msghandler", "ipmi_devintf", "video"};
+constexpr std::array kLoadOrder = {"nvidia", "nvidia-uvm", "nvidia-modeset"};
+constexpr const char* kPeermem = "nvidia-peermem";
+
+base::Result<kernel_modules::Modules> OpenModules(const Options& options) {
+  TRY_ASSIGN(const auto release, host::ReadKernelRelease(options.places.proc));
+  return kernel_modules::Modules::Open(host::Root(options.places.root), release);
+}
+
+void UndoLoad(const LoadedModules& before, const std::filesystem::path& sys) {
+  for (const char* module : kDriverModules) {
+    if (before.contains(module)) continue;
+    if (const auto unloaded = kernel_modules::Unload(module, sys); !unloaded) {
+      base::LogWarning("A kernel module stays", unloaded.error());
+    }
+  }
+}
+
+base::Status LoadAll(const kernel_modules::Modules& modules, bool with_peermem) {
+  for (const char* module : kKernelModules) {
+    // A kernel may have them built in, or have no use for them.
+    if (const auto loaded = modules.Load(module);
+        !loaded && loaded.error().code != base::Code::kNotFound) {
+      base::LogWarning("A module of the kernel's own could not be loaded", loaded.error());
+    }
+  }
+  for (const char* module : kLoadOrder) TRY(modules.Load(module));
+  return with_peermem ? modules.Load(kPeermem) : base::Status();
+}
+
+}  // namespace
+
+base::Result<LoadedModules> ReadDriverModules(const std::filesystem::path& sys) {
+  LoadedModules modules;
+  for (const char* name : kDriverModules) {
+    const auto references = host::ReadModuleReferences(name, sys);
+    if (references.is_unknown()) return base::Fail(*references.error());
+    if (references.is_absent()) continue;
+    TRY_ASSIGN(auto holders, kernel_modules::ReadHolders(name, sys));
+    modules[name] = {*references.value(), std::move(holders)};
+  }
+  return modules;
+}
+
+base::Status RefuseUsedModules(const LoadedModules& modules) {
+  std::vector<std::string> uses;
+  for (const auto& [name, module] : modules) {
+    const auto is_foreign = [&](const auto& holder) { return !modules.contains(holder); };
+    for (const auto& holder : module.holders) {
+      if (is_foreign(holder)) uses.push_back(fmt::format("{} is held by {}", name, holder));
+    }
+    if (module.references > module.holders.size()) {
+      uses.push_back(fmt::format("{} has {} uses by programs", name,
+                                 module.references - module.holders.size()));
+    }
+  }
+  if (uses.empty()) return {};
+  return base::Fail(base::Unavailable(
+      "DriverInUse",
+      fmt::format("the loaded driver is in use: {}; end the programs that use GPUs of this node",
+                  base::Join(uses, ", "))));
+}
+
+std::vector<std::string> UnloadOrder(const LoadedModules& modules) {
+  std::vector<std::string> order;
+  for (const char* name : kDriverModules) {
+    if (modules.contains(name)) order.emplace_back(name);
+  }
+  return order;
+}
+
+base::Status LoadDriverModules(const Options& options, const ModuleParameters& parameters,
+                               bool with_peermem) {
+  TRY(WriteModuleParameters(parameters, options.places.root));
+  TRY_ASSIGN(const auto before, ReadDriverModules(options.places.sys));
+  TRY_ASSIGN(const auto modules, OpenModules(options));
+  const base::Status loaded = LoadAll(modules, with_peermem);
+  if (!loaded) UndoLoad(before, options.places.sys);
+  return loaded;
+}
+
+base::Status UnloadDriverModules(const Options& options) {
+  TRY_ASSIGN(const auto loaded, ReadDriverModules(options.places.sys));
+  TRY(RefuseUsedModules(loaded));
+  std::vector<std::string> gone;
+  for (const auto& module : UnloadOrder(loaded)) {
+    const base::Status unloaded = kernel_modules::Unload(module, options.places.sys);
+    if (unloaded) {
+      base::LogInfo("Kernel module unloaded", {{"module", module}});
+      gone.push_back(module);
+      continue;
+    }
+    // Somebody came in between: a driver without some of its modules is of no use to anybody.
+    if (const auto modules = OpenModules(options); modules) {
+      for (const auto& each : gone) {
+        if (const auto back = modules->Load(each); !back) {
+          base::LogWarning("A kernel module could not be loaded again", back.error());
+        }
+      }
+    }
+    return unloaded;
+  }
+  return {};
+}
+
+base::Status SetFirmwareFolder(const Options& options) {
+  const auto file = options.places.sys / "module/firmware_class/parameters/path";
+  const auto before = base::ReadFile(file);
+  if (!before) {
+    base::LogWarning("Where the kernel looks for firmware cannot be read", before.error());
+    return {};
+  }
+  if (!base::Trim(*before).empty()) return {};
+  // Without a newline: the kernel would take it for a part of the folder's name.
+  std::ofstream stream(file);
+  stream << (options.places.run / "driver/lib/firmware").string() << std::flush;
+  if (!stream) {
+    base::LogWarning("The kernel does not take the folder of the GPUs' firmware",
+                     {{"file", file.string()}});
+  }
+  return {};
+}
+
+base::Result<bool> HasDirectRdma(const Options& options) {
+  if (!options.gpu_direct_rdma) return false;
+  TRY_ASSIGN(const auto scan, host::ReadPciDevices(options.places.sys / "bus/pci/devices"));
+  return std::ranges::any_of(scan.devices, [](const auto& device) {
+    return device.vendor == host::kVendorMellanox;
+  });
+}
+
+}  // namespace pitcrew::node::driver_container

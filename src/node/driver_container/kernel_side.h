@@ -1,0 +1,48 @@
+// The driver's modules in the node's kernel: who uses them, loading them in their order, taking them
+// out as one (driver-lifecycle.md 9.6, 9.10).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "node/driver_container/options.h"
+#include "node/driver_container/parameters.h"
+
+namespace pitcrew::node::driver_container {
+
+// References of a loaded module, and which modules hold it.
+struct LoadedModule {
+  std::uint32_t references = 0;
+  std::vector<std::string> holders{};
+};
+using LoadedModules = std::map<std::string, LoadedModule>;  // by name, as nvidia_uvm
+
+// Those of the driver that are loaded.
+base::Result<LoadedModules> ReadDriverModules(const std::filesystem::path& sys);
+
+// kUnavailable "DriverInUse" when something beside the driver's own modules holds one of them: a
+// program with a device open, or a module that the driver does not bring (nvidia_fs, gdrdrv).
+base::Status RefuseUsedModules(const LoadedModules& modules);
+
+// In the order in which they go.
+std::vector<std::string> UnloadOrder(const LoadedModules& modules);
+
+// Loads the driver's modules from this image. Those that were not loaded before are taken out again
+// when one of them cannot be.
+base::Status LoadDriverModules(const Options& options, const ModuleParameters& parameters,
+                               bool with_peermem);
+
+// Takes all of them out, or none: those that went before one that did not are loaded again.
+base::Status UnloadDriverModules(const Options& options);
+
+// The folder in which the kernel looks for the firmware of GPUs, where it has none yet.
+base::Status SetFirmwareFolder(const Options& options);
+
+// Whether GPUs share memory with network cards here: asked for, and there is such a card.
+base::Result<bool> HasDirectRdma(const Options& options);
+
+}  // namespace pitcrew::node::driver_container

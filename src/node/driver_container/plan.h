@@ -1,0 +1,32 @@
+// What has to be done to bring up the driver of an image on a node, decided before anything is
+// touched: a node that cannot have the new driver keeps what it has.
+#pragma once
+
+#include "base/result.h"
+#include "node/driver_container/facts.h"
+#include "node/driver_container/options.h"
+
+namespace pitcrew::node::driver_container {
+
+struct InstallPlan {
+  bool extract = false;           // the run file
+  bool install_programs = false;  // the driver's programs and libraries, from it
+  bool fetch_headers = false;     // the kernel's headers, by packages
+  bool compile = false;           // the kernel modules; else the image has them
+  bool sign = false;              // what is compiled
+
+  bool operator==(const InstallPlan&) const = default;
+};
+
+// kInvalid or kUnsupported with one of the reasons DriverVersionMissing, DriverFilesMissing,
+// NoModulesForKernel, CompilerMissing, KernelHeadersMissing, UnsignedModulesRefused, LittleSpace,
+// SigningKeyMissing, VgpuMatchingMissing: each message says what to do.
+base::Result<InstallPlan> DecideInstall(const Options& options, const Facts& facts);
+
+// Reads what the compiled modules of a run file are called there: "kernel-open" or "kernel".
+// `recommended` is what nvidia-installer answered, nothing where it has failed
+// (driver-lifecycle.md 9.4).
+std::string ModuleSourceFolder(ModuleType type, const std::optional<std::string>& recommended,
+                               unsigned branch);
+
+}  // namespace pitcrew::node::driver_container

@@ -1,0 +1,15 @@
+// Stands in for nvidia-drm.ko: nobody asks for it, and while it is loaded nvidia-modeset cannot go.
+#include <linux/module.h>
+
+#include "stand_in.h"
+
+static int __init load(void) {
+  stand_in_hold_modeset();
+  return 0;
+}
+static void __exit unload(void) {}
+
+module_init(load);
+module_exit(unload);
+MODULE_LICENSE("GPL");
+MODULE_VERSION(STAND_IN_VERSION);
