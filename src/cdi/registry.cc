@@ -37,6 +37,20 @@ bool MayDefine(const std::string& text, std::span<const std::string> kinds) {
       kinds, [&](const std::string& kind) { return text.find(kind) != std::string::npos; });
 }
 
+// For a message: a pod can ask for a hundred thousand names, each of any length.
+std::string Some(std::vector<std::string> names) {
+  constexpr std::size_t kMost = 16;
+  constexpr std::size_t kLongest = 256;
+  const std::size_t all = names.size();
+  if (all > kMost) names.resize(kMost);
+  for (auto& name : names) {
+    if (name.size() > kLongest) name = name.substr(0, kLongest) + "...";
+  }
+  std::string text = base::Join(names, ", ");
+  if (all > kMost) text += fmt::format(" and {} more", all - kMost);
+  return text;
+}
+
 }  // namespace
 
 void Registry::AddFile(const std::filesystem::path& path, std::size_t folder,
@@ -106,8 +120,8 @@ base::Result<ContainerEdits> Registry::Resolve(std::span<const std::string> name
     edits.Append(spec.devices[entry->second.device].edits);
   }
   if (!missing.empty()) {
-    return base::Fail(base::NotFound("UnresolvableCdiDevices",
-                                     "unresolvable CDI devices " + base::Join(missing, ", ")));
+    return base::Fail(
+        base::NotFound("UnresolvableCdiDevices", "unresolvable CDI devices " + Some(missing)));
   }
   return edits;
 }

@@ -9,8 +9,10 @@
 #include "base/file.h"
 #include "base/strings.h"
 #include "oci/spec.h"
+#include "shim/confinement.h"
 #include "shim/cuda_compat.h"
 #include "shim/ld_cache_update.h"
+#include "shim/report.h"
 
 namespace pitcrew::shim {
 namespace {
@@ -53,6 +55,7 @@ struct HookEntry {
   std::string_view name;
   std::vector<std::string_view> flags;
   base::Status (*run)(const ContainerRoot& root, const HookFlags& flags);
+  Task task = Task::kFiles;
 };
 
 // --ldconfig-path is accepted and not needed: the cache is written without any program.
@@ -64,7 +67,10 @@ const std::vector<HookEntry>& Hooks() {
        {"host-driver-version", "host-cuda-version", "cuda-compat-container-root", "container-spec"},
        RunEnableCudaCompat},
       {"chmod", {"mode", "path", "container-spec"}, RunChmod},
-      {"disable-device-node-modification", {"container-spec"}, RunDisableModification},
+      {"disable-device-node-modification",
+       {"container-spec"},
+       RunDisableModification,
+       Task::kMounts},
       {"update-application-profile", {"container-spec"}, RunApplicationProfile},
   };
   return hooks;
@@ -89,6 +95,10 @@ class TimeLimit {
  public:
   TimeLimit() {
     ::signal(SIGALRM, EndAtTimeLimit);
+    sigset_t alarm;  // whoever started the hook may have blocked it
+    ::sigemptyset(&alarm);
+    ::sigaddset(&alarm, SIGALRM);
+    ::sigprocmask(SIG_UNBLOCK, &alarm, nullptr);
     ::alarm(kTimeLimitSeconds);
   }
   ~TimeLimit() { ::alarm(0); }
@@ -99,9 +109,11 @@ class TimeLimit {
 base::Status RunHook(const HookEntry& hook, const Words& arguments) {
   const TimeLimit limit;
   TRY_ASSIGN(const auto flags, HookFlags::Parse(arguments, hook.flags));
+  TRY(GiveUpPrivileges(hook.task));
   TRY_ASSIGN(const std::string state, ReadState(flags.Last("container-spec")));
   TRY_ASSIGN(const auto path, ContainerRootPath(state));
   TRY_ASSIGN(const auto root, ContainerRoot::Open(path));
+  if (hook.task == Task::kFiles) TRY(ConfineTo(root));
   return hook.run(root, flags);
 }
 
@@ -185,12 +197,12 @@ int RunCdiHook(int argc, char** argv) {
   if (hook == Hooks().end()) {
     if (!words.empty() && words.front() == "noop") return 0;
     Print(fmt::format("nvidia-cdi-hook: warning: unsupported CDI hook {} is passed over\n",
-                      words.empty() ? "(none)" : words.front()));
+                      words.empty() ? "(none)" : OnOneLine(words.front())));
     return 0;
   }
   const auto status = RunHook(*hook, Words(words.begin() + 1, words.end()));
   if (status) return 0;
-  Print(fmt::format("nvidia-cdi-hook {}: {}\n", hook->name, status.error().ToString()));
+  Print(fmt::format("nvidia-cdi-hook {}: {}\n", hook->name, OnOneLine(status.error().ToString())));
   return 1;
 }
 

@@ -3,10 +3,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,6 +47,42 @@ base::Error OnAnotherMount(std::string_view inside) {
       fmt::format("{} of the container lies on a volume that is mounted there; hooks write only "
                   "to the container's own files",
                   inside)};
+}
+
+// Whether the kernel makes up what is read there.
+bool IsMadeUp(int fd) {
+  static constexpr std::uint32_t kKinds[] = {
+      PROC_SUPER_MAGIC,    SYSFS_MAGIC,         DEBUGFS_MAGIC, TRACEFS_MAGIC,   SECURITYFS_MAGIC,
+      CGROUP_SUPER_MAGIC,  CGROUP2_SUPER_MAGIC, BPF_FS_MAGIC,  SELINUX_MAGIC,   SMACK_MAGIC,
+      DEVPTS_SUPER_MAGIC,  PSTOREFS_MAGIC,      EFIVARFS_MAGIC, NSFS_MAGIC,     RDTGROUP_SUPER_MAGIC,
+      0x62656570 /*configfs*/};
+  struct statfs info{};
+  // One that cannot be asked is not trusted either.
+  return ::fstatfs(fd, &info) != 0 ||
+         std::ranges::find(kKinds, static_cast<std::uint32_t>(info.f_type)) != std::end(kKinds);
+}
+
+bool IsSameFile(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+// A node or folder that the runtime made in the container's own /dev; kDenied for one that a volume
+// brings, and in a /dev that is the host's.
+base::Result<base::FileDescriptor> FindInOwnDev(int root, std::string_view inside) {
+  constexpr std::string_view kDev = "/dev/";
+  if (!inside.starts_with(kDev)) return base::Fail(OnAnotherMount(inside));
+  const auto dev = OpenInRoot(root, kDev, O_PATH | O_DIRECTORY, RESOLVE_NO_SYMLINKS);
+  struct stat own{};
+  struct stat host{};
+  if (!dev.valid() || ::fstat(dev.get(), &own) != 0) return base::Fail(Problem("look at", kDev));
+  if (::stat("/dev", &host) == 0 && own.st_dev == host.st_dev) {
+    return base::Fail(OnAnotherMount(inside));
+  }
+  auto found = OpenInRoot(dev.get(), inside.substr(kDev.size()), O_PATH,
+                          RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+  if (found.valid()) return found;
+  if (errno == EXDEV || errno == ELOOP) return base::Fail(OnAnotherMount(inside));
+  return base::Fail(Problem("look at", inside));
 }
 
 std::string Joined(const std::vector<std::string>& parts, std::size_t count) {
@@ -87,6 +125,7 @@ base::Result<std::string> LinkTarget(int folder, const char* name) {
 std::string FdPath(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
 base::Result<std::string> ReadContainerState() {
+  constexpr std::size_t kMost = std::size_t{16} << 20;
   std::string content;
   std::array<char, 8192> buffer;
   for (;;) {
@@ -95,6 +134,9 @@ base::Result<std::string> ReadContainerState() {
     if (count < 0) return base::Fail(base::FromErrno(errno, "read the container's state"));
     if (count == 0) return content;
     content.append(buffer.data(), static_cast<std::size_t>(count));
+    if (content.size() > kMost) {
+      return base::Fail(base::Invalid("StateTooLarge", "the container's state has no end"));
+    }
   }
 }
 
@@ -107,21 +149,34 @@ std::string RandomName() {
 }
 
 base::Result<ContainerRoot> ContainerRoot::Open(const std::filesystem::path& path) {
-  if (path.empty() || path.lexically_normal() == "/") {
+  const auto refused = [&](std::string_view why) {
     return base::Fail(base::Invalid(
         "InvalidContainerRoot",
-        fmt::format("\"{}\" cannot be a container's root: hooks do not work on the host",
-                    path.string())));
-  }
-  base::FileDescriptor root(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!root.valid()) {
+        fmt::format("\"{}\" cannot be a container's root: {}", path.string(), why)));
+  };
+  constexpr std::string_view kHost = "hooks do not work on the host";
+  if (path.empty() || path.lexically_normal() == "/") return refused(kHost);
+  base::FileDescriptor root(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info{};
+  if (!root.valid() || ::fstat(root.get(), &info) != 0) {
     return base::Fail(base::FromErrno(errno, "open the container's root " + path.string()));
   }
+  if (S_ISLNK(info.st_mode)) return refused("it is a link; name the folder that it leads to");
+  if (!S_ISDIR(info.st_mode)) return refused("it is no folder");
+  // Also by another name, or mounted elsewhere.
+  struct stat host{};
+  if (::stat("/", &host) != 0 || IsSameFile(info, host)) return refused(kHost);
   return ContainerRoot(std::move(root));
 }
 
 base::Result<base::FileDescriptor> ContainerRoot::Find(std::string_view inside) const {
   auto found = OpenInRoot(root_.get(), inside, O_PATH);
+  if (!found.valid()) return base::Fail(Problem("look at", inside));
+  return found;
+}
+
+base::Result<base::FileDescriptor> ContainerRoot::FindWithoutLinks(std::string_view inside) const {
+  auto found = OpenInRoot(root_.get(), inside, O_PATH, RESOLVE_NO_SYMLINKS);
   if (!found.valid()) return base::Fail(Problem("look at", inside));
   return found;
 }
@@ -140,6 +195,10 @@ base::Result<base::FileDescriptor> ContainerRoot::OpenFile(std::string_view insi
   if (!S_ISREG(info.st_mode)) {
     return base::Fail(
         base::Invalid("NotARegularFile", fmt::format("{} of the container is no file", inside)));
+  }
+  if (IsMadeUp(found.get())) {
+    return base::Fail(base::Invalid(
+        "NotARegularFile", fmt::format("{} of the container is made by the kernel", inside)));
   }
   // The very object that was looked at: no second look-up by name.
   base::FileDescriptor file(::open(FdPath(found.get()).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
@@ -246,6 +305,24 @@ base::Status ContainerRoot::WriteFile(std::string_view inside, std::string_view 
     return give_up();
   }
   return {};
+}
+
+base::Status ContainerRoot::ChangeMode(std::string_view inside, mode_t mode) const {
+  auto found = OpenInRoot(root_.get(), inside, O_PATH, RESOLVE_NO_XDEV);
+  if (!found.valid() && errno == EXDEV) {
+    auto in_dev = FindInOwnDev(root_.get(), inside);
+    if (!in_dev && in_dev.error().code == base::Code::kNotFound) return {};
+    if (!in_dev) return base::Fail(in_dev.error());
+    found = *std::move(in_dev);
+  }
+  if (!found.valid()) {
+    return errno == ENOENT ? base::Status{} : base::Fail(Problem("look at", inside));
+  }
+  struct stat info{};
+  if (::fstat(found.get(), &info) == 0 && (info.st_mode & 07777) == mode) return {};
+  // A handle opened with O_PATH can only be changed through its name in /proc.
+  if (::chmod(FdPath(found.get()).c_str(), mode) == 0) return {};
+  return base::Fail(Problem("change the mode of", inside));
 }
 
 base::Status ContainerRoot::SetLink(std::string_view inside, const std::string& target) const {

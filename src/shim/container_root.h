@@ -1,6 +1,7 @@
 // A container's root file system, seen from the host while the container may have filled it with
 // anything: every path is resolved by the kernel inside the root (openat2 with RESOLVE_IN_ROOT), so
-// no link leads out of it; nothing but regular files is ever read.
+// no link leads out of it; nothing but regular files is ever read, and none that the kernel makes
+// up (/proc, /sys): to read one can tell of the host, wait for ever or have effects.
 #pragma once
 
 #include <sys/types.h>
@@ -20,15 +21,18 @@ std::string FdPath(int fd);
 
 class ContainerRoot {
  public:
-  // kInvalid for "" and "/": a hook must never work on the host.
+  // kInvalid for "", for the host's own root by whatever name, and for a link: a hook must never
+  // work on the host.
   static base::Result<ContainerRoot> Open(const std::filesystem::path& path);
 
   // A handle without read or write access (O_PATH) to what `inside` leads to; the last link is
   // followed too.
   [[nodiscard]] base::Result<base::FileDescriptor> Find(std::string_view inside) const;
+  // The same without following any link.
+  [[nodiscard]] base::Result<base::FileDescriptor> FindWithoutLinks(std::string_view inside) const;
   // Whether anything lies there; a path that cannot be followed is an error, not "no".
   [[nodiscard]] base::Result<bool> Exists(std::string_view inside) const;
-  // Opens a regular file for reading; kInvalid for anything else.
+  // Opens a regular file of a file system that holds files; kInvalid for anything else.
   [[nodiscard]] base::Result<base::FileDescriptor> OpenFile(std::string_view inside) const;
   // kInvalid when it is longer than `limit` bytes.
   [[nodiscard]] base::Result<std::string> ReadFile(std::string_view inside,
@@ -47,16 +51,22 @@ class ContainerRoot {
   // Atomically, with exactly `mode`; missing folders are made. Replaces a link by the file.
   [[nodiscard]] base::Status WriteFile(std::string_view inside, std::string_view content,
                                        mode_t mode) const;
+  // Nothing happens when nothing lies there. Only of the container's own files and of what the
+  // container runtime made in /dev: kDenied "OnAnotherMount" for all else.
+  [[nodiscard]] base::Status ChangeMode(std::string_view inside, mode_t mode) const;
   // Atomically; replaces whatever is there except a folder. Nothing happens when the link has that
   // target already.
   [[nodiscard]] base::Status SetLink(std::string_view inside, const std::string& target) const;
+
+  // The root itself, opened with O_PATH; borrowed.
+  [[nodiscard]] int handle() const { return root_.get(); }
 
  private:
   explicit ContainerRoot(base::FileDescriptor root) : root_(std::move(root)) {}
   base::FileDescriptor root_;
 };
 
-// What a runtime tells a hook of its container, from standard input.
+// What a runtime tells a hook of its container, from standard input. kInvalid when it does not end.
 base::Result<std::string> ReadContainerState();
 
 // 16 hexadecimal digits for names that must not collide.

@@ -1,9 +1,11 @@
 // Hooks that make links, set modes and write small files.
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <linux/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <fcntl.h>
@@ -56,6 +58,18 @@ base::Result<base::FileDescriptor> MakeDetachedFile(std::string_view content) {
   return clone;
 }
 
+// An image without a mounted /proc could have a link there, to a volume that the host shares: what
+// is mounted over it would be seen on the host.
+base::Result<base::FileDescriptor> FindParams(const ContainerRoot& root) {
+  TRY_ASSIGN(const auto proc, root.FindWithoutLinks("/proc"));
+  struct statfs info{};
+  if (::fstatfs(proc.get(), &info) != 0 || info.f_type != PROC_SUPER_MAGIC) {
+    return base::Fail(base::Error{base::Code::kDenied, "NotProc",
+                                  "/proc of the container is no proc file system; mount one there"});
+  }
+  return root.FindWithoutLinks(kParams);
+}
+
 }  // namespace
 
 base::Status CreateSymlinks(const ContainerRoot& root, const std::vector<std::string>& links) {
@@ -74,17 +88,10 @@ base::Status ChangeModes(const ContainerRoot& root, mode_t mode,
                          const std::vector<std::string>& paths) {
   std::string problems;
   for (const auto& path : paths) {
-    const auto found = root.Find(path);
-    if (!found) {
-      if (found.error().code != base::Code::kNotFound) problems += found.error().message + "; ";
-      continue;
-    }
-    struct stat info{};
-    if (::fstat(found->get(), &info) == 0 && (info.st_mode & 07777) == mode) continue;
-    // A handle opened with O_PATH can only be changed through its name in /proc.
-    if (::chmod(FdPath(found->get()).c_str(), mode) != 0 && errno != EPERM && errno != EACCES) {
-      problems += base::FromErrno(errno, "change the mode of " + path).message + "; ";
-    }
+    const auto changed = root.ChangeMode(path, mode);
+    // What the hook may not change stays as it is, as with upstream's.
+    if (changed || changed.error().code == base::Code::kDenied) continue;
+    problems += changed.error().message + "; ";
   }
   if (problems.empty()) return {};
   return base::Fail(base::Internal("ChangeModeFailed", problems.substr(0, problems.size() - 2)));
@@ -110,7 +117,7 @@ base::Status DisableDeviceNodeModification(const ContainerRoot& root) {
   if (!params) return base::Fail(params.error());
   const std::string content = WithoutDeviceModification(*params);
   if (content.empty()) return {};
-  TRY_ASSIGN(const auto target, root.Find(kParams));
+  TRY_ASSIGN(const auto target, FindParams(root));
   TRY_ASSIGN(const auto file, MakeDetachedFile(content));
   if (::syscall(SYS_move_mount, file.get(), "", target.get(), "",
                 MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) != 0) {

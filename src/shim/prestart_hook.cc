@@ -13,6 +13,7 @@
 #include "oci/spec.h"
 #include "shim/config.h"
 #include "shim/container_root.h"
+#include "shim/report.h"
 #include "shim/requests.h"
 
 namespace pitcrew::shim {
@@ -71,7 +72,7 @@ int RunPrestartHook(int argc, char** argv) {
   const auto status =
       CheckPrestart(config_path.empty() ? ConfigPath(ProgramFolder()) : config_path);
   if (status) return 0;
-  std::fputs(("nvidia-container-runtime-hook: " + status.error().ToString() + "\n").c_str(),
+  std::fputs(("nvidia-container-runtime-hook: " + OnOneLine(status.error().ToString()) + "\n").c_str(),
              stderr);
   return 1;
 }

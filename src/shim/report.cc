@@ -28,6 +28,15 @@ void WriteLine(int fd, const std::string& line) {
 
 }  // namespace
 
+std::string OnOneLine(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    line += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return line;
+}
+
 void Report::AddFile(const std::string& path, bool json) {
   if (path.empty() || path == "/dev/null") return;
   std::error_code ignored;
@@ -45,7 +54,7 @@ void Report::Warning(std::string_view message) const { Write("warning", message)
 
 void Report::Error(const base::Error& error) const {
   Write("error", error.ToString());
-  WriteLine(STDERR_FILENO, fmt::format("nvidia-container-runtime: {}\n", error.ToString()));
+  WriteLine(STDERR_FILENO, fmt::format("nvidia-container-runtime: {}\n", OnOneLine(error.ToString())));
 }
 
 void Report::Write(std::string_view level, std::string_view message) const {

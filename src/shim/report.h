@@ -11,6 +11,10 @@
 
 namespace pitcrew::shim {
 
+// With control characters as \x1b: what an image or a pod has chosen forges no line of a log and
+// moves no cursor.
+std::string OnOneLine(std::string_view text);
+
 class Report {
  public:
   // A file that cannot be opened is left out: no container fails because of a log.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_set>
 
 #include "base/strings.h"
 #include "cdi/name.h"
@@ -58,12 +59,13 @@ std::vector<std::string> FromMounts(const oci::Spec& spec, std::vector<std::stri
 // container-toolkit.md 7.3, "Env value rules"; a repeated id counts once (13 row 1).
 std::vector<std::string> FromEnvValues(const std::vector<std::string>& values) {
   std::vector<std::string> devices;
+  std::unordered_set<std::string> seen;  // a pod can name a hundred thousand
   for (const auto& value : values) {
     for (auto& device : base::SplitTrimmed(value, ',')) {
-      if (std::ranges::find(devices, device) == devices.end()) devices.push_back(std::move(device));
+      if (seen.insert(device).second) devices.push_back(std::move(device));
     }
   }
-  if (std::ranges::find(devices, "void") != devices.end()) return {};
+  if (seen.contains("void")) return {};
   for (const auto& device : devices) {
     if (device == "all") return {"all"};
     if (device == "none") return {""};
@@ -131,11 +133,12 @@ Requests FindRequests(const oci::Spec& spec, const Config& config,
 std::vector<std::string> QualifiedNames(const std::vector<std::string>& devices,
                                         std::string_view default_kind) {
   std::vector<std::string> names;
+  std::unordered_set<std::string> seen;
   for (const auto& device : devices) {
     std::string name = cdi::IsQualifiedName(device)
                            ? device
                            : fmt::format("{}={}", default_kind, device.empty() ? "none" : device);
-    if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+    if (seen.insert(name).second) names.push_back(std::move(name));
   }
   return names;
 }

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 
 #include "base/file.h"
@@ -228,6 +229,29 @@ TEST(LowLevelRuntime, FirstThatCanBeExecuted) {
             "LowLevelRuntimeNotFound");
   const auto self = std::filesystem::read_symlink("/proc/self/exe").string();
   EXPECT_EQ(FindLowLevelRuntime({self, "/bin/sh"}), "/bin/sh");
+}
+
+// An image's text forges no line of a log.
+TEST(ReportTest, ControlCharactersAreShown) {
+  EXPECT_EQ(OnOneLine("a\nlevel=error\x1b[2J\x7f \xc3\xa9"),
+            "a\\x0alevel=error\\x1b[2J\\x7f \xc3\xa9");
+}
+
+// As many names as a pod's definition has room for.
+TEST(Requests, AHundredThousandNamesAreAnsweredAtOnce) {
+  std::string value;
+  for (int i = 0; i < 150'000; ++i) value += std::to_string(i) + ",";
+  Config config;
+  config.mode = "cdi";
+  config.spec_folders = {"/no/such/folder"};
+  auto spec = WithEnv({"NVIDIA_VISIBLE_DEVICES=" + value});
+  const auto before = std::clock();
+  const auto edited = EditSpec(spec, config, "", Report());
+  EXPECT_LT((std::clock() - before) / CLOCKS_PER_SEC, 5);
+  ASSERT_FALSE(edited);
+  EXPECT_LT(edited.error().message.size(), 1000u);
+  EXPECT_NE(edited.error().message.find("and 149984 more"), std::string::npos)
+      << edited.error().message;
 }
 
 }  // namespace

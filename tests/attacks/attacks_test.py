@@ -1,0 +1,162 @@
+"""Containers that try to get out through the hooks and the container runtime.
+
+Every attack is tried against the careless double first, which must fall for it, and then against Pitcrew's programs,
+which must not. Needs root, and runc for the containers that it starts; everything happens in a mount namespace and a
+folder of its own.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import world
+from trees import ATTACKS, DIRECT, LINKS, ROOTLESS, RUNC, RUNC_USER
+from world import CONTAINER_ID, NOBODY, PATIENCE, SECRET, Programs, World
+
+USER_OF_CONTAINER = 100000
+PROGRAMS = None
+SWAP_ROUNDS = 200
+
+
+def has_runc():
+    try:
+        return subprocess.run(["runc", "--version"], capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def run_by_runc(w, hooks, user_namespace):
+    """Creates the container through our runtime, with a CDI specification whose hooks are `hooks`."""
+    specification = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu",
+                     "devices": [{"name": "all", "containerEdits": {"env": ["A=B"]}}],
+                     "containerEdits": {"hooks": [{"hookName": "createContainer", "path": hook[0],
+                                                   "args": ["nvidia-cdi-hook", *hook[1:]]} for hook in hooks]}}
+    (w.folder / "cdi").mkdir()
+    (w.folder / "cdi/nvidia.json").write_text(json.dumps(specification))
+    (w.toolkit / ".config/nvidia-container-runtime").mkdir(parents=True)
+    (w.toolkit / ".config/nvidia-container-runtime/config.toml").write_text(
+        f'[nvidia-container-runtime]\nmode = "cdi"\nruntimes = ["runc"]\n'
+        f'[nvidia-container-runtime.modes.cdi]\nspec-dirs = ["{w.folder}/cdi"]\n')
+    environment = ["PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all"]
+    environment += [f"{name}={value}" for name, value in w.environment.items()]
+    namespaces = [{"type": kind} for kind in ("mount", "pid", "ipc", "uts")]
+    linux = {"namespaces": namespaces, "cgroupsPath": f"/{CONTAINER_ID}"}
+    if user_namespace:
+        namespaces.append({"type": "user"})
+        for member in ("uidMappings", "gidMappings"):
+            linux[member] = [{"containerID": 0, "hostID": USER_OF_CONTAINER, "size": 65536}]
+    mounts = [{"destination": "/proc", "type": "proc", "source": "proc"},
+              {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}]
+    mounts += [{"destination": inside, "type": "bind", "source": str(source), "options": ["rbind", "rprivate", "rw"]}
+               for source, inside in w.volumes]
+    w.write_config(process={"args": ["/bin/true"], "cwd": "/", "env": environment, "user": {"uid": 0, "gid": 0}},
+                   mounts=mounts, linux=linux)
+    if user_namespace:
+        w.bundle.chmod(0o755)
+    runc = ["--root", str(w.folder / "state")]
+    try:
+        done = subprocess.run([str(w.toolkit / "nvidia-container-runtime"), *runc, "create", "--bundle",
+                               str(w.bundle), CONTAINER_ID], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, timeout=3 * PATIENCE)
+        w.log += done.stderr.decode(errors="replace")
+    except subprocess.TimeoutExpired:
+        w.problems.append("it did not end")
+    subprocess.run(["runc", *runc, "delete", "--force", CONTAINER_ID], capture_output=True)
+
+
+def owner_of(way):
+    return {ROOTLESS: NOBODY, RUNC_USER: USER_OF_CONTAINER}.get(way, 0)
+
+
+def run_hooks(w, command, hooks, way):
+    if way in (RUNC, RUNC_USER):
+        run_by_runc(w, [[*command, *hook] for hook in hooks], way == RUNC_USER)
+        return
+    w.mount_volumes()
+    try:
+        for hook in hooks:
+            w.run_directly([*command, *hook], world.become_rootless if way == ROOTLESS else None)
+    finally:
+        w.unmount_volumes()
+
+
+class Attacks(unittest.TestCase):
+    """What each attack of trees.py does. The tests are made below, one for each attack and way."""
+
+    def setUp(self):
+        self.worlds = []
+
+    def tearDown(self):
+        for w in self.worlds:
+            for descriptor in w.descriptors:
+                os.close(descriptor)
+            w.close()
+
+    def world(self, way=DIRECT):
+        w = World(PROGRAMS, owner_of(way))
+        self.worlds.append(w)
+        return w
+
+    def harm_of(self, prepare, way, side):
+        if way in (RUNC, RUNC_USER) and not has_runc():
+            self.skipTest("runc is not installed")
+        w = self.world(way)
+        hooks = prepare(w)
+        w.settle()
+        run_hooks(w, w.command(side), hooks, way)
+        return w.harm(), w.log
+
+    def try_attack(self, attack, way):
+        harm, log = self.harm_of(attack, way, "naive")
+        self.assertNotEqual(harm, [], f"the careless double did not fall for it, so this proves nothing\n{log}")
+        harm, log = self.harm_of(attack, way, "ours")
+        self.assertEqual(harm, [], log)
+
+    def test_an_ordinary_container_gets_what_the_hooks_make(self):
+        """Else attacks would fail for another reason."""
+        for way in (DIRECT, ROOTLESS, RUNC, RUNC_USER):
+            for side in ("naive", "ours"):
+                with self.subTest(way=way, side=side):
+                    if way in (RUNC, RUNC_USER) and not has_runc():
+                        self.skipTest("runc is not installed")
+                    w = self.world(way)
+                    w.settle()
+                    run_hooks(w, w.command(side), [LINKS, ["update-ldcache", "--folder", "/usr/lib/driver"]], way)
+                    self.assertEqual(w.harm(), [])
+                    self.assertTrue((w.root / "usr/lib/driver/mark").is_symlink(), w.log)
+                    self.assertTrue((w.root / "etc/ld.so.cache").is_file(), w.log)
+
+
+def make(attack, way):
+    def test(self):
+        self.try_attack(attack, way)
+    test.__doc__ = attack.advisories or None
+    return test
+
+
+for one in ATTACKS:
+    for its_way in one.ways:
+        setattr(Attacks, f"test_{one.__name__}_{its_way}", make(one, its_way))
+
+
+def main():
+    global PROGRAMS
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ours", required=True, help="nvidia-container-runtime")
+    parser.add_argument("--naive", required=True, help="naive_hook, with libnaive_dependency.so beside it")
+    parser.add_argument("--library", required=True, help="what attack_library.cc is made into")
+    arguments, rest = parser.parse_known_args()
+    if os.geteuid() != 0:
+        print("mounting and starting containers needs root", file=sys.stderr)
+        return 77
+    PROGRAMS = Programs(arguments.ours, arguments.naive, arguments.library)
+    world.own_mount_namespace()
+    return 0 if unittest.main(argv=[sys.argv[0], *rest], exit=False).result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
