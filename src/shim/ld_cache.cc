@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 
 namespace pitcrew::shim {
 namespace {
@@ -111,14 +111,14 @@ bool ComesBefore(const LdCacheEntry& a, const LdCacheEntry& b) {
   return !IsExtension(a) && a.hwcap > b.hwcap;
 }
 
-// Strings of a file under construction, each once.
+// Strings of a file under construction, each once. What is added stays where it is.
 class Strings {
  public:
   explicit Strings(std::size_t begin) : begin_(begin) {}
-  std::uint32_t Add(const std::string& text) {
+  std::uint32_t Add(std::string_view text) {
     const auto [known, added] =
         offsets_.try_emplace(text, static_cast<std::uint32_t>(begin_ + bytes_.size()));
-    if (added) bytes_ += text + '\0';
+    if (added) (bytes_ += text) += '\0';
     return known->second;
   }
   [[nodiscard]] const std::string& bytes() const { return bytes_; }
@@ -126,7 +126,7 @@ class Strings {
  private:
   std::size_t begin_;
   std::string bytes_;
-  std::map<std::string, std::uint32_t> offsets_;
+  std::unordered_map<std::string_view, std::uint32_t> offsets_;
 };
 
 template <class T>
@@ -226,25 +226,29 @@ base::Result<LdCache> ParseLdCache(std::string_view bytes) {
   return cache;
 }
 
-std::string WriteLdCache(LdCache cache) {
-  std::set<std::tuple<std::string, std::int32_t, std::string, std::uint64_t>> seen;
-  std::erase_if(cache.entries, [&](const LdCacheEntry& entry) {
-    return !seen.emplace(entry.name, entry.flags, entry.path, entry.hwcap).second;
-  });
-  std::ranges::stable_sort(cache.entries, ComesBefore);
-
-  Strings strings(sizeof(Header) + cache.entries.size() * sizeof(Entry));
-  std::string entries;
+std::string WriteLdCache(const LdCache& cache) {
+  std::set<std::tuple<std::string_view, std::int32_t, std::string_view, std::uint64_t>> seen;
+  std::vector<const LdCacheEntry*> sorted;
   for (const auto& entry : cache.entries) {
-    Append(entries, Entry{entry.flags, strings.Add(entry.name), strings.Add(entry.path),
-                          entry.os_version, entry.hwcap});
+    if (seen.emplace(entry.name, entry.flags, entry.path, entry.hwcap).second) {
+      sorted.push_back(&entry);
+    }
+  }
+  std::ranges::stable_sort(
+      sorted, [](const LdCacheEntry* a, const LdCacheEntry* b) { return ComesBefore(*a, *b); });
+
+  Strings strings(sizeof(Header) + sorted.size() * sizeof(Entry));
+  std::string entries;
+  for (const auto* entry : sorted) {
+    Append(entries, Entry{entry->flags, strings.Add(entry->name), strings.Add(entry->path),
+                          entry->os_version, entry->hwcap});
   }
   std::vector<std::uint32_t> hwcap_names;
   for (const auto& name : cache.hwcaps) hwcap_names.push_back(strings.Add(name));
 
   Header header{};
   std::memcpy(header.magic, kMagic.data(), kMagic.size());
-  header.count = static_cast<std::uint32_t>(cache.entries.size());
+  header.count = static_cast<std::uint32_t>(sorted.size());
   header.string_bytes = static_cast<std::uint32_t>(strings.bytes().size());
   header.flags = kLittleEndian;
   const std::size_t strings_end = sizeof(Header) + entries.size() + strings.bytes().size();

@@ -32,7 +32,7 @@ base::Result<LdCache> ParseLdCache(std::string_view bytes);
 
 // Sorts as the loader's binary search needs it; the order of equal names and kinds is kept. Entries
 // that repeat name, kind, path and hwcap of an earlier one are dropped.
-std::string WriteLdCache(LdCache cache);
+std::string WriteLdCache(const LdCache& cache);
 
 // The loader's flag for a library of this ELF machine, 0 for a machine that it does not know.
 std::int32_t LibraryFlags(std::uint16_t machine, bool is_64_bit);

@@ -273,7 +273,7 @@ base::Status UpdateLdCache(const ContainerRoot& root, const std::vector<std::str
   for (const auto& folder : last)
     TRY(AddFolder(root, folder, Contains(requested, folder), entries));
   cache.entries = std::move(entries);
-  return root.WriteFile(kCache, WriteLdCache(std::move(cache)), 0644);
+  return root.WriteFile(kCache, WriteLdCache(cache), 0644);
 }
 
 }  // namespace pitcrew::shim
