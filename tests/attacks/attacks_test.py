@@ -1,4 +1,4 @@
-"""Containers that try to get out through the hooks and the container runtime.
+"""Containers that try to get out through the hooks and the container runtime, and requests that try to take more.
 
 Every attack is tried against the careless double first, which must fall for it, and then against Pitcrew's programs,
 which must not. Needs root, and runc for the containers that it starts; everything happens in a mount namespace and a
@@ -6,6 +6,7 @@ folder of its own.
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -13,6 +14,8 @@ import subprocess
 import sys
 import unittest
 
+import races
+import specs
 import world
 from trees import ATTACKS, DIRECT, LINKS, ROOTLESS, RUNC, RUNC_USER
 from world import CONTAINER_ID, NOBODY, PATIENCE, SECRET, Programs, World
@@ -20,6 +23,7 @@ from world import CONTAINER_ID, NOBODY, PATIENCE, SECRET, Programs, World
 USER_OF_CONTAINER = 100000
 PROGRAMS = None
 SWAP_ROUNDS = 200
+MOST_ROUNDS = 3000
 
 
 def has_runc():
@@ -130,6 +134,52 @@ class Attacks(unittest.TestCase):
                     self.assertTrue((w.root / "usr/lib/driver/mark").is_symlink(), w.log)
                     self.assertTrue((w.root / "etc/ld.so.cache").is_file(), w.log)
 
+    def test_a_request_that_is_met(self):
+        """Else hostile requests would fail for another reason."""
+        for side in ("naive", "ours"):
+            with self.subTest(side=side):
+                w = self.world()
+                self.assertEqual(specs.run(w, lambda _: specs.asking("gpu"), side), [])
+                self.assertIn("C=D", (w.bundle / "config.json").read_text(), w.log)
+
+    def try_request(self, attack):
+        self.assertNotEqual(specs.run(self.world(), attack, "naive"), [],
+                            "the careless double did not fall for it, so this proves nothing")
+        w = self.world()
+        self.assertEqual(specs.run(w, attack, "ours"), [], w.log[:2000])
+
+    def test_files_that_change_while_they_are_looked_at(self):
+        """CVE-2024-0132, CVE-2024-0133, CVE-2025-23359"""
+        for prepare in races.SWAPS:
+            with self.subTest(swapped=prepare.__name__):
+                w = self.world()
+                rounds, harm = races.swap(w, prepare, w.command("naive", ["--check-first"]), MOST_ROUNDS)
+                self.assertNotEqual(harm, [], f"the careless double got through {rounds} rounds")
+                w = self.world()
+                rounds, harm = races.swap(w, prepare, w.command("ours"), max(SWAP_ROUNDS, 3 * rounds))
+                self.assertEqual(harm, [], f"round {rounds}: {w.log[-1000:]}")
+
+    def test_a_neighbour_does_not_look_through_the_hook_at_the_host(self):
+        """A process of a PID namespace that several containers share, as CVE-2024-0135 needs one."""
+        w = self.world()
+        with races.Waiting(w, w.command("naive", ["--lower-capabilities"])) as hook:
+            self.assertTrue(races.tells_the_secret(w, hook), "the careless double hid it: this proves nothing")
+        w = self.world()
+        with races.Waiting(w, w.command("ours")) as hook:
+            self.assertFalse(races.tells_the_secret(w, hook))
+        self.assertTrue((w.root / "usr/lib/driver/mark").is_symlink(), hook.error)
+
+    def test_a_hook_has_few_privileges_when_it_meets_the_container(self):
+        w = self.world()
+        with races.Waiting(w, w.command("ours")) as hook:
+            status = hook.status()
+            for kind in ("CapPrm", "CapEff", "CapInh", "CapAmb"):
+                self.assertEqual(int(status[kind], 16) & ~(1 << 1 | 1 << 3), 0, f"{kind} {status[kind]}")
+            self.assertEqual(status["NoNewPrivs"], "1")
+        w = self.world()
+        with races.Waiting(w, w.command("naive")) as hook:
+            self.assertNotEqual(int(hook.status()["CapEff"], 16) & ~(1 << 1 | 1 << 3), 0)
+
 
 def make(attack, way):
     def test(self):
@@ -138,6 +188,8 @@ def make(attack, way):
     return test
 
 
+for request in specs.ATTACKS:
+    setattr(Attacks, f"test_{request.__name__}", functools.partialmethod(Attacks.try_request, request))
 for one in ATTACKS:
     for its_way in one.ways:
         setattr(Attacks, f"test_{one.__name__}_{its_way}", make(one, its_way))

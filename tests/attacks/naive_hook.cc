@@ -127,6 +127,7 @@ std::size_t ReadCache(const std::string& path) {
 }
 
 void UpdateCache(const std::string& root, const Words& folders) {
+  const std::string conf = In(root, "/etc/ld.so.conf.d/00-nvcr-naive.conf");
   Words known;
   ReadConf(root, "/etc/ld.so.conf", known);
   const std::size_t length = ReadCache(root + "/etc/ld.so.cache");
@@ -138,7 +139,7 @@ void UpdateCache(const std::string& root, const Words& folders) {
     ::unlink(path.c_str());
     Write(path, before + text);
   }
-  Write(In(root, "/etc/ld.so.conf.d/00-nvcr-naive.conf"), text);
+  Write(conf, text);
   Write(In(root, "/etc/ld.so.cache"), std::to_string(length));
 }
 
