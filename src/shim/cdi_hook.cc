@@ -66,12 +66,12 @@ const std::vector<HookEntry>& Hooks() {
       {"enable-cuda-compat",
        {"host-driver-version", "host-cuda-version", "cuda-compat-container-root", "container-spec"},
        RunEnableCudaCompat},
-      {"chmod", {"mode", "path", "container-spec"}, RunChmod},
+      {"chmod", {"mode", "path", "container-spec"}, RunChmod, Task::kModes},
       {"disable-device-node-modification",
        {"container-spec"},
        RunDisableModification,
        Task::kMounts},
-      {"update-application-profile", {"container-spec"}, RunApplicationProfile},
+      {"update-application-profile", {"container-spec"}, RunApplicationProfile, Task::kModes},
   };
   return hooks;
 }
@@ -113,7 +113,7 @@ base::Status RunHook(const HookEntry& hook, const Words& arguments) {
   TRY_ASSIGN(const std::string state, ReadState(flags.Last("container-spec")));
   TRY_ASSIGN(const auto path, ContainerRootPath(state));
   TRY_ASSIGN(const auto root, ContainerRoot::Open(path));
-  if (hook.task == Task::kFiles) TRY(ConfineTo(root));
+  if (hook.task != Task::kMounts) TRY(ConfineTo(root));
   return hook.run(root, flags);
 }
 

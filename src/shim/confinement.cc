@@ -14,11 +14,13 @@
 namespace pitcrew::shim {
 namespace {
 
-// An image's files may belong to anybody: DAC_OVERRIDE writes beside them, FOWNER changes modes.
+// An image's folders may belong to anybody: without DAC_OVERRIDE nothing could be written there.
 std::uint64_t CapabilitiesOf(Task task) {
   constexpr std::uint64_t kOne = 1;
-  const std::uint64_t files = kOne << CAP_DAC_OVERRIDE | kOne << CAP_FOWNER;
-  return task == Task::kMounts ? files | kOne << CAP_SYS_ADMIN : files;
+  std::uint64_t wanted = kOne << CAP_DAC_OVERRIDE;
+  if (task == Task::kModes) wanted |= kOne << CAP_FOWNER;
+  if (task == Task::kMounts) wanted |= kOne << CAP_SYS_ADMIN;
+  return wanted;
 }
 
 base::Status KeepOnly(std::uint64_t wanted) {

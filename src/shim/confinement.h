@@ -10,6 +10,7 @@ namespace pitcrew::shim {
 
 enum class Task {
   kFiles,   // makes and reads files of the container
+  kModes,   // changes modes as well, also of what others own
   kMounts,  // puts a mount into the container's tree
 };
 

@@ -6,10 +6,9 @@ folder of its own.
 """
 
 import argparse
-import functools
 import json
 import os
-import pathlib
+import struct
 import subprocess
 import sys
 import unittest
@@ -17,12 +16,13 @@ import unittest
 import races
 import specs
 import world
-from trees import ATTACKS, DIRECT, LINKS, ROOTLESS, RUNC, RUNC_USER
+from trees import ALL, ATTACKS, BY_RUNC, DIRECT, LINKS, ROOTLESS, RUNC, RUNC_ROOTLESS, RUNC_USER
 from world import CONTAINER_ID, NOBODY, PATIENCE, SECRET, Programs, World
 
 USER_OF_CONTAINER = 100000
 PROGRAMS = None
 SWAP_ROUNDS = 200
+DAC_OVERRIDE = 1 << 1
 MOST_ROUNDS = 3000
 
 
@@ -33,7 +33,7 @@ def has_runc():
         return False
 
 
-def run_by_runc(w, hooks, user_namespace):
+def run_by_runc(w, hooks, way):
     """Creates the container through our runtime, with a CDI specification whose hooks are `hooks`."""
     specification = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu",
                      "devices": [{"name": "all", "containerEdits": {"env": ["A=B"]}}],
@@ -48,37 +48,45 @@ def run_by_runc(w, hooks, user_namespace):
     environment = ["PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all"]
     environment += [f"{name}={value}" for name, value in w.environment.items()]
     namespaces = [{"type": kind} for kind in ("mount", "pid", "ipc", "uts")]
-    linux = {"namespaces": namespaces, "cgroupsPath": f"/{CONTAINER_ID}"}
-    if user_namespace:
+    linux = {"namespaces": namespaces}
+    if way != RUNC_ROOTLESS:
+        linux["cgroupsPath"] = f"/{CONTAINER_ID}"
+    if way != RUNC:
         namespaces.append({"type": "user"})
         for member in ("uidMappings", "gidMappings"):
-            linux[member] = [{"containerID": 0, "hostID": USER_OF_CONTAINER, "size": 65536}]
+            linux[member] = [{"containerID": 0, "hostID": w.owner, "size": 65536 if way == RUNC_USER else 1}]
     mounts = [{"destination": "/proc", "type": "proc", "source": "proc"},
               {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}]
     mounts += [{"destination": inside, "type": "bind", "source": str(source), "options": ["rbind", "rprivate", "rw"]}
                for source, inside in w.volumes]
     w.write_config(process={"args": ["/bin/true"], "cwd": "/", "env": environment, "user": {"uid": 0, "gid": 0}},
                    mounts=mounts, linux=linux)
-    if user_namespace:
-        w.bundle.chmod(0o755)
+    (w.folder / "state").mkdir()
+    user = {}
+    if way == RUNC_ROOTLESS:
+        for path in (w.bundle, w.bundle / "config.json", w.folder / "state"):
+            os.chown(path, NOBODY, NOBODY)
+        user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
     runc = ["--root", str(w.folder / "state")]
+    environment = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(w.folder / "state")}
     try:
         done = subprocess.run([str(w.toolkit / "nvidia-container-runtime"), *runc, "create", "--bundle",
                                str(w.bundle), CONTAINER_ID], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, timeout=3 * PATIENCE)
+                              stderr=subprocess.PIPE, timeout=3 * PATIENCE, cwd="/", env=environment, **user)
         w.log += done.stderr.decode(errors="replace")
     except subprocess.TimeoutExpired:
         w.problems.append("it did not end")
-    subprocess.run(["runc", *runc, "delete", "--force", CONTAINER_ID], capture_output=True)
+    subprocess.run(["runc", *runc, "delete", "--force", CONTAINER_ID], capture_output=True, cwd="/",
+                   env=environment, **user)
 
 
 def owner_of(way):
-    return {ROOTLESS: NOBODY, RUNC_USER: USER_OF_CONTAINER}.get(way, 0)
+    return {ROOTLESS: NOBODY, RUNC_ROOTLESS: NOBODY, RUNC_USER: USER_OF_CONTAINER}.get(way, 0)
 
 
 def run_hooks(w, command, hooks, way):
-    if way in (RUNC, RUNC_USER):
-        run_by_runc(w, [[*command, *hook] for hook in hooks], way == RUNC_USER)
+    if way in BY_RUNC:
+        run_by_runc(w, [[*command, *hook] for hook in hooks], way)
         return
     w.mount_volumes()
     try:
@@ -106,7 +114,7 @@ class Attacks(unittest.TestCase):
         return w
 
     def harm_of(self, prepare, way, side):
-        if way in (RUNC, RUNC_USER) and not has_runc():
+        if way in BY_RUNC and not has_runc():
             self.skipTest("runc is not installed")
         w = self.world(way)
         hooks = prepare(w)
@@ -122,10 +130,10 @@ class Attacks(unittest.TestCase):
 
     def test_an_ordinary_container_gets_what_the_hooks_make(self):
         """Else attacks would fail for another reason."""
-        for way in (DIRECT, ROOTLESS, RUNC, RUNC_USER):
+        for way in ALL:
             for side in ("naive", "ours"):
                 with self.subTest(way=way, side=side):
-                    if way in (RUNC, RUNC_USER) and not has_runc():
+                    if way in BY_RUNC and not has_runc():
                         self.skipTest("runc is not installed")
                     w = self.world(way)
                     w.settle()
@@ -133,6 +141,17 @@ class Attacks(unittest.TestCase):
                     self.assertEqual(w.harm(), [])
                     self.assertTrue((w.root / "usr/lib/driver/mark").is_symlink(), w.log)
                     self.assertTrue((w.root / "etc/ld.so.cache").is_file(), w.log)
+
+    def test_nothing_is_loaded_into_the_program(self):
+        """CVE-2025-23266: there is no loader that could be told to."""
+        def segments(program):
+            bytes_ = program.read_bytes()
+            at, = struct.unpack_from("<Q", bytes_, 32)
+            size, count = struct.unpack_from("<HH", bytes_, 54)
+            return {struct.unpack_from("<I", bytes_, at + index * size)[0] for index in range(count)}
+        interpreter = 3  # PT_INTERP
+        self.assertIn(interpreter, segments(PROGRAMS.naive))
+        self.assertNotIn(interpreter, segments(PROGRAMS.ours))
 
     def test_a_request_that_is_met(self):
         """Else hostile requests would fail for another reason."""
@@ -174,11 +193,11 @@ class Attacks(unittest.TestCase):
         with races.Waiting(w, w.command("ours")) as hook:
             status = hook.status()
             for kind in ("CapPrm", "CapEff", "CapInh", "CapAmb"):
-                self.assertEqual(int(status[kind], 16) & ~(1 << 1 | 1 << 3), 0, f"{kind} {status[kind]}")
+                self.assertEqual(int(status[kind], 16) & ~DAC_OVERRIDE, 0, f"{kind} {status[kind]}")
             self.assertEqual(status["NoNewPrivs"], "1")
         w = self.world()
         with races.Waiting(w, w.command("naive")) as hook:
-            self.assertNotEqual(int(hook.status()["CapEff"], 16) & ~(1 << 1 | 1 << 3), 0)
+            self.assertNotEqual(int(hook.status()["CapEff"], 16) & ~DAC_OVERRIDE, 0)
 
 
 def make(attack, way):
@@ -189,7 +208,7 @@ def make(attack, way):
 
 
 for request in specs.ATTACKS:
-    setattr(Attacks, f"test_{request.__name__}", functools.partialmethod(Attacks.try_request, request))
+    setattr(Attacks, f"test_{request.__name__}", lambda self, request=request: self.try_request(request))
 for one in ATTACKS:
     for its_way in one.ways:
         setattr(Attacks, f"test_{one.__name__}_{its_way}", make(one, its_way))

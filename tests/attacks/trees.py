@@ -10,8 +10,10 @@ import struct
 
 from world import SECRET
 
-DIRECT, ROOTLESS, RUNC, RUNC_USER = "directly", "rootless", "by_runc", "by_runc_in_user_namespace"
-ALL = (DIRECT, ROOTLESS, RUNC, RUNC_USER)
+DIRECT, ROOTLESS = "directly", "rootless"
+RUNC, RUNC_USER, RUNC_ROOTLESS = "by_runc", "by_runc_in_user_namespace", "by_rootless_runc"
+BY_RUNC = (RUNC, RUNC_USER, RUNC_ROOTLESS)
+ALL = (DIRECT, ROOTLESS, *BY_RUNC)
 ATTACKS = []
 
 LINKS = ["create-symlinks", "--link", "target::/usr/lib/driver/mark"]
@@ -160,20 +162,20 @@ def the_cache_is_a_device_without_end(w):
 
 # Volumes: they may be the host's, or another tenant's.
 
-@attack(DIRECT, RUNC, RUNC_USER)
+@attack(DIRECT, *BY_RUNC)
 def a_volume_lies_over_the_folder(w):
     w.volumes = [(w.outside, "/etc")]
     return [CACHE, COMPAT]
 
 
-@attack(DIRECT, RUNC, RUNC_USER)
+@attack(DIRECT, *BY_RUNC)
 def a_volume_lies_over_the_file(w):
     w.write("/etc/ld.so.cache", "")
     w.volumes = [(w.outside / "secret", "/etc/ld.so.cache")]
     return [CACHE]
 
 
-@attack(DIRECT, RUNC, RUNC_USER)
+@attack(DIRECT, *BY_RUNC)
 def a_link_leads_to_a_volume(w):
     w.volumes = [(w.outside, "/data")]
     w.link("/usr/lib/driver", "../../data/folder")
