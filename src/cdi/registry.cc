@@ -66,6 +66,12 @@ void Registry::AddFile(const std::filesystem::path& path, std::size_t folder,
     errors_.push_back(parsed.error());
     return;
   }
+  // Who writes one may leave it to us; in a file of somebody's it says how to read the rest.
+  if (parsed->version.empty()) {
+    errors_.push_back(
+        base::Invalid("InvalidCdiSpec", path.string() + ": it has no cdiVersion; add one"));
+    return;
+  }
   if (const auto valid = Validate(*parsed); !valid) {
     errors_.push_back(valid.error().Within(path.string()));
     return;

@@ -117,12 +117,8 @@ Json ToJson(const Device& device) {
   return json;
 }
 
-// The entry of `list` whose member `name` is `value`, or null.
-Json* FindEntry(Json& list, const char* name, const std::string& value) {
-  for (auto& entry : list) {
-    if (entry.is_object() && Text(entry, name) == value) return &entry;
-  }
-  return nullptr;
+bool Has(const Json& entry, const char* name, const std::string& value) {
+  return entry.is_object() && Text(entry, name) == value;
 }
 
 }  // namespace
@@ -203,23 +199,26 @@ bool Spec::HasBoundingCapability(std::string_view capability) const {
 
 void Spec::SetEnv(std::string_view entry) {
   Json& list = Member(Member(json_, "process", Json::object()), "env", Json::array());
-  for (auto& existing : list) {
-    if (NameOf(existing.get_ref<const std::string&>()) == NameOf(entry)) {
-      existing = std::string(entry);
-      return;
-    }
+  auto& entries = list.get_ref<Json::array_t&>();
+  const auto has_name = [&](const Json& existing) {
+    return NameOf(existing.get_ref<const std::string&>()) == NameOf(entry);
+  };
+  const auto first = std::ranges::find_if(entries, has_name);
+  if (first == entries.end()) {
+    entries.emplace_back(std::string(entry));
+    return;
   }
-  list.push_back(std::string(entry));
+  *first = std::string(entry);
+  // Of several the last one counts, for a runtime.
+  entries.erase(std::remove_if(first + 1, entries.end(), has_name), entries.end());
 }
 
 void Spec::SetDevice(const Device& device, std::string_view access) {
   Json& linux_part = Member(json_, "linux", Json::object());
   Json& list = Member(linux_part, "devices", Json::array());
-  if (Json* existing = FindEntry(list, "path", device.path); existing != nullptr) {
-    *existing = ToJson(device);
-  } else {
-    list.push_back(ToJson(device));
-  }
+  std::erase_if(list.get_ref<Json::array_t&>(),
+                [&](const Json& existing) { return Has(existing, "path", device.path); });
+  list.push_back(ToJson(device));
   if (device.type != "c" && device.type != "b") return;
   Member(Member(linux_part, "resources", Json::object()), "devices", Json::array())
       .push_back({{"allow", true},
@@ -231,11 +230,11 @@ void Spec::SetDevice(const Device& device, std::string_view access) {
 
 void Spec::SetMount(const Mount& mount) {
   Json& list = Member(json_, "mounts", Json::array());
-  if (Json* existing = FindEntry(list, "destination", mount.destination); existing != nullptr) {
-    *existing = ToJson(mount);
-  } else {
-    list.push_back(ToJson(mount));
-  }
+  const auto existing = std::ranges::find_if(
+      list, [&](const Json& entry) { return Has(entry, "destination", mount.destination); });
+  if (existing != list.end()) list.erase(existing);
+  // Last, so that nothing of the same destination is mounted over it.
+  list.push_back(ToJson(mount));
 }
 
 void Spec::SortMounts() {

@@ -61,12 +61,13 @@ class Spec {
   // Whether the bounding set has `capability` ("CAP_SYS_ADMIN").
   [[nodiscard]] bool HasBoundingCapability(std::string_view capability) const;
 
-  // `entry` is NAME=value: replaces a variable of that name in its place, else is appended.
+  // `entry` is NAME=value: replaces the variables of that name in the place of the first, else is
+  // appended.
   void SetEnv(std::string_view entry);
-  // Replaces a device of the same path. Character and block devices also get an allow rule with
+  // Takes the place of devices of the same path. Character and block devices also get an allow rule with
   // `access` ("rwm") in linux.resources.devices.
   void SetDevice(const Device& device, std::string_view access);
-  // Replaces a mount of the same destination.
+  // Comes last, and instead of a mount of the same destination.
   void SetMount(const Mount& mount);
   // Stable, parents before what is mounted below them.
   void SortMounts();

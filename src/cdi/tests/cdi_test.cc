@@ -220,6 +220,19 @@ TEST_F(CdiRegistry, BrokenFilesAreReportedAndPassedOver) {
   EXPECT_EQ(registry.DeviceNames().size(), 1U);
 }
 
+TEST_F(CdiRegistry, AFileWithoutAVersionIsBroken) {
+  for (const char* version : {"", "cdiVersion: ''\n"}) {
+    ASSERT_TRUE(base::WriteFileAtomically(
+        folder_ / "run/a.yaml",
+        version + std::string("kind: v.com/gpu\ndevices:\n- name: a\n  containerEdits:\n"
+                              "    env: [A=b]\n")));
+    const auto registry = Load();
+    ASSERT_EQ(registry.errors().size(), 1U);
+    EXPECT_NE(registry.errors()[0].message.find("cdiVersion"), std::string::npos);
+    EXPECT_TRUE(registry.DeviceNames().empty());
+  }
+}
+
 TEST_F(CdiRegistry, FilesThatCannotDefineTheKindAreNotParsed) {
   Write("run/a.yaml", "v.com/gpu", "0", "A=b");
   ASSERT_TRUE(base::WriteFileAtomically(folder_ / "run/b.yaml", "kind: [\n"));

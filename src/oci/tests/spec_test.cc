@@ -48,6 +48,20 @@ TEST(OciSpec, EnvIsReplacedInPlaceOrAppended) {
   EXPECT_EQ(spec.FindEnv("PAT"), std::nullopt);
 }
 
+// Of two variables of one name a runtime takes the last.
+TEST(OciSpec, AnEditCountsAgainstEveryEntryOfItsName) {
+  Spec spec = Parsed(R"({"process":{"env":["A=1","B=1","A=2","AA=1"]},
+      "linux":{"devices":[{"path":"/dev/a","type":"c"},{"path":"/dev/b"},{"path":"/dev/a","type":"b"}]},
+      "mounts":[{"destination":"/x","source":"1"},{"destination":"/y"},{"destination":"/x","source":"2"}]})");
+  spec.SetEnv("A=3");
+  EXPECT_EQ(spec.env(), (std::vector<std::string>{"A=3", "B=1", "AA=1"}));
+  spec.SetDevice({"/dev/a", "p", 0, 0, {}, {}, {}}, "rwm");
+  EXPECT_EQ(spec.json()["linux"]["devices"],
+            Json(R"([{"path":"/dev/b"},{"path":"/dev/a","type":"p","major":0,"minor":0}])"));
+  spec.SetMount({"/x", "", "3", {}});
+  EXPECT_EQ(spec.mounts().back().source, "3");
+}
+
 // container-toolkit.md 7.7: same destination replaced, then sorted by depth, stably.
 TEST(OciSpec, MountsAreReplacedAndSortedByDepth) {
   Spec spec = Parsed(

@@ -3,6 +3,7 @@
 import copy
 import json
 import pathlib
+import random
 import sys
 import unittest
 
@@ -17,6 +18,8 @@ import label_history  # noqa: E402
 import meaning  # noqa: E402
 import mig  # noqa: E402
 import run  # noqa: E402
+import runtime  # noqa: E402
+import runtime_cases  # noqa: E402
 import sandbox  # noqa: E402
 import sandbox_cases  # noqa: E402
 import vgpu_manager  # noqa: E402
@@ -280,6 +283,41 @@ class Files(unittest.TestCase):
     def test_configurations_have_names_of_their_own(self):
         names = [case["name"] for case in configurations.cases()]
         self.assertEqual(len(names), len(set(names)))
+
+
+class ContainerRuntime(unittest.TestCase):
+    SPEC = {"process": {"env": ["A=1", "B=2"], "user": {"additionalGids": [44]}}, "annotations": {"a": "b"},
+            "linux": {"devices": [{"path": "/dev/a", "major": 1}], "resources": {"devices": [{"access": "rw"}]}},
+            "mounts": [{"destination": "/a", "source": "/s", "options": ["ro"]}], "hooks": {"prestart": [{"path": "/h"}]}}
+
+    def test_every_change_is_seen(self):
+        self.assertEqual(runtime.differences(runtime.in_one_form(self.SPEC), runtime.in_one_form(self.SPEC)), [])
+        for path, changed in changes(self.SPEC):
+            self.assertNotEqual(runtime.differences(runtime.in_one_form(changed), runtime.in_one_form(self.SPEC)), [],
+                                path)
+        self.assertNotEqual(runtime.differences(None, runtime.in_one_form(self.SPEC)), [])
+
+    def test_what_means_the_same_is_the_same(self):
+        same = copy.deepcopy(self.SPEC) | {"hostname": ""}
+        same["process"]["env"] = ["B=1", "A=1", "B=2"]
+        same["linux"]["devices"][0]["minor"] = 0
+        self.assertEqual(runtime.differences(runtime.in_one_form(same), runtime.in_one_form(self.SPEC)), [])
+
+    def test_only_none_may_fail_there_and_start_here(self):
+        found = [("the low-level runtime is called", True, False)]
+        self.assertTrue(runtime.is_accepted(found, 'msg="unresolvable CDI devices a/b=none"'))
+        self.assertFalse(runtime.is_accepted(found, 'msg="unresolvable CDI devices a/b=none, a/b=1"'))
+        self.assertFalse(runtime.is_accepted(found, "another error"))
+        self.assertFalse(runtime.is_accepted([("the low-level runtime is called", False, True)],
+                                             'msg="unresolvable CDI devices a/b=none"'))
+
+    def test_a_seed_gives_the_same_cases(self):
+        def made(seed):
+            rng = random.Random(seed)
+            configuration = runtime_cases.configuration(rng, [pathlib.Path("/a")], "/low")
+            return [configuration, [runtime_cases.bundle(rng, configuration) for _ in range(20)]]
+        self.assertEqual(made("1 2"), made("1 2"))
+        self.assertNotEqual(made("1 2"), made("1 3"))
 
 
 if __name__ == "__main__":
