@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/file.h"
 #include "base/strings.h"
 #include "host/driver_root.h"
+#include "host/tegra.h"
 
 namespace pitcrew::host {
 namespace {
@@ -17,21 +20,40 @@ base::Error NoTegra(std::string_view evidence) {
 }
 
 std::string TegraEvidence(const Root& root) {
-  constexpr std::string_view kRelease = "/etc/nv_tegra_release";
   constexpr std::string_view kFamily = "/sys/devices/soc0/family";
-  if (const auto release = root.Resolve(kRelease); release && !IsDirectory(*release).value_or(true))
-    return std::string(kRelease);
+  if (const auto release = root.Resolve(kTegraRelease);
+      release && !IsDirectory(*release).value_or(true))
+    return std::string(kTegraRelease);
   const auto family = base::ReadFile(root.At(kFamily));
   if (family && base::ToLower(*family).starts_with("tegra")) return std::string(kFamily);
   return "";
 }
 
+constexpr std::string_view kDxCore = "libdxcore.so";
+
+bool HasDxCore(const Root& driver_root) {
+  constexpr std::string_view kWslDxCore = "/usr/lib/wsl/lib/libdxcore.so";
+  return FindLibrary(driver_root, kDxCore) || driver_root.Resolve(kWslDxCore);
+}
+
 }  // namespace
 
+Platform FindPlatform(const Root& driver_root, std::span<const std::string> gpu_names) {
+  if (HasDxCore(driver_root)) return Platform::kWsl;
+  if (std::ranges::any_of(gpu_names, IsIntegratedGpuName)) return Platform::kTegra;
+  if (!TegraEvidence(driver_root).empty() && !FindLibrary(driver_root, kNvmlLibrary)) {
+    return Platform::kTegra;
+  }
+  return Platform::kGpus;
+}
+
+bool IsIntegratedGpuName(std::string_view gpu_name) {
+  return gpu_name.find("(nvgpu)") != std::string_view::npos ||
+         gpu_name.find("NVIDIA Thor") != std::string_view::npos;
+}
+
 base::Status RefuseUnsupportedPlatform(const Root& driver_root) {
-  constexpr std::string_view kDxCore = "libdxcore.so";
-  constexpr std::string_view kWslDxCore = "/usr/lib/wsl/lib/libdxcore.so";
-  if (FindLibrary(driver_root, kDxCore) || driver_root.Resolve(kWslDxCore)) {
+  if (HasDxCore(driver_root)) {
     return base::Fail(
         {base::Code::kUnsupported, "WslNotSupported",
          fmt::format("this node runs under WSL ({} is in {}), which Pitcrew does not support: use "
@@ -46,10 +68,7 @@ base::Status RefuseUnsupportedPlatform(const Root& driver_root) {
 }
 
 base::Status RefuseIntegratedGpu(std::string_view gpu_name) {
-  if (gpu_name.find("(nvgpu)") == std::string_view::npos &&
-      gpu_name.find("NVIDIA Thor") == std::string_view::npos) {
-    return {};
-  }
+  if (!IsIntegratedGpuName(gpu_name)) return {};
   return base::Fail(NoTegra(fmt::format("its GPU is {}", gpu_name)));
 }
 

@@ -19,6 +19,7 @@
 #include "host/mounts.h"
 #include "host/os_release.h"
 #include "host/pci.h"
+#include "host/tegra.h"
 #include "host/uevent.h"
 #include "node/cc_mode/journal.h"
 #include "node/metrics_exporter/counters.h"
@@ -308,6 +309,23 @@ void ReadDeviceIds(std::string_view input) {
   }
 }
 
+// What is read, written as lines, reads the same.
+void ReadTegraLines(std::string_view input) {
+  host::TegraLists lists;
+  host::AppendTegraLines(input, lists);
+  std::string text;
+  const auto write = [&](std::string_view type, const std::vector<std::string>& paths) {
+    for (const auto& path : paths) text += std::string(type) + ", " + path + "\n";
+  };
+  write("dev", lists.devices);
+  write("dir", lists.folders);
+  write("lib", lists.libraries);
+  write("sym", lists.links);
+  host::TegraLists again;
+  host::AppendTegraLines(text, again);
+  Check(again == lists, "lists that are written read the same");
+}
+
 constexpr Target kTargets[] = {{"plugin_config", ReadPluginConfig},
                                {"mig_config", ReadMigConfig},
                                {"mig_checkpoint", ReadMigCheckpoint},
@@ -325,6 +343,7 @@ constexpr Target kTargets[] = {{"plugin_config", ReadPluginConfig},
                                {"docker_config", ReadDockerConfig},
                                {"proc", ReadProc},
                                {"sysfs", ReadSysfs},
+                               {"tegra_lists", ReadTegraLines},
                                {"vfio_facts", ReadVfioFacts},
                                {"node_features", ReadNodeFeatures},
                                {"feature_file", ReadFeatureFile},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -39,6 +40,17 @@ std::string OlderName(const gpu::Device& gpu, const gpu::MigDevice& mig) {
   return fmt::format("MIG-{}/{}/{}", gpu.uuid, mig.gpu_instance_id, mig.compute_instance_id);
 }
 
+// "54d0709b-558d-5a59-9c65-0c5fc14a21a4": some integrated GPUs have no prefix.
+bool IsPlainUuid(const std::string& id) {
+  if (id.size() != 36) return false;
+  for (std::size_t i = 0; i < id.size(); ++i) {
+    const bool is_dash = i == 8 || i == 13 || i == 18 || i == 23;
+    if (is_dash ? id[i] != '-' : std::isxdigit(static_cast<unsigned char>(id[i])) == 0)
+      return false;
+  }
+  return true;
+}
+
 std::optional<ChosenDevice> ByUuid(const gpu::Inventory& inventory, std::string_view id) {
   for (const auto& gpu : inventory.devices) {
     if (gpu.uuid == id) return ChosenDevice{&gpu, nullptr};
@@ -63,7 +75,7 @@ std::optional<ChosenDevice> ByIndex(const gpu::Inventory& inventory, std::int64_
 
 base::Result<ChosenDevice> Choose(const gpu::Inventory& inventory, const std::string& id) {
   std::optional<ChosenDevice> found;
-  if (id.starts_with("GPU-") || id.starts_with("MIG-")) {
+  if (id.starts_with("GPU-") || id.starts_with("MIG-") || IsPlainUuid(id)) {
     found = ByUuid(inventory, id);
   } else {
     const auto colon = id.find(':');

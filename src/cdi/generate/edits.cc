@@ -19,9 +19,8 @@ std::string OnHost(const std::string& root, const std::string& path) {
              : (root.ends_with('/') ? root.substr(0, root.size() - 1) : root) + path;
 }
 
-void AddMount(const std::string& path, const std::string& source, const Options& options,
-              cdi::ContainerEdits& edits,
-              const std::vector<std::string>& mount_options = kMountOptions) {
+void AddMountWith(const std::vector<std::string>& mount_options, const std::string& path,
+                  const std::string& source, const Options& options, cdi::ContainerEdits& edits) {
   edits.mounts.push_back(
       {OnHost(options.driver_root, source.empty() ? path : source), path, mount_options, ""});
 }
@@ -99,6 +98,26 @@ void AddHook(std::string_view name, const std::vector<std::string>& arguments,
   edits.hooks.push_back(std::move(hook));
 }
 
+void AddMount(const std::string& path, const std::string& source, const Options& options,
+              cdi::ContainerEdits& edits) {
+  AddMountWith(kMountOptions, path, source, options, edits);
+}
+
+void AddLinksHook(const std::vector<std::string>& links, const Options& options,
+                  cdi::ContainerEdits& edits) {
+  std::vector<std::string> arguments;
+  for (const auto& link : links) arguments.insert(arguments.end(), {"--link", link});
+  if (!arguments.empty()) AddHook("create-symlinks", arguments, options, edits);
+}
+
+void AddCacheHook(const Options& options, cdi::ContainerEdits& edits) {
+  std::vector<std::string> arguments;
+  if (!options.ldconfig_path.empty()) arguments = {"--ldconfig-path", options.ldconfig_path};
+  const auto folders = LibraryFolders(edits);
+  for (const auto& folder : folders) arguments.insert(arguments.end(), {"--folder", folder});
+  if (!folders.empty()) AddHook("update-ldcache", arguments, options, edits);
+}
+
 void AddFolderModes(const std::vector<std::string>& folders, const Options& options,
                     cdi::ContainerEdits& edits) {
   std::vector<std::string> arguments = {"--mode", "755"};
@@ -145,28 +164,16 @@ void AddDriver(const DriverFiles& files, const Options& options, bool graphics,
   for (const auto& library : files.libraries) {
     AddMount(library.path, library.source, options, edits);
   }
-  for (const auto& socket : files.sockets) AddMount(socket, "", options, edits, kSocketOptions);
+  for (const auto& socket : files.sockets) AddMountWith(kSocketOptions, socket, "", options, edits);
   for (const auto& file : files.firmware) AddMount(file, "", options, edits);
   for (const auto& program : files.programs) AddMount(program.path, program.source, options, edits);
   edits.env.push_back("NVIDIA_CTK_LIBCUDA_DIR=" + base::Join(files.library_folders, ":"));
   edits.env.emplace_back("NVIDIA_VISIBLE_DEVICES=void");
 
-  const auto add_links = [&](const std::vector<std::string>& links) {
-    std::vector<std::string> arguments;
-    for (const auto& link : links) {
-      arguments.emplace_back("--link");
-      arguments.push_back(link);
-    }
-    if (!arguments.empty()) AddHook("create-symlinks", arguments, options, edits);
-  };
-  if (graphics) add_links(files.graphics_links);
-  add_links(LibraryLinks(files.libraries));
+  if (graphics) AddLinksHook(files.graphics_links, options, edits);
+  AddLinksHook(LibraryLinks(files.libraries), options, edits);
   AddHook("enable-cuda-compat", {"--host-driver-version=" + files.version}, options, edits);
-  std::vector<std::string> cache;
-  if (!options.ldconfig_path.empty()) cache = {"--ldconfig-path", options.ldconfig_path};
-  const auto folders = LibraryFolders(edits);
-  for (const auto& folder : folders) cache.insert(cache.end(), {"--folder", folder});
-  if (!folders.empty()) AddHook("update-ldcache", cache, options, edits);
+  AddCacheHook(options, edits);
 }
 
 }  // namespace pitcrew::cdi_generate

@@ -22,6 +22,16 @@ bool IsHookEnabled(std::string_view name, const Options& options);
 void AddHook(std::string_view name, const std::vector<std::string>& arguments,
              const Options& options, cdi::ContainerEdits& edits);
 
+// A read-only mount of what is at `source` of the driver root, or at `path` when that is empty.
+void AddMount(const std::string& path, const std::string& source, const Options& options,
+              cdi::ContainerEdits& edits);
+
+// The hooks create-symlinks, for "target::link", and update-ldcache, for the folders of the
+// libraries among the mounts of `edits`; nothing where there are none.
+void AddLinksHook(const std::vector<std::string>& links, const Options& options,
+                  cdi::ContainerEdits& edits);
+void AddCacheHook(const Options& options, cdi::ContainerEdits& edits);
+
 // The hook chmod for those of `folders` ("/dev/dri") in which nodes of `edits` lie, where it is
 // enabled: an image may have made them for root alone.
 void AddFolderModes(const std::vector<std::string>& folders, const Options& options,

@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "cdi/generate/driver_files.h"
@@ -20,6 +22,8 @@ struct LocateOptions {
   std::string version;
   std::filesystem::path sys = "/sys";
   std::filesystem::path proc = "/proc";
+  // Folders inside the driver root to look for libraries in; none: the usual ones.
+  std::vector<std::string> library_folders = {};
 };
 
 // kNotFound "DriverVersionUnknown" or "DriverLibrariesNotFound" when the root has no driver.
@@ -27,6 +31,10 @@ base::Result<DriverFiles> Locate(const LocateOptions& options);
 
 // Only the character devices of a device root, without a driver.
 base::Result<std::vector<Node>> LocateNodes(const host::Root& dev_root);
+// The character device at a path inside; links are not followed.
+std::optional<Node> LocateNode(const host::Root& dev_root, const std::string& path);
+// What of `files` is about devices; needs no driver.
+base::Status LocateDevices(const LocateOptions& options, DriverFiles& files);
 
 // Lines "<capability> <minor>" of /proc/driver/nvidia-caps/mig-minors; bad lines are skipped.
 std::map<std::string, std::uint32_t> ParseMigMinors(std::string_view text);

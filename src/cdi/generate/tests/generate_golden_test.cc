@@ -3,6 +3,7 @@
 // device nodes, which only root can make, are given as values.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/file.h"
@@ -11,7 +12,9 @@
 #include "cdi/format.h"
 #include "cdi/generate/generate.h"
 #include "cdi/generate/locate.h"
+#include "cdi/generate/tegra.h"
 #include "codec/yaml.h"
+#include "host/glob.h"
 
 namespace pitcrew::cdi_generate {
 namespace {
@@ -57,6 +60,7 @@ std::vector<Node> ReadNodes(const Json& nodes) {
 gpu::Inventory ReadInventory(const Json& json) {
   gpu::Inventory inventory;
   inventory.driver_version = json.value("driverVersion", "");
+  inventory.cuda_version = json.value("cudaVersion", 0);
   for (const auto& item : json.value("devices", Json::array())) {
     gpu::Device device;
     device.index = static_cast<unsigned>(inventory.devices.size());
@@ -75,6 +79,10 @@ gpu::Inventory ReadInventory(const Json& json) {
         device.mig_devices.push_back(std::move(mig));
       }
     }
+    device.name = item.value("name", "");
+    if (item.contains("unsupported")) {
+      device.fault = base::Error{base::Code::kUnsupported, "NotSupported", item["unsupported"]};
+    }
     if (item.contains("fault")) device.fault = base::Unavailable("GpuIsLost", item["fault"]);
     inventory.devices.push_back(std::move(device));
   }
@@ -92,6 +100,60 @@ Options ReadOptions(const Json& json) {
   return options;
 }
 
+struct Outcome {
+  cdi::Spec spec;
+  std::vector<std::string> omitted;  // reasons
+};
+
+base::Result<Outcome> GenerateNvml(const Json& input, const fs::path& root) {
+  const auto inventory = ReadInventory(input.value("inventory", Json::object()));
+  TRY_ASSIGN(auto files, Locate({host::Root(root / "driver"), host::Root(root / "driver"),
+                                 inventory.driver_version, root / "sys", root / "proc"}));
+  files.nodes = ReadNodes(input.value("nodes", Json::object()));
+  const Options options = ReadOptions(input.value("options", Json::object()));
+  Outcome outcome;
+  if (input.value("mode", "nvml") == "management") {
+    TRY_ASSIGN(outcome.spec, GenerateManagement(files, options));
+    return outcome;
+  }
+  TRY_ASSIGN(auto generated, GenerateGpus(inventory, files, options));
+  outcome.spec = std::move(generated.spec);
+  for (const auto& error : generated.omitted) outcome.omitted.push_back(error.reason);
+  return outcome;
+}
+
+// "lists: [text of each file]", "ignoredLinks", "oneDevice".
+base::Result<Outcome> GenerateCsv(const Json& input, const fs::path& root) {
+  const auto inventory = ReadInventory(input.value("inventory", Json::object()));
+  host::TegraLists lists;
+  for (const auto& text : input["lists"]) host::AppendTegraLines(text.get<std::string>(), lists);
+  LocateOptions locate;
+  locate.driver_root = locate.dev_root = host::Root(root / "driver");
+  locate.sys = root / "sys";
+  locate.proc = root / "proc";
+  TRY_ASSIGN(auto tegra,
+             LocateTegra(locate, lists, input.value("ignoredLinks", std::vector<std::string>{})));
+  DriverFiles files;
+  TRY(LocateDevices(locate, files));
+  files.nodes = ReadNodes(input.value("nodes", Json::object()));
+  for (const auto& node : files.nodes) {
+    const bool listed = std::ranges::any_of(lists.devices, [&](const std::string& pattern) {
+      return host::FitsPattern(pattern, node.path) ||
+             host::FitsPattern("/dev/" + pattern, node.path);
+    });
+    if (listed) tegra.nodes.push_back(node);
+  }
+  TegraOptions tegra_options;
+  tegra_options.one_device = input.value("oneDevice", false);
+  Outcome outcome;
+  TRY_ASSIGN(auto generated,
+             GenerateTegra(input.contains("inventory") ? &inventory : nullptr, tegra, files,
+                           ReadOptions(input.value("options", Json::object())), tegra_options));
+  outcome.spec = std::move(generated.spec);
+  if (generated.undivided) outcome.omitted.push_back(generated.undivided->reason);
+  return outcome;
+}
+
 class Case : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Case, SpecificationIsAsExpected) {
@@ -107,31 +169,18 @@ TEST_P(Case, SpecificationIsAsExpected) {
   LayOut(root / "sys", input->value("sys", Json::object()));
   LayOut(root / "proc", input->value("proc", Json::object()));
 
-  const auto inventory = ReadInventory(input->value("inventory", Json::object()));
-  auto files = Locate({host::Root(root / "driver"), host::Root(root / "driver"),
-                       inventory.driver_version, root / "sys", root / "proc"});
-  ASSERT_TRUE(files) << files.error().message;
-  files->nodes = ReadNodes(input->value("nodes", Json::object()));
-  const Options options = ReadOptions(input->value("options", Json::object()));
-
-  std::string actual;
-  std::vector<std::string> omitted;
-  if (input->value("mode", "nvml") == "management") {
-    const auto spec = GenerateManagement(*files, options);
-    ASSERT_TRUE(spec) << spec.error().message;
-    EXPECT_TRUE(cdi::Validate(*spec)) << cdi::Validate(*spec).error().message;
-    actual = cdi::ToYamlText(*spec);
-  } else {
-    const auto generated = GenerateGpus(inventory, *files, options);
-    ASSERT_TRUE(generated) << generated.error().message;
-    EXPECT_TRUE(cdi::Validate(generated->spec)) << cdi::Validate(generated->spec).error().message;
-    actual = cdi::ToYamlText(generated->spec);
-    for (const auto& error : generated->omitted) omitted.push_back(error.reason);
+  const auto outcome = input->value("mode", "nvml") == "csv" ? GenerateCsv(*input, root)
+                                                             : GenerateNvml(*input, root);
+  ASSERT_TRUE(outcome) << outcome.error().message;
+  EXPECT_TRUE(cdi::Validate(outcome->spec)) << cdi::Validate(outcome->spec).error().message;
+  EXPECT_EQ(outcome->omitted, input->value("omitted", std::vector<std::string>{}));
+  if (std::getenv("PITCREW_UPDATE_GOLDEN") != nullptr) {
+    ASSERT_TRUE(
+        base::WriteFileAtomically(folder / "expected.yaml", cdi::ToYamlText(outcome->spec)));
   }
-  EXPECT_EQ(omitted, input->value("omitted", std::vector<std::string>{}));
   const auto expected = base::ReadFile(folder / "expected.yaml");
   ASSERT_TRUE(expected) << expected.error().message;
-  EXPECT_EQ(actual, *expected);
+  EXPECT_EQ(cdi::ToYamlText(outcome->spec), *expected);
   fs::remove_all(root);
 }
 

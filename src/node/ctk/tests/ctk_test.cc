@@ -14,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Outcome {
   int status = 0;
@@ -208,8 +209,54 @@ TEST_F(CtkTest, GeneratesImexChannelsByTheirNumbers) {
   EXPECT_EQ(generate("all").status, 1) << "the node has none at all";
 }
 
+class TegraSystem : public CtkTest {
+ protected:
+  TegraSystem() {
+    folder_.Write("etc/nv_tegra_release", "# R36\n");
+    folder_.Write("usr/lib/tegra/libnvos.so.1", "x");
+    folder_.Write("usr/lib/more/libnvmore.so.1", "x");
+    fs::create_symlink("libnvos.so.1", At("usr/lib/tegra/libnvos.so"));
+    fs::create_symlink("libnvos.so.1", At("usr/lib/tegra/libignored.so"));
+    // Device nodes are made by root alone: one that every machine has.
+    folder_.Write("devices.csv", "dev, /dev/null\n");
+    folder_.Write("l4t.csv",
+                  "lib, libnvmore.so.1\nsym, /usr/lib/tegra/libnvos.so\n"
+                  "sym, /usr/lib/tegra/libignored.so\n");
+  }
+  [[nodiscard]] Outcome Generate(std::vector<std::string> more = {}) const {
+    std::vector<std::string> words = {"cdi", "generate", "--driver-root=" + At(""), "--dev-root=/",
+                                      "--csv.file=" + At("devices.csv") + "," + At("l4t.csv")};
+    words.insert(words.end(), more.begin(), more.end());
+    return Ctk(words);
+  }
+};
+
+TEST_F(TegraSystem, ItsListsAreFoundByItself) {
+  RecordProperty("holds", "container-toolkit.md #69");
+  const auto run = Generate();
+  ASSERT_EQ(run.status, 0);
+  EXPECT_THAT(run.output, HasSubstr("- path: /dev/null\n"));
+  EXPECT_THAT(run.output, HasSubstr("containerPath: /usr/lib/tegra/libnvos.so.1\n"));
+  EXPECT_THAT(run.output, HasSubstr("- libnvos.so.1::/usr/lib/tegra/libnvos.so\n"));
+  EXPECT_THAT(run.output, HasSubstr("- libnvos.so.1::/usr/lib/tegra/libignored.so\n"));
+  EXPECT_THAT(run.output, HasSubstr("hostPath: " + At("etc/nv_tegra_release") + "\n"));
+  EXPECT_THAT(run.output, Not(HasSubstr("libnvmore")));
+  EXPECT_EQ(Generate({"--mode=csv"}).output, run.output);
+  EXPECT_EQ(Generate({"--mode=nvml"}).status, 1) << "there is no NVML";
+}
+
+TEST_F(TegraSystem, FlagsOfTheListsAreHeard) {
+  const auto run = Generate({"--csv.ignore-pattern=**/libign*", "--device-id=0",
+                             "--library-search-path=/usr/lib/more", "--disable-hook=all"});
+  ASSERT_EQ(run.status, 0);
+  EXPECT_THAT(run.output, HasSubstr("containerPath: /usr/lib/more/libnvmore.so.1\n"));
+  EXPECT_THAT(run.output, Not(HasSubstr("libignored")));
+  EXPECT_THAT(run.output, Not(HasSubstr("hooks")));
+  EXPECT_EQ(Generate({"--device-id=1"}).status, 2);
+}
+
 TEST_F(CtkTest, WhatIsNotThereIsRefusedByName) {
-  for (const auto* words : {"--mode=csv", "--mode=wsl", "--mode=x", "--enable-hook=all",
+  for (const auto* words : {"--mode=wsl", "--mode=x", "--enable-hook=all",
                             "--feature-flag=enable-coherent-annotations", "--format=xml"}) {
     EXPECT_EQ(Ctk({"cdi", "generate", words}).status, 2) << words;
   }

@@ -1,0 +1,125 @@
+#include "cdi/generate/locate_libraries.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/elf.h"
+#include "base/file_descriptor.h"
+#include "host/driver_root.h"
+#include "host/glob.h"
+
+namespace pitcrew::cdi_generate {
+namespace {
+
+// What stands behind ".so." of a library's real name.
+std::string VersionSuffix(const std::filesystem::path& library) {
+  const std::string name = library.filename().string();
+  const auto at = name.find(".so.");
+  return at == std::string::npos ? "" : name.substr(at + 4);
+}
+
+// Libraries of one folder whose names match, in order of their names. A link to a file of another
+// name keeps its own name: that is the one that programs look for.
+base::Result<std::vector<Library>> LibrariesIn(const host::Root& root, std::string_view folder,
+                                               const std::string& pattern) {
+  std::vector<Library> found;
+  const auto real_folder = root.Resolve(folder);
+  if (!real_folder) return found;
+  TRY_ASSIGN(const auto inside, root.Strip(*real_folder));
+  TRY_ASSIGN(const auto names, host::NamesIn(root, inside.string()));
+  for (const auto& name : names) {
+    if (!host::FitsName(pattern, name)) continue;
+    const auto real = root.Resolve((inside / name).string());
+    std::error_code ignored;
+    if (!real || !std::filesystem::is_regular_file(*real, ignored)) continue;
+    TRY_ASSIGN(const auto source, root.Strip(*real));
+    Library library;
+    // A link to another version's name or from another folder is that library, not this one.
+    const bool is_same = source.filename() == name;
+    library.path = is_same ? source.string() : (inside / name).string();
+    if (!is_same) library.source = source.string();
+    found.push_back(std::move(library));
+  }
+  return found;
+}
+
+base::Result<std::vector<std::string>> FindLibraryFolders(const host::Root& root,
+                                                          const std::string& version) {
+  std::vector<std::string> folders;
+  for (const auto folder : host::LibraryFolders()) {
+    TRY_ASSIGN(const auto libraries, LibrariesIn(root, folder, "lib*.so." + version));
+    for (const auto& library : libraries) {
+      std::string inside = library.path.substr(0, library.path.rfind('/'));
+      if (inside.empty()) inside = "/";
+      if (std::ranges::find(folders, inside) == folders.end()) folders.push_back(std::move(inside));
+    }
+  }
+  if (!folders.empty()) return folders;
+  return base::Fail(base::NotFound(
+      "DriverLibrariesNotFound",
+      fmt::format("there is no lib*.so.{} below {}", version, root.path().string())));
+}
+
+}  // namespace
+
+base::Result<std::string> FindVersion(const LocateOptions& options) {
+  if (!options.version.empty()) return options.version;
+  for (const auto* pattern : {"libcuda.so.*.*", "libnvidia-ml.so.*.*"}) {
+    TRY_ASSIGN(const auto found, host::FindLibraries(options.driver_root, pattern));
+    for (const auto& library : found) {
+      if (auto version = VersionSuffix(library); !version.empty()) return version;
+    }
+  }
+  return base::Fail(
+      base::NotFound("DriverVersionUnknown",
+                     fmt::format("there is no libcuda.so.<version> or libnvidia-ml.so.<version>"
+                                 " below {}: no driver is installed there",
+                                 options.driver_root.path().string())));
+}
+
+void DescribeLibrary(const host::Root& root, Library& library) {
+  const std::string& path = library.path;
+  const base::FileDescriptor file(::open(root.At(path).c_str(), O_RDONLY | O_CLOEXEC));
+  const auto elf = base::ReadElfLibrary(file.get());
+  if (elf) library.soname = elf->soname;
+  const auto folder = root.At(std::filesystem::path(path).parent_path().string());
+  const std::string stem = path.substr(path.rfind('/') + 1, path.find(".so") - path.rfind('/') - 1);
+  const auto names = host::ListFolder(folder);
+  if (!names) return;
+  for (const auto& name : *names) {
+    std::error_code ignored;
+    if (name.starts_with(stem + ".so") && std::filesystem::is_symlink(folder / name, ignored)) {
+      library.links.push_back(name);
+    }
+  }
+}
+
+base::Result<std::vector<Library>> FindDriverLibraries(const LocateOptions& options,
+                                                       DriverFiles& files) {
+  const auto& root = options.driver_root;
+  TRY_ASSIGN(files.library_folders, FindLibraryFolders(root, files.version));
+  std::vector<Library> found;
+  const auto append = [&](const std::string& folder, const std::string& pattern) -> base::Status {
+    TRY_ASSIGN(auto libraries, LibrariesIn(root, folder, pattern));
+    for (auto& library : libraries) {
+      const bool known = std::ranges::find(found, library.path, &Library::path) != found.end();
+      if (known) continue;
+      DescribeLibrary(root, library);
+      found.push_back(std::move(library));
+    }
+    return {};
+  };
+  for (const auto& folder : files.library_folders) {
+    TRY(append(folder, "*.so." + files.version));
+    TRY(append(folder + "/vdpau", "*.so." + files.version));
+  }
+  for (const auto folder : host::LibraryFolders()) {
+    TRY(append(std::string(folder), "libnvidia-nvvm70.so.*"));
+  }
+  return found;
+}
+
+}  // namespace pitcrew::cdi_generate

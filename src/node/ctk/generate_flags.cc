@@ -1,0 +1,161 @@
+#include "node/ctk/generate_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "cdi/generate/device_ids.h"
+#include "cdi/name.h"
+#include "host/tegra.h"
+#include "node/toolkit/config_document.h"
+#include "node/toolkit/options.h"
+
+namespace pitcrew::node::ctk {
+namespace {
+
+using cdi_generate::Naming;
+using toolkit::BadUsage;
+
+std::vector<std::string> OrNone(const List& list) {
+  return list.value_or(std::vector<std::string>{});
+}
+
+base::Result<std::vector<Naming>> ParseStrategies(const List& names) {
+  if (!names) return std::vector{Naming::kIndex, Naming::kUuid};
+  std::vector<Naming> strategies;
+  for (const auto& name : *names) {
+    if (name == "index") {
+      strategies.push_back(Naming::kIndex);
+    } else if (name == "uuid") {
+      strategies.push_back(Naming::kUuid);
+    } else if (name == "type-index") {
+      strategies.push_back(Naming::kTypeIndex);
+    } else {
+      return base::Fail(BadUsage(
+          fmt::format("--device-name-strategy \"{}\" is none of index, uuid, type-index", name)));
+    }
+  }
+  return strategies;
+}
+
+// What of upstream's features there is no counterpart of is refused: the specification would not be
+// what was asked for.
+base::Status CheckFeatures(const std::vector<std::string>& features) {
+  for (const auto* missing : {"enable-coherent-annotations", "enable-explicit-driver-libraries"}) {
+    if (std::ranges::find(features, missing) == features.end()) continue;
+    return base::Fail(BadUsage(fmt::format("--feature-flag {} is not supported", missing)));
+  }
+  return {};
+}
+
+bool Has(const List& features, std::string_view name) {
+  return features && std::ranges::find(*features, name) != features->end();
+}
+
+// What the configuration names, where no flag does.
+base::Result<std::string> DriverRoot(const GlobalFlags& global, const GenerateFlags& flags) {
+  std::string root = flags.driver_root.value_or("");
+  if (root.empty() && !global.config.empty()) {
+    TRY_ASSIGN(const auto config, toolkit::ConfigDocument::Read(global.config));
+    root = config.Text("nvidia-container-cli.root");
+  }
+  return root.empty() ? "/" : root;
+}
+
+base::Result<cdi_generate::Options> ReadOptions(const GlobalFlags& global,
+                                                const GenerateFlags& flags) {
+  cdi_generate::Options options;
+  TRY_ASSIGN(options.driver_root, DriverRoot(global, flags));
+  options.dev_root = flags.dev_root.value_or("");
+  if (options.dev_root.empty()) options.dev_root = options.driver_root;
+  options.kind = flags.vendor.value_or("nvidia.com") + "/" + flags.device_class.value_or("gpu");
+  TRY(cdi::ValidateKind(options.kind));
+  options.hook_path = flags.hook_path.value_or(options.hook_path);
+  options.ldconfig_path = flags.ldconfig_path.value_or("");
+  options.merged_device = !flags.no_all_device.value_or(false);
+  options.disabled_hooks = OrNone(flags.disabled_hooks);
+  options.enabled_hooks = OrNone(flags.enabled_hooks);
+  if (std::ranges::find(options.enabled_hooks, "all") != options.enabled_hooks.end()) {
+    return base::Fail(BadUsage("--enable-hook all: name the hooks"));
+  }
+  TRY(CheckFeatures(OrNone(flags.features)));
+  options.additional_gids = !Has(flags.features, "no-additional-gids-for-device-nodes");
+  options.ids = flags.device_ids.value_or(options.ids);
+  if (cdi_generate::MeansNoDevice(options.ids) && options.merged_device) {
+    base::LogWarning("Without a device there is no device \"all\" either");
+  }
+  TRY_ASSIGN(options.naming, ParseStrategies(flags.strategies));
+  return options;
+}
+
+}  // namespace
+
+void AddGenerateFlags(base::CommandLine& line, GenerateFlags& to) {
+  line.Add({"output", "NVIDIA_CTK_CDI_OUTPUT_FILE_PATH", "file; standard output when empty"},
+           &to.output);
+  line.Add({"format", "NVIDIA_CTK_CDI_GENERATE_OUTPUT_FORMAT",
+            "yaml or json; by default as the ending of --output says, else yaml"},
+           &to.format);
+  line.Add({"mode,discovery-mode", "NVIDIA_CTK_CDI_GENERATE_MODE",
+            "auto, csv, gdrcopy, gds, imex, management, mofed, nvml or nvswitch"},
+           &to.mode);
+  line.Add({"driver-root", "NVIDIA_CTK_DRIVER_ROOT",
+            "root of the driver; by default nvidia-container-cli.root of nvidia-ctk --config"},
+           &to.driver_root);
+  line.Add({"dev-root", "NVIDIA_CTK_DEV_ROOT", "root of /dev"}, &to.dev_root);
+  line.Add({"nvidia-cdi-hook-path,nvidia-ctk-path", "NVIDIA_CTK_CDI_HOOK_PATH", "the hook program"},
+           &to.hook_path);
+  line.Add({"ldconfig-path", "NVIDIA_CTK_CDI_GENERATE_LDCONFIG_PATH",
+            "handed to the hook update-ldcache; Pitcrew's needs none"},
+           &to.ldconfig_path);
+  line.Add({"vendor,cdi-vendor", "NVIDIA_CTK_CDI_GENERATE_VENDOR", "vendor of the kind"},
+           &to.vendor);
+  line.Add({"class,cdi-class", "NVIDIA_CTK_CDI_GENERATE_CLASS", "class of the kind"},
+           &to.device_class);
+  line.Add({"device-name-strategy", "NVIDIA_CTK_CDI_GENERATE_DEVICE_NAME_STRATEGIES",
+            "index, uuid, type-index"},
+           &to.strategies);
+  line.Add({"disable-hook,disable-hooks", "NVIDIA_CTK_CDI_GENERATE_DISABLED_HOOKS",
+            "hooks that are left out; all"},
+           &to.disabled_hooks);
+  line.Add({"enable-hook,enable-hooks", "NVIDIA_CTK_CDI_GENERATE_ENABLED_HOOKS",
+            "hooks that stay whatever --disable-hook says; chmod is off without it"},
+           &to.enabled_hooks);
+  line.Add({"feature-flag,feature-flags", "NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS",
+            "disable-ipc-discoverer, disable-multiple-csv-devices, "
+            "no-additional-gids-for-device-nodes"},
+           &to.features);
+  line.Add({"device-id,device-ids,device,devices", "NVIDIA_CTK_CDI_GENERATE_DEVICE_IDS",
+            "indices and UUIDs of devices; all, none; numbers of channels with --mode imex"},
+           &to.device_ids);
+  line.Add({"library-search-path", "NVIDIA_CTK_CDI_GENERATE_LIBRARY_SEARCH_PATHS",
+            "with --mode csv: folders of the driver root that are searched before the root itself"},
+           &to.library_folders);
+  line.Add({"csv.file", "NVIDIA_CTK_CDI_GENERATE_CSV_FILES",
+            "lists of a Tegra system, in place of those that its packages install"},
+           &to.tegra_lists);
+  line.Add({"csv.ignore-pattern", "NVIDIA_CTK_CDI_GENERATE_CSV_IGNORE_PATTERNS",
+            "links of these lists that are left out; **/<pattern> is for the last part of a path"},
+           &to.ignored_links);
+  line.Add({"csv.compat-container-root", "NVIDIA_CTK_CDI_GENERATE_CSV_CONTAINER_COMPAT_ROOT",
+            "folder of CUDA's compatibility libraries in containers, on Orin"},
+           &to.compat_root);
+  line.Add({"no-all-device", "NVIDIA_CTK_CDI_GENERATE_NO_ALL_DEVICE", "no merged device"},
+           &to.no_all_device);
+}
+
+base::Result<GenerateRequest> ReadRequest(const GlobalFlags& global, const GenerateFlags& flags) {
+  GenerateRequest request;
+  TRY_ASSIGN(request.options, ReadOptions(global, flags));
+  request.sockets = !Has(flags.features, "disable-ipc-discoverer");
+  request.library_folders = OrNone(flags.library_folders);
+  request.tegra.lists = flags.tegra_lists.value_or(
+      std::vector<std::string>(host::kTegraLists.begin(), host::kTegraLists.end()));
+  request.tegra.ignored_links = OrNone(flags.ignored_links);
+  request.tegra.compat_root = flags.compat_root.value_or("");
+  request.tegra.one_device = Has(flags.features, "disable-multiple-csv-devices");
+  return request;
+}
+
+}  // namespace pitcrew::node::ctk

@@ -1,0 +1,129 @@
+#include "node/ctk/generate_modes.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "base/log.h"
+#include "base/strings.h"
+#include "cdi/generate/tegra.h"
+#include "host/platform.h"
+#include "host/tegra.h"
+#include "node/toolkit/options.h"
+#include "nvml/nvml.h"
+
+namespace pitcrew::node::ctk {
+namespace {
+
+using GpusOrError = base::Result<gpu::Inventory>;
+
+constexpr std::size_t kMostMissing = 10;  // names in one line of the log
+
+GpusOrError ReadGpus(const std::string& driver_root) {
+  TRY_ASSIGN(const auto library, nvml::Library::Open({driver_root}));
+  return library->ReadInventory();
+}
+
+cdi_generate::LocateOptions LocateOptionsOf(const GenerateRequest& request,
+                                            const GpusOrError& gpus) {
+  cdi_generate::LocateOptions options;
+  options.driver_root = host::Root(request.options.driver_root);
+  options.dev_root = host::Root(request.options.dev_root);
+  if (gpus) options.version = gpus->driver_version;
+  return options;
+}
+
+// What the modes of a driver's own files have in common.
+base::Result<cdi_generate::DriverFiles> LocateDriver(const GenerateRequest& request,
+                                                     const GpusOrError& gpus) {
+  TRY_ASSIGN(auto files, cdi_generate::Locate(LocateOptionsOf(request, gpus)));
+  if (!request.sockets) files.sockets.clear();
+  return files;
+}
+
+base::Result<cdi::Spec> GenerateNvml(const GenerateRequest& request, const GpusOrError& gpus) {
+  if (!gpus) return base::Fail(gpus.error());
+  TRY_ASSIGN(const auto files, LocateDriver(request, gpus));
+  TRY_ASSIGN(auto generated, cdi_generate::GenerateGpus(*gpus, files, request.options));
+  for (const auto& error : generated.omitted) base::LogWarning("A GPU is left out", error);
+  return std::move(generated.spec);
+}
+
+base::Result<cdi::Spec> GenerateManagement(const GenerateRequest& request,
+                                           const GpusOrError& gpus) {
+  TRY_ASSIGN(const auto files, LocateDriver(request, gpus));
+  return cdi_generate::GenerateManagement(files, request.options);
+}
+
+base::Result<cdi::Spec> GenerateCsv(const GenerateRequest& request, const GpusOrError& gpus) {
+  const auto read = host::ReadTegraLists({request.tegra.lists.begin(), request.tegra.lists.end()});
+  for (const auto& error : read.errors) base::LogWarning("A list of files is passed over", error);
+  auto options = LocateOptionsOf(request, gpus);
+  options.library_folders = request.library_folders;
+  TRY_ASSIGN(const auto tegra,
+             cdi_generate::LocateTegra(options, read.lists, request.tegra.ignored_links));
+  if (!tegra.missing.empty()) {
+    auto some = tegra.missing;
+    some.resize(std::min(some.size(), kMostMissing));
+    base::LogInfo("Some of what the lists name is not on this system",
+                  {{"entries", tegra.missing.size()}, {"first", base::Join(some, ", ")}});
+  }
+  cdi_generate::DriverFiles files;
+  TRY(cdi_generate::LocateDevices(options, files));
+  cdi_generate::TegraOptions tegra_options;
+  tegra_options.one_device = request.tegra.one_device;
+  if (!request.tegra.compat_root.empty()) {
+    tegra_options.orin_compat_root = request.tegra.compat_root;
+  }
+  TRY_ASSIGN(auto generated, cdi_generate::GenerateTegra(gpus ? &*gpus : nullptr, tegra, files,
+                                                         request.options, tegra_options));
+  if (generated.undivided) {
+    base::LogWarning("The GPUs of this system are offered as one device", *generated.undivided);
+  }
+  return std::move(generated.spec);
+}
+
+DriverMode FindMode(const std::string& driver_root, const GpusOrError& gpus) {
+  std::vector<std::string> names;
+  if (gpus) {
+    for (const auto& device : gpus->devices) names.push_back(device.name);
+  }
+  switch (host::FindPlatform(host::Root(driver_root), names)) {
+    case host::Platform::kTegra:
+      return DriverMode::kCsv;
+    case host::Platform::kWsl:
+    case host::Platform::kGpus:
+      break;
+  }
+  return DriverMode::kNvml;
+}
+
+}  // namespace
+
+base::Result<DriverMode> ParseDriverMode(std::string_view mode) {
+  if (mode == "auto") return DriverMode::kAuto;
+  if (mode == "csv") return DriverMode::kCsv;
+  if (mode == "management") return DriverMode::kManagement;
+  if (mode == "nvml") return DriverMode::kNvml;
+  return base::Fail(toolkit::BadUsage(
+      fmt::format("--mode \"{}\" is none of auto, csv, gdrcopy, gds, imex, management, mofed, "
+                  "nvml, nvswitch",
+                  mode)));
+}
+
+base::Result<cdi::Spec> GenerateWithDriver(DriverMode mode, const GenerateRequest& request) {
+  const auto gpus = ReadGpus(request.options.driver_root);
+  if (mode == DriverMode::kAuto) mode = FindMode(request.options.driver_root, gpus);
+  switch (mode) {
+    case DriverMode::kCsv:
+      return GenerateCsv(request, gpus);
+    case DriverMode::kManagement:
+      return GenerateManagement(request, gpus);
+    case DriverMode::kAuto:
+    case DriverMode::kNvml:
+      break;
+  }
+  return GenerateNvml(request, gpus);
+}
+
+}  // namespace pitcrew::node::ctk

@@ -1,0 +1,41 @@
+// The modes of nvidia-ctk cdi generate (container-toolkit.md 6.9, 6.10).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "cdi/generate/classes.h"
+#include "cdi/generate/generate.h"
+#include "cdi/generate/locate.h"
+#include "cdi/spec.h"
+
+namespace pitcrew::node::ctk {
+
+struct TegraFlags {
+  std::vector<std::string> lists;
+  std::vector<std::string> ignored_links;
+  std::string compat_root;  // "": the usual one
+  bool one_device = false;
+};
+
+struct GenerateRequest {
+  cdi_generate::Options options;
+  bool sockets = true;  // of persistenced and fabric manager
+  TegraFlags tegra;
+  // Folders inside the driver root; none: the usual ones.
+  std::vector<std::string> library_folders;
+};
+
+// Those that look at the driver. kAuto: csv on a Tegra system, else nvml.
+enum class DriverMode { kAuto, kCsv, kManagement, kNvml };
+// kInvalid "BadUsage" for a mode that there is not.
+base::Result<DriverMode> ParseDriverMode(std::string_view mode);
+base::Result<cdi::Spec> GenerateWithDriver(DriverMode mode, const GenerateRequest& request);
+
+base::Result<cdi::Spec> GenerateOfClass(const cdi_generate::DeviceClass& device_class,
+                                        const cdi_generate::Options& options);
+base::Result<cdi::Spec> GenerateImex(const cdi_generate::Options& options);
+
+}  // namespace pitcrew::node::ctk
