@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/strings.h"
 #include "host/driver_root.h"
+#include "host/dxcore.h"
 #include "host/tegra.h"
 
 namespace pitcrew::host {
@@ -29,17 +30,10 @@ std::string TegraEvidence(const Root& root) {
   return "";
 }
 
-constexpr std::string_view kDxCore = "libdxcore.so";
-
-bool HasDxCore(const Root& driver_root) {
-  constexpr std::string_view kWslDxCore = "/usr/lib/wsl/lib/libdxcore.so";
-  return FindLibrary(driver_root, kDxCore) || driver_root.Resolve(kWslDxCore);
-}
-
 }  // namespace
 
 Platform FindPlatform(const Root& driver_root, std::span<const std::string> gpu_names) {
-  if (HasDxCore(driver_root)) return Platform::kWsl;
+  if (FindDxCore(driver_root)) return Platform::kWsl;
   if (std::ranges::any_of(gpu_names, IsIntegratedGpuName)) return Platform::kTegra;
   if (!TegraEvidence(driver_root).empty() && !FindLibrary(driver_root, kNvmlLibrary)) {
     return Platform::kTegra;
@@ -53,12 +47,12 @@ bool IsIntegratedGpuName(std::string_view gpu_name) {
 }
 
 base::Status RefuseUnsupportedPlatform(const Root& driver_root) {
-  if (HasDxCore(driver_root)) {
+  if (FindDxCore(driver_root)) {
     return base::Fail(
         {base::Code::kUnsupported, "WslNotSupported",
          fmt::format("this node runs under WSL ({} is in {}), which Pitcrew does not support: use "
                      "NVIDIA's device plugin and feature discovery on this node",
-                     kDxCore, driver_root.path().string())});
+                     kDxCoreLibrary, driver_root.path().string())});
   }
   const auto evidence = TegraEvidence(driver_root);
   if (!evidence.empty() && !FindLibrary(driver_root, kNvmlLibrary)) {

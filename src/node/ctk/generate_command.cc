@@ -22,9 +22,6 @@ base::Result<cdi::Spec> Generate(const GlobalFlags& global, const GenerateFlags&
     return GenerateOfClass(*device_class, request.options);
   }
   if (mode == "imex") return GenerateImex(request.options);
-  if (mode == "wsl") {
-    return base::Fail(BadUsage("--mode wsl is not there yet: Pitcrew does not know WSL"));
-  }
   TRY_ASSIGN(const auto driver_mode, ParseDriverMode(mode));
   return GenerateWithDriver(driver_mode, request);
 }

@@ -98,7 +98,7 @@ void AddGenerateFlags(base::CommandLine& line, GenerateFlags& to) {
             "yaml or json; by default as the ending of --output says, else yaml"},
            &to.format);
   line.Add({"mode,discovery-mode", "NVIDIA_CTK_CDI_GENERATE_MODE",
-            "auto, csv, gdrcopy, gds, imex, management, mofed, nvml or nvswitch"},
+            "auto, csv, gdrcopy, gds, imex, management, mofed, nvml, nvswitch or wsl"},
            &to.mode);
   line.Add({"driver-root", "NVIDIA_CTK_DRIVER_ROOT",
             "root of the driver; by default nvidia-container-cli.root of nvidia-ctk --config"},

@@ -6,7 +6,10 @@
 
 #include "base/log.h"
 #include "base/strings.h"
+#include "cdi/generate/device_ids.h"
 #include "cdi/generate/tegra.h"
+#include "cdi/generate/wsl.h"
+#include "host/dxcore.h"
 #include "host/platform.h"
 #include "host/tegra.h"
 #include "node/toolkit/options.h"
@@ -83,6 +86,24 @@ base::Result<cdi::Spec> GenerateCsv(const GenerateRequest& request, const GpusOr
   return std::move(generated.spec);
 }
 
+base::Result<cdi::Spec> GenerateWsl(const GenerateRequest& request) {
+  if (!cdi_generate::MeansAllDevices(request.options.ids)) {
+    return base::Fail(toolkit::BadUsage("--device-id: mode wsl has one device, all"));
+  }
+  const host::Root root(request.options.driver_root);
+  TRY_ASSIGN(const auto library, host::FindDxCore(root));
+  TRY_ASSIGN(const auto stores, host::ReadDriverStores(library));
+  cdi_generate::LocateOptions options;
+  options.driver_root = root;
+  options.dev_root = host::Root(request.options.dev_root);
+  TRY_ASSIGN(const auto files, cdi_generate::LocateWsl(options, stores));
+  if (!files.missing.empty()) {
+    base::LogWarning("Some of the driver's files are not there",
+                     {{"files", base::Join(files.missing, ", ")}});
+  }
+  return cdi_generate::GenerateWsl(files, request.options);
+}
+
 DriverMode FindMode(const std::string& driver_root, const GpusOrError& gpus) {
   std::vector<std::string> names;
   if (gpus) {
@@ -92,6 +113,7 @@ DriverMode FindMode(const std::string& driver_root, const GpusOrError& gpus) {
     case host::Platform::kTegra:
       return DriverMode::kCsv;
     case host::Platform::kWsl:
+      return DriverMode::kWsl;
     case host::Platform::kGpus:
       break;
   }
@@ -105,18 +127,22 @@ base::Result<DriverMode> ParseDriverMode(std::string_view mode) {
   if (mode == "csv") return DriverMode::kCsv;
   if (mode == "management") return DriverMode::kManagement;
   if (mode == "nvml") return DriverMode::kNvml;
+  if (mode == "wsl") return DriverMode::kWsl;
   return base::Fail(toolkit::BadUsage(
       fmt::format("--mode \"{}\" is none of auto, csv, gdrcopy, gds, imex, management, mofed, "
-                  "nvml, nvswitch",
+                  "nvml, nvswitch, wsl",
                   mode)));
 }
 
 base::Result<cdi::Spec> GenerateWithDriver(DriverMode mode, const GenerateRequest& request) {
+  if (mode == DriverMode::kWsl) return GenerateWsl(request);
   const auto gpus = ReadGpus(request.options.driver_root);
   if (mode == DriverMode::kAuto) mode = FindMode(request.options.driver_root, gpus);
   switch (mode) {
     case DriverMode::kCsv:
       return GenerateCsv(request, gpus);
+    case DriverMode::kWsl:
+      return GenerateWsl(request);
     case DriverMode::kManagement:
       return GenerateManagement(request, gpus);
     case DriverMode::kAuto:

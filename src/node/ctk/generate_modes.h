@@ -28,8 +28,8 @@ struct GenerateRequest {
   std::vector<std::string> library_folders;
 };
 
-// Those that look at the driver. kAuto: csv on a Tegra system, else nvml.
-enum class DriverMode { kAuto, kCsv, kManagement, kNvml };
+// Those that look at the driver. kAuto: wsl, csv on a Tegra system, or nvml.
+enum class DriverMode { kAuto, kCsv, kManagement, kNvml, kWsl };
 // kInvalid "BadUsage" for a mode that there is not.
 base::Result<DriverMode> ParseDriverMode(std::string_view mode);
 base::Result<cdi::Spec> GenerateWithDriver(DriverMode mode, const GenerateRequest& request);

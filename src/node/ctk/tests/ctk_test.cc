@@ -255,8 +255,16 @@ TEST_F(TegraSystem, FlagsOfTheListsAreHeard) {
   EXPECT_EQ(Generate({"--device-id=1"}).status, 2);
 }
 
+TEST_F(CtkTest, WhatIsNoWslSystemHasNoSuchMode) {
+  const auto generate = [&](const std::string& flag) {
+    return Ctk({"cdi", "generate", "--mode=wsl", "--driver-root=" + At(""), flag}).status;
+  };
+  EXPECT_EQ(generate("--no-all-device"), 1) << "there is no libdxcore.so";
+  EXPECT_EQ(generate("--device-id=0"), 2);
+}
+
 TEST_F(CtkTest, WhatIsNotThereIsRefusedByName) {
-  for (const auto* words : {"--mode=wsl", "--mode=x", "--enable-hook=all",
+  for (const auto* words : {"--mode=x", "--enable-hook=all",
                             "--feature-flag=enable-coherent-annotations", "--format=xml"}) {
     EXPECT_EQ(Ctk({"cdi", "generate", words}).status, 2) << words;
   }
