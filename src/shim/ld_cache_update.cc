@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/elf.h"
+#include "base/ld_cache.h"
 #include "base/strings.h"
-#include "shim/ld_cache.h"
 
 namespace pitcrew::shim {
 namespace {
@@ -135,7 +135,7 @@ bool MayBeLibrary(const std::string& name) {
 
 // "libcuda.so.580.95.05" is newer than "libcuda.so.570.1".
 bool IsNewer(const std::string& name, const std::string& other) {
-  return CompareLibraryNames(name, other) > 0;
+  return base::CompareLibraryNames(name, other) > 0;
 }
 
 struct Found {
@@ -153,7 +153,7 @@ base::Result<std::vector<Found>> ScanFolder(const ContainerRoot& root, const std
     if (!file) continue;  // a folder, a link to nothing
     const auto library = base::ReadElfLibrary(file->get());
     if (!library) continue;  // a linker script, a text
-    const std::int32_t flags = LibraryFlags(library->machine, library->is_64_bit);
+    const std::int32_t flags = base::LibraryFlags(library->machine, library->is_64_bit);
     if (flags == 0 || library->soname.find('/') != std::string::npos) continue;
     const std::string soname = library->soname.empty() ? name : library->soname;
     if (name.ends_with(".so") && name != soname) found.push_back({name, name, flags});
@@ -170,7 +170,7 @@ base::Result<std::vector<Found>> ScanFolder(const ContainerRoot& root, const std
 
 // Entries of the folder; with `make_links` also the links that have the SONAMEs as their names.
 base::Status AddFolder(const ContainerRoot& root, const std::string& folder, bool make_links,
-                       std::vector<LdCacheEntry>& entries) {
+                       std::vector<base::LdCacheEntry>& entries) {
   TRY_ASSIGN(const auto found, ScanFolder(root, folder));
   for (const auto& library : found) {
     std::string path = folder + "/" + library.file;
@@ -243,11 +243,11 @@ base::Status UpdateLdCache(const ContainerRoot& root, const std::vector<std::str
   }
   TRY(WriteConf(root, extra));
 
-  LdCache cache;
+  base::LdCache cache;
   const auto bytes = root.ReadFile(kCache);
   bool has_cache = false;
   if (bytes) {
-    if (auto parsed = ParseLdCache(*bytes)) {
+    if (auto parsed = base::ParseLdCache(*bytes)) {
       cache = *std::move(parsed);
       has_cache = true;
     }
@@ -266,7 +266,7 @@ base::Status UpdateLdCache(const ContainerRoot& root, const std::vector<std::str
   }
   // /lib is often a link to /usr/lib: one scan is enough.
   DropAliases(root, first, last);
-  std::vector<LdCacheEntry> entries;
+  std::vector<base::LdCacheEntry> entries;
   for (const auto& folder : first)
     TRY(AddFolder(root, folder, Contains(requested, folder), entries));
   entries.insert(entries.end(), cache.entries.begin(), cache.entries.end());

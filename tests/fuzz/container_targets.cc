@@ -7,6 +7,7 @@
 
 #include "base/elf.h"
 #include "base/file_descriptor.h"
+#include "base/ld_cache.h"
 #include "cdi/apply.h"
 #include "cdi/format.h"
 #include "cdi/name.h"
@@ -16,7 +17,6 @@
 #include "oci/spec.h"
 #include "shim/config.h"
 #include "shim/cuda_compat.h"
-#include "shim/ld_cache.h"
 
 namespace pitcrew::fuzz {
 namespace {
@@ -69,11 +69,11 @@ void ReadCdiSpec(std::string_view input) {
 void ReadCdiName(std::string_view input) { (void)cdi::ParseQualifiedName(input); }
 
 void ReadLdCache(std::string_view input) {
-  const auto cache = shim::ParseLdCache(input);
+  const auto cache = base::ParseLdCache(input);
   if (!cache) return;
-  const std::string text = shim::WriteLdCache(*cache);
-  const auto again = shim::ParseLdCache(text);
-  Check(again && shim::WriteLdCache(*again) == text, "a cache that is written reads the same");
+  const std::string text = base::WriteLdCache(*cache);
+  const auto again = base::ParseLdCache(text);
+  Check(again && base::WriteLdCache(*again) == text, "a cache that is written reads the same");
 }
 
 void ReadElf(std::string_view input) {

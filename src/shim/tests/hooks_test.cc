@@ -12,17 +12,21 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/ld_cache.h"
 #include "base/testing/elf_file.h"
 #include "shim/cdi_hook.h"
 #include "shim/container_root.h"
 #include "shim/cuda_compat.h"
-#include "shim/ld_cache.h"
 #include "shim/ld_cache_update.h"
 
 namespace pitcrew::shim {
 namespace {
 
 namespace fs = std::filesystem;
+using base::CompareLibraryNames;
+using base::LdCache;
+using base::ParseLdCache;
+using base::WriteLdCache;
 using Names = std::vector<std::string>;
 
 class InContainer : public ::testing::Test {

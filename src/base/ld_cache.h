@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 
-namespace pitcrew::shim {
+namespace pitcrew::base {
 
 struct LdCacheEntry {
   std::int32_t flags = 0;  // kind of library: LibraryFlags
@@ -28,7 +28,7 @@ struct LdCache {
 };
 
 // Text of a cache file, perhaps with the old form in front. kInvalid when any offset is wrong.
-base::Result<LdCache> ParseLdCache(std::string_view bytes);
+Result<LdCache> ParseLdCache(std::string_view bytes);
 
 // Sorts as the loader's binary search needs it; the order of equal names and kinds is kept. Entries
 // that repeat name, kind, path and hwcap of an earlier one are dropped.
@@ -40,4 +40,4 @@ std::int32_t LibraryFlags(std::uint16_t machine, bool is_64_bit);
 // glibc's order of library names: by bytes, runs of digits by value. Negative, 0 or positive.
 int CompareLibraryNames(std::string_view a, std::string_view b);
 
-}  // namespace pitcrew::shim
+}  // namespace pitcrew::base

@@ -1,4 +1,4 @@
-#include "shim/ld_cache.h"
+#include "base/ld_cache.h"
 
 #include <elf.h>
 
@@ -8,7 +8,7 @@
 #include <tuple>
 #include <unordered_map>
 
-namespace pitcrew::shim {
+namespace pitcrew::base {
 namespace {
 
 constexpr std::string_view kOldMagic = "ld.so-1.7.0";
@@ -52,8 +52,8 @@ struct Section {
   std::uint32_t size;
 };
 
-base::Error Broken(std::string_view what) {
-  return base::Invalid("InvalidLdCache", "/etc/ld.so.cache: " + std::string(what));
+Error BrokenCache(std::string_view what) {
+  return Invalid("InvalidLdCache", "/etc/ld.so.cache: " + std::string(what));
 }
 
 // Bounds-checked reading of one cache file.
@@ -62,20 +62,20 @@ class Bytes {
   explicit Bytes(std::string_view bytes) : bytes_(bytes) {}
 
   template <class T>
-  base::Result<T> Get(std::uint64_t at) const {
+  Result<T> Get(std::uint64_t at) const {
     T value;
     if (at > bytes_.size() || bytes_.size() - at < sizeof(T))
-      return base::Fail(Broken("it is cut short"));
+      return Fail(BrokenCache("it is cut short"));
     std::memcpy(&value, bytes_.data() + at, sizeof(T));
     return value;
   }
-  base::Result<std::string> Text(std::uint64_t at) {
-    if (at >= bytes_.size()) return base::Fail(Broken("a name lies outside"));
+  Result<std::string> Text(std::uint64_t at) {
+    if (at >= bytes_.size()) return Fail(BrokenCache("a name lies outside"));
     const auto longest = bytes_.substr(at, kLongestText);
     const auto end = longest.find('\0');
-    if (end == std::string_view::npos) return base::Fail(Broken("a name has no end"));
+    if (end == std::string_view::npos) return Fail(BrokenCache("a name has no end"));
     text_ += end;
-    if (text_ > kMostText) return base::Fail(Broken("its names are too long"));
+    if (text_ > kMostText) return Fail(BrokenCache("its names are too long"));
     return std::string(longest.substr(0, end));
   }
 
@@ -84,11 +84,11 @@ class Bytes {
   std::size_t text_ = 0;  // taken so far
 };
 
-base::Status ReadHwcaps(Bytes& in, std::uint32_t extension_at, LdCache& cache) {
+Status ReadHwcaps(Bytes& in, std::uint32_t extension_at, LdCache& cache) {
   if (extension_at == 0) return {};
   TRY_ASSIGN(const auto magic, in.Get<std::uint32_t>(extension_at));
   TRY_ASSIGN(const auto count, in.Get<std::uint32_t>(extension_at + 4ULL));
-  if (magic != kExtensionMagic) return base::Fail(Broken("extension"));
+  if (magic != kExtensionMagic) return Fail(BrokenCache("extension"));
   for (std::uint64_t i = 0; i < count && i < 64; ++i) {
     TRY_ASSIGN(const auto section, in.Get<Section>(extension_at + 8ULL + i * sizeof(Section)));
     if (section.tag != kHwcapsTag) continue;
@@ -201,18 +201,18 @@ std::int32_t LibraryFlags(std::uint16_t machine, bool is_64_bit) {
   }
 }
 
-base::Result<LdCache> ParseLdCache(std::string_view bytes) {
+Result<LdCache> ParseLdCache(std::string_view bytes) {
   if (bytes.starts_with(kOldMagic)) {
     TRY_ASSIGN(const auto old_count, Bytes(bytes).Get<std::uint32_t>(12));
     const std::uint64_t end = (16 + std::uint64_t{old_count} * 12 + 7) & ~std::uint64_t{7};
-    if (end > bytes.size()) return base::Fail(Broken("it is cut short"));
+    if (end > bytes.size()) return Fail(BrokenCache("it is cut short"));
     bytes.remove_prefix(end);
   }
-  if (!bytes.starts_with(kMagic)) return base::Fail(Broken("magic number"));
+  if (!bytes.starts_with(kMagic)) return Fail(BrokenCache("magic number"));
   Bytes in(bytes);
   TRY_ASSIGN(const auto header, in.Get<Header>(0));
   if ((header.flags & 3) != 0 && (header.flags & 3) != kLittleEndian) {
-    return base::Fail(Broken("byte order"));
+    return Fail(BrokenCache("byte order"));
   }
   LdCache cache;
   for (std::uint64_t i = 0; i < header.count; ++i) {
@@ -260,4 +260,4 @@ std::string WriteLdCache(const LdCache& cache) {
   return out + Extension(header.extension_at, hwcap_names);
 }
 
-}  // namespace pitcrew::shim
+}  // namespace pitcrew::base
