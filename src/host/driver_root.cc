@@ -1,7 +1,6 @@
 #include "host/driver_root.h"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -67,27 +66,6 @@ base::Result<std::filesystem::path> FindLibrary(const Root& root, std::string_vi
   return base::Fail(
       base::NotFound("DriverLibraryNotFound",
                      fmt::format("there is no {} below {}", file_name, root.path().string())));
-}
-
-base::Result<std::vector<std::filesystem::path>> FindLibraries(const Root& root,
-                                                               std::string_view pattern) {
-  std::vector<std::filesystem::path> found;
-  const std::string glob(pattern);
-  for (const auto folder : kLibraryFolders) {
-    const auto resolved = root.Resolve(folder);
-    if (!resolved) continue;
-    const auto names = ListFolder(*resolved);
-    if (!names) {
-      if (names.error().code == base::Code::kNotFound) continue;
-      return base::Fail(names.error());
-    }
-    for (const auto& name : *names) {
-      if (::fnmatch(glob.c_str(), name.c_str(), 0) != 0) continue;
-      auto file = RegularFile(root, Join(folder, name), false);
-      if (file && std::ranges::find(found, *file) == found.end()) found.push_back(*std::move(file));
-    }
-  }
-  return found;
 }
 
 base::Result<std::filesystem::path> FirstProgram(const Root& root,

@@ -31,10 +31,6 @@ std::span<const std::string_view> HostSmiPaths();
 // The first regular file of that name in LibraryFolders(), with links followed inside the root.
 // kNotFound names the root and the library.
 base::Result<std::filesystem::path> FindLibrary(const Root& root, std::string_view file_name);
-// All files in LibraryFolders() that match the shell pattern (fnmatch), links followed inside the
-// root, each once, in order of folders, then names.
-base::Result<std::vector<std::filesystem::path>> FindLibraries(const Root& root,
-                                                               std::string_view pattern);
 // The first executable, non-empty regular file of that name in the root itself, usr/bin, usr/sbin,
 // bin and sbin. Returns the path
 // under which it was found (not the resolved one), with the root in front.

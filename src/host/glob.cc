@@ -10,31 +10,31 @@
 namespace pitcrew::host {
 namespace {
 
-using Parts = std::span<const std::string>;
+using PathParts = std::span<const std::string>;
 
 bool HasWildcard(std::string_view part) {
   return part.find_first_of("*?[\\") != std::string_view::npos;
 }
 
-base::Status Expand(const Root& root, const std::string& folder, Parts parts,
+base::Status Expand(const Root& root, const std::string& folder, PathParts parts,
                     std::vector<std::string>& found);
 
 base::Status Descend(const Root& root, const std::filesystem::path& real, const std::string& inside,
-                     Parts rest, std::vector<std::string>& found) {
+                     PathParts rest, std::vector<std::string>& found) {
   if (!rest.empty()) return Expand(root, inside, rest, found);
   TRY_ASSIGN(const bool exists, Exists(real));
   if (exists) found.push_back(inside);
   return {};
 }
 
-base::Status Expand(const Root& root, const std::string& folder, Parts parts,
+base::Status Expand(const Root& root, const std::string& folder, PathParts parts,
                     std::vector<std::string>& found) {
   const auto real = root.Resolve(folder);
   if (!real) return {};
   TRY_ASSIGN(const bool is_folder, IsDirectory(*real));
   if (!is_folder) return {};
   const std::string& part = parts.front();
-  const Parts rest = parts.subspan(1);
+  const PathParts rest = parts.subspan(1);
   if (!HasWildcard(part)) return Descend(root, *real / part, folder + "/" + part, rest, found);
   TRY_ASSIGN(const auto names, ListFolder(*real));
   for (const auto& name : names) {

@@ -27,6 +27,8 @@ struct Options {
   std::vector<std::string> enabled_hooks;
   std::string ldconfig_path;  // handed to update-ldcache; "": not
   bool additional_gids = true;
+  bool coherent_annotations =
+      false;  // full GPUs say whether their memory is coherent (coherence.h)
   // Which devices (device_ids.h). "none" anywhere: one device "none" that changes nothing.
   std::vector<std::string> ids = {"all"};
 };

@@ -162,9 +162,10 @@ base::Status LocateDevices(const LocateOptions& options, DriverFiles& files) {
 
 base::Result<DriverFiles> Locate(const LocateOptions& options) {
   DriverFiles files;
-  TRY_ASSIGN(files.version, FindVersion(options));
-  TRY_ASSIGN(files.libraries, FindDriverLibraries(options, files));
-  LocateGraphics(options.driver_root, files);
+  host::LibrarySearch search(options.driver_root, options.library_folders);
+  TRY_ASSIGN(files.version, FindVersion(options, search));
+  TRY_ASSIGN(files.libraries, FindDriverLibraries(options, search, files));
+  LocateGraphics(options, search, files);
   files.sockets = FindSockets(options.driver_root);
   files.firmware = FindFirmware(options, files.version);
   for (const auto name : kPrograms) {

@@ -22,8 +22,11 @@ struct LocateOptions {
   std::string version;
   std::filesystem::path sys = "/sys";
   std::filesystem::path proc = "/proc";
-  // Folders inside the driver root to look for libraries in; none: the usual ones.
+  // Folders inside the driver root to look in; none: the usual ones.
   std::vector<std::string> library_folders = {};
+  std::vector<std::string> config_folders = {};
+  // Also libraries of the driver that do not have its version in their names (6.6).
+  bool unversioned_libraries = false;
 };
 
 // kNotFound "DriverVersionUnknown" or "DriverLibrariesNotFound" when the root has no driver.

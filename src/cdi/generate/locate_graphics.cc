@@ -55,19 +55,20 @@ std::vector<std::string> XorgFolders(const std::vector<std::string>& library_fol
   return folders;
 }
 
-void AddLibraries(const host::Root& root, const std::string& pattern, DriverFiles& files) {
-  const auto found = host::FindLibraries(root, pattern);
+void AddLibraries(host::LibrarySearch& search, const std::string& pattern, DriverFiles& files) {
+  const auto found = search.Find(pattern);
   if (!found) return;
   for (const auto& library : *found) {
-    if (const auto inside = root.Strip(library)) files.graphics.push_back({inside->string(), ""});
+    if (const auto inside = search.root().Strip(library))
+      files.graphics.push_back({inside->string(), ""});
   }
 }
 
 // Links that the driver's installer makes and containers need (container-toolkit.md 6.7).
-void AddLinks(const host::Root& root, DriverFiles& files) {
-  const auto allocator = host::FindLibraries(root, "libnvidia-allocator.so." + files.version);
+void AddLinks(host::LibrarySearch& search, DriverFiles& files) {
+  const auto allocator = search.Find("libnvidia-allocator.so." + files.version);
   if (allocator && !allocator->empty()) {
-    if (const auto inside = root.Strip(allocator->front())) {
+    if (const auto inside = search.root().Strip(allocator->front())) {
       files.graphics_links.push_back(fmt::format(
           "../libnvidia-allocator.so.1::{}/gbm/nvidia-drm_gbm.so", FolderOf(inside->string())));
     }
@@ -99,13 +100,14 @@ std::optional<File> LocateFirst(const host::Root& root, std::span<const std::str
   return std::nullopt;
 }
 
-void LocateGraphics(const host::Root& root, DriverFiles& files) {
+void LocateGraphics(const LocateOptions& options, host::LibrarySearch& search, DriverFiles& files) {
+  const auto& root = options.driver_root;
   for (const auto* pattern :
        {"libnvidia-egl-gbm.so.*.*", "libnvidia-egl-wayland.so.*.*", "libnvidia-egl-wayland2.so.*.*",
         "libnvidia-egl-xcb.so.*.*", "libnvidia-egl-xlib.so.*.*"}) {
-    AddLibraries(root, pattern, files);
+    AddLibraries(search, pattern, files);
   }
-  AddLibraries(root, "libnvidia-vulkan-producer.so." + files.version, files);
+  AddLibraries(search, "libnvidia-vulkan-producer.so." + files.version, files);
   const auto xorg = XorgFolders(files.library_folders);
   const std::vector<std::string_view> xorg_views(xorg.begin(), xorg.end());
   for (const std::string& name :
@@ -115,8 +117,13 @@ void LocateGraphics(const host::Root& root, DriverFiles& files) {
   if (auto file = LocateFirst(root, host::StandardProgramFolders(), "nvidia-xconfig")) {
     files.graphics.push_back(*std::move(file));
   }
+  std::vector<std::string_view> config_folders(options.config_folders.begin(),
+                                               options.config_folders.end());
+  if (config_folders.empty()) {
+    config_folders.assign(std::begin(kConfigFolders), std::end(kConfigFolders));
+  }
   for (const auto& config : kConfigs) {
-    auto file = LocateFirst(root, kConfigFolders, config.name);
+    auto file = LocateFirst(root, config_folders, config.name);
     if (!file && config.name.starts_with("vulkan/")) {
       const std::string_view kRootFolder[] = {""};
       file = LocateFirst(root, kRootFolder, config.name);
@@ -126,7 +133,7 @@ void LocateGraphics(const host::Root& root, DriverFiles& files) {
     const std::string path = fmt::format("{}/{}", config.container_folder, config.name);
     files.graphics.push_back({path, source == path ? "" : source});
   }
-  AddLinks(root, files);
+  AddLinks(search, files);
 }
 
 }  // namespace pitcrew::cdi_generate

@@ -6,13 +6,15 @@
 #include <string_view>
 
 #include "cdi/generate/driver_files.h"
+#include "cdi/generate/locate.h"
+#include "host/library_search.h"
 #include "host/root.h"
 
 namespace pitcrew::cdi_generate {
 
 // Fills graphics and graphics_links; `files` has version and library_folders already. Whatever is
 // missing is left out: most data centre drivers have no graphics.
-void LocateGraphics(const host::Root& root, DriverFiles& files);
+void LocateGraphics(const LocateOptions& options, host::LibrarySearch& search, DriverFiles& files);
 
 // The first of <folder>/<name> that is a file, with the real file behind its links as the source.
 std::optional<File> LocateFirst(const host::Root& root, std::span<const std::string_view> folders,

@@ -8,11 +8,22 @@
 
 #include "base/elf.h"
 #include "base/file_descriptor.h"
-#include "host/driver_root.h"
 #include "host/glob.h"
 
 namespace pitcrew::cdi_generate {
 namespace {
+
+constexpr std::string_view kUnversioned[] = {"libEGL.so",
+                                             "libGL.so",
+                                             "libGLESv1_CM.so",
+                                             "libGLESv2.so",
+                                             "libGLX.so",
+                                             "libGLdispatch.so",
+                                             "libOpenCL.so",
+                                             "libOpenGL.so",
+                                             "libnvidia-api.so",
+                                             "libnvidia-egl-xcb.so",
+                                             "libnvidia-egl-xlib.so"};
 
 // What stands behind ".so." of a library's real name.
 std::string VersionSuffix(const std::filesystem::path& library) {
@@ -46,29 +57,55 @@ base::Result<std::vector<Library>> LibrariesIn(const host::Root& root, std::stri
   return found;
 }
 
-base::Result<std::vector<std::string>> FindLibraryFolders(const host::Root& root,
+base::Result<std::vector<std::string>> FindLibraryFolders(host::LibrarySearch& search,
                                                           const std::string& version) {
+  const std::string pattern = "lib*.so." + version;
   std::vector<std::string> folders;
-  for (const auto folder : host::LibraryFolders()) {
-    TRY_ASSIGN(const auto libraries, LibrariesIn(root, folder, "lib*.so." + version));
-    for (const auto& library : libraries) {
-      std::string inside = library.path.substr(0, library.path.rfind('/'));
-      if (inside.empty()) inside = "/";
-      if (std::ranges::find(folders, inside) == folders.end()) folders.push_back(std::move(inside));
+  const auto add = [&](const std::string& library) {
+    std::string inside = library.substr(0, library.rfind('/'));
+    if (inside.empty()) inside = "/";
+    if (std::ranges::find(folders, inside) == folders.end()) folders.push_back(std::move(inside));
+  };
+  for (const auto& folder : search.folders()) {
+    TRY_ASSIGN(const auto libraries, LibrariesIn(search.root(), folder, pattern));
+    for (const auto& library : libraries) add(library.path);
+  }
+  if (folders.empty()) {
+    for (const auto& library : search.FindInCache(pattern)) {
+      TRY_ASSIGN(const auto inside, search.root().Strip(library));
+      add(inside.string());
     }
   }
   if (!folders.empty()) return folders;
   return base::Fail(base::NotFound(
       "DriverLibrariesNotFound",
-      fmt::format("there is no lib*.so.{} below {}", version, root.path().string())));
+      fmt::format("there is no lib*.so.{} below {}", version, search.root().path().string())));
+}
+
+// The files that these links of the driver lead to.
+void AddUnversioned(const host::Root& root, const std::vector<std::string>& folders,
+                    std::vector<Library>& found) {
+  for (const auto name : kUnversioned) {
+    for (const auto& folder : folders) {
+      const auto real = root.Resolve(fmt::format("{}/{}", folder, name));
+      std::error_code ignored;
+      if (!real || !std::filesystem::is_regular_file(*real, ignored)) continue;
+      const auto inside = root.Strip(*real);
+      if (!inside || std::ranges::find(found, inside->string(), &Library::path) != found.end())
+        continue;
+      Library library{inside->string(), "", "", {}};
+      DescribeLibrary(root, library);
+      found.push_back(std::move(library));
+    }
+  }
 }
 
 }  // namespace
 
-base::Result<std::string> FindVersion(const LocateOptions& options) {
+base::Result<std::string> FindVersion(const LocateOptions& options, host::LibrarySearch& search) {
   if (!options.version.empty()) return options.version;
   for (const auto* pattern : {"libcuda.so.*.*", "libnvidia-ml.so.*.*"}) {
-    TRY_ASSIGN(const auto found, host::FindLibraries(options.driver_root, pattern));
+    TRY_ASSIGN(const auto found, search.Find(pattern));
     for (const auto& library : found) {
       if (auto version = VersionSuffix(library); !version.empty()) return version;
     }
@@ -98,9 +135,10 @@ void DescribeLibrary(const host::Root& root, Library& library) {
 }
 
 base::Result<std::vector<Library>> FindDriverLibraries(const LocateOptions& options,
+                                                       host::LibrarySearch& search,
                                                        DriverFiles& files) {
   const auto& root = options.driver_root;
-  TRY_ASSIGN(files.library_folders, FindLibraryFolders(root, files.version));
+  TRY_ASSIGN(files.library_folders, FindLibraryFolders(search, files.version));
   std::vector<Library> found;
   const auto append = [&](const std::string& folder, const std::string& pattern) -> base::Status {
     TRY_ASSIGN(auto libraries, LibrariesIn(root, folder, pattern));
@@ -116,9 +154,8 @@ base::Result<std::vector<Library>> FindDriverLibraries(const LocateOptions& opti
     TRY(append(folder, "*.so." + files.version));
     TRY(append(folder + "/vdpau", "*.so." + files.version));
   }
-  for (const auto folder : host::LibraryFolders()) {
-    TRY(append(std::string(folder), "libnvidia-nvvm70.so.*"));
-  }
+  for (const auto& folder : files.library_folders) TRY(append(folder, "libnvidia-nvvm70.so.*"));
+  if (options.unversioned_libraries) AddUnversioned(root, files.library_folders, found);
   return found;
 }
 

@@ -192,7 +192,10 @@ base::Result<GeneratedTegra> GenerateTegra(const gpu::Inventory* inventory, cons
     if (!each) out.undivided = each.error();
   }
   if (out.spec.devices.empty()) {
-    TRY_ASSIGN(out.spec.devices, OneDevice(facts));
+    auto one = OneDevice(facts);
+    // What was asked for is not that one: why it is not among several says more.
+    if (!one) return base::Fail(out.undivided.value_or(one.error()));
+    out.spec.devices = *std::move(one);
   }
   TRY(RefuseEmptyDevices(out.spec.devices));
   AddCommon(facts, inventory, tegra_options, out.spec.edits);

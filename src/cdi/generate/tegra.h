@@ -43,7 +43,8 @@ struct GeneratedTegra {
 };
 
 // `inventory` is null where there is no NVML, or one that does not answer; `files` needs only what
-// LocateDevices finds. kInvalid "BadDeviceId" for ids that the mode does not know, kNotFound
+// LocateDevices finds. kInvalid "BadDeviceId" for ids that the mode does not know, kUnsupported
+// "MigNotSupported" or "UnknownTegraSystem" for one of several that it cannot tell apart, kNotFound
 // "NoDeviceNodes" when a device would be empty.
 base::Result<GeneratedTegra> GenerateTegra(const gpu::Inventory* inventory, const TegraFiles& tegra,
                                            const DriverFiles& files, const Options& options,

@@ -14,6 +14,7 @@
 #include "host/device_node.h"
 #include "host/driver_root.h"
 #include "host/kernel.h"
+#include "host/library_search.h"
 #include "host/mounts.h"
 #include "host/os_release.h"
 #include "host/pci.h"
@@ -167,7 +168,7 @@ TEST_F(DriverRootTest, FindsLibrariesInTheOrderOfTheList) {
   const Root root(root_);
   EXPECT_EQ(*FindLibrary(root, kNvmlLibrary),
             root_ / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05");
-  EXPECT_EQ(FindLibraries(root, "libnvidia-ml.so*")->size(), 1U);
+  EXPECT_EQ(LibrarySearch(root).Find("libnvidia-ml.so*")->size(), 1U);
   Write("usr/lib64/libnvidia-ml.so.1", "elf");
   EXPECT_EQ(*FindLibrary(root, kNvmlLibrary), root_ / "usr/lib64/libnvidia-ml.so.1");
   EXPECT_EQ(FindLibrary(root, "libcuda.so.1").error().reason, "DriverLibraryNotFound");

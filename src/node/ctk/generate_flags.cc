@@ -1,12 +1,18 @@
 #include "node/ctk/generate_flags.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 
 #include "base/log.h"
+#include "base/strings.h"
 #include "cdi/generate/device_ids.h"
 #include "cdi/name.h"
+#include "host/driver_root.h"
+#include "host/root.h"
 #include "host/tegra.h"
 #include "node/toolkit/config_document.h"
 #include "node/toolkit/options.h"
@@ -16,6 +22,9 @@ namespace {
 
 using cdi_generate::Naming;
 using toolkit::BadUsage;
+
+constexpr std::string_view kHookProgram = "nvidia-cdi-hook";
+constexpr std::string_view kTool = "nvidia-ctk";
 
 std::vector<std::string> OrNone(const List& list) {
   return list.value_or(std::vector<std::string>{});
@@ -39,16 +48,6 @@ base::Result<std::vector<Naming>> ParseStrategies(const List& names) {
   return strategies;
 }
 
-// What of upstream's features there is no counterpart of is refused: the specification would not be
-// what was asked for.
-base::Status CheckFeatures(const std::vector<std::string>& features) {
-  for (const auto* missing : {"enable-coherent-annotations", "enable-explicit-driver-libraries"}) {
-    if (std::ranges::find(features, missing) == features.end()) continue;
-    return base::Fail(BadUsage(fmt::format("--feature-flag {} is not supported", missing)));
-  }
-  return {};
-}
-
 bool Has(const List& features, std::string_view name) {
   return features && std::ranges::find(*features, name) != features->end();
 }
@@ -63,6 +62,25 @@ base::Result<std::string> DriverRoot(const GlobalFlags& global, const GenerateFl
   return root.empty() ? "/" : root;
 }
 
+// Upstream's: an absolute path stays, another name is looked for where programs are.
+std::string ResolveHookPath(const std::string& path) {
+  if (path.starts_with('/')) return path;
+  const std::string name = path.empty() ? std::string(kHookProgram) : path;
+  const char* own = std::getenv("PATH");
+  auto folders = base::SplitTrimmed(own == nullptr ? "" : own, ':');
+  for (const auto folder : host::StandardProgramFolders()) folders.emplace_back(folder);
+  for (const auto& folder : folders) {
+    const auto program = std::filesystem::path(folder) / name;
+    std::error_code ignored;
+    if (program.is_absolute() && std::filesystem::is_regular_file(program, ignored) &&
+        ::access(program.c_str(), X_OK) == 0) {
+      return program.string();
+    }
+  }
+  const bool is_tool = std::filesystem::path(name).filename() == kTool;
+  return fmt::format("/usr/bin/{}", is_tool ? kTool : kHookProgram);
+}
+
 base::Result<cdi_generate::Options> ReadOptions(const GlobalFlags& global,
                                                 const GenerateFlags& flags) {
   cdi_generate::Options options;
@@ -71,7 +89,7 @@ base::Result<cdi_generate::Options> ReadOptions(const GlobalFlags& global,
   if (options.dev_root.empty()) options.dev_root = options.driver_root;
   options.kind = flags.vendor.value_or("nvidia.com") + "/" + flags.device_class.value_or("gpu");
   TRY(cdi::ValidateKind(options.kind));
-  options.hook_path = flags.hook_path.value_or(options.hook_path);
+  options.hook_path = ResolveHookPath(flags.hook_path.value_or(""));
   options.ldconfig_path = flags.ldconfig_path.value_or("");
   options.merged_device = !flags.no_all_device.value_or(false);
   options.disabled_hooks = OrNone(flags.disabled_hooks);
@@ -79,7 +97,7 @@ base::Result<cdi_generate::Options> ReadOptions(const GlobalFlags& global,
   if (std::ranges::find(options.enabled_hooks, "all") != options.enabled_hooks.end()) {
     return base::Fail(BadUsage("--enable-hook all: name the hooks"));
   }
-  TRY(CheckFeatures(OrNone(flags.features)));
+  options.coherent_annotations = Has(flags.features, "enable-coherent-annotations");
   options.additional_gids = !Has(flags.features, "no-additional-gids-for-device-nodes");
   options.ids = flags.device_ids.value_or(options.ids);
   if (cdi_generate::MeansNoDevice(options.ids) && options.merged_device) {
@@ -89,7 +107,35 @@ base::Result<cdi_generate::Options> ReadOptions(const GlobalFlags& global,
   return options;
 }
 
+base::Result<std::vector<std::string>> ConfigFolders(const GenerateFlags& flags,
+                                                     const std::string& driver_root) {
+  if (flags.config_folders) {
+    return InsideRoot(*flags.config_folders, "--config-search-path", driver_root);
+  }
+  const char* shared = std::getenv("XDG_DATA_DIRS");
+  if (shared == nullptr || *shared == '\0') return std::vector<std::string>{};
+  std::vector<std::string> folders = {"/etc"};
+  for (auto& folder : base::SplitTrimmed(shared, ':')) folders.push_back(std::move(folder));
+  return folders;
+}
+
 }  // namespace
+
+base::Result<std::vector<std::string>> InsideRoot(const std::vector<std::string>& folders,
+                                                  std::string_view flag,
+                                                  const std::string& driver_root) {
+  const host::Root root(driver_root);
+  std::vector<std::string> inside;
+  for (const auto& folder : folders) {
+    auto stripped = root.Strip(folder);
+    if (!folder.starts_with('/') || !stripped) {
+      return base::Fail(BadUsage(fmt::format("{} \"{}\" is no absolute path in the driver root {}",
+                                             flag, folder, root.path().string())));
+    }
+    inside.push_back(stripped->string());
+  }
+  return inside;
+}
 
 void AddGenerateFlags(base::CommandLine& line, GenerateFlags& to) {
   line.Add({"output", "NVIDIA_CTK_CDI_OUTPUT_FILE_PATH", "file; standard output when empty"},
@@ -122,16 +168,23 @@ void AddGenerateFlags(base::CommandLine& line, GenerateFlags& to) {
   line.Add({"enable-hook,enable-hooks", "NVIDIA_CTK_CDI_GENERATE_ENABLED_HOOKS",
             "hooks that stay whatever --disable-hook says; chmod is off without it"},
            &to.enabled_hooks);
-  line.Add({"feature-flag,feature-flags", "NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS",
-            "disable-ipc-discoverer, disable-multiple-csv-devices, "
-            "no-additional-gids-for-device-nodes"},
-           &to.features);
+  line.Add(
+      {"feature-flag,feature-flags", "NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS",
+       "disable-ipc-discoverer, disable-multiple-csv-devices, enable-coherent-annotations (which "
+       "writes the GPUs of each kind of memory to a file of their own as well), "
+       "enable-explicit-driver-libraries, no-additional-gids-for-device-nodes"},
+      &to.features);
   line.Add({"device-id,device-ids,device,devices", "NVIDIA_CTK_CDI_GENERATE_DEVICE_IDS",
             "indices and UUIDs of devices; all, none; numbers of channels with --mode imex"},
            &to.device_ids);
   line.Add({"library-search-path", "NVIDIA_CTK_CDI_GENERATE_LIBRARY_SEARCH_PATHS",
-            "with --mode csv: folders of the driver root that are searched before the root itself"},
+            "folders of the driver root in which alone libraries are looked for; with --mode csv "
+            "those before the root itself, as the driver root names them"},
            &to.library_folders);
+  line.Add({"config-search-path", "NVIDIA_CTK_CDI_GENERATE_CONFIG_SEARCH_PATHS",
+            "folders of the driver root in which alone the driver's configurations are looked for; "
+            "by default etc and those of XDG_DATA_DIRS"},
+           &to.config_folders);
   line.Add({"csv.file", "NVIDIA_CTK_CDI_GENERATE_CSV_FILES",
             "lists of a Tegra system, in place of those that its packages install"},
            &to.tegra_lists);
@@ -150,6 +203,8 @@ base::Result<GenerateRequest> ReadRequest(const GlobalFlags& global, const Gener
   TRY_ASSIGN(request.options, ReadOptions(global, flags));
   request.sockets = !Has(flags.features, "disable-ipc-discoverer");
   request.library_folders = OrNone(flags.library_folders);
+  request.unversioned_libraries = Has(flags.features, "enable-explicit-driver-libraries");
+  TRY_ASSIGN(request.config_folders, ConfigFolders(flags, request.options.driver_root));
   request.tegra.lists = flags.tegra_lists.value_or(
       std::vector<std::string>(host::kTegraLists.begin(), host::kTegraLists.end()));
   request.tegra.ignored_links = OrNone(flags.ignored_links);

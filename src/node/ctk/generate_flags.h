@@ -14,7 +14,7 @@ struct GenerateFlags {
   Text output, format, mode, driver_root, dev_root, hook_path, ldconfig_path, vendor, device_class,
       compat_root;
   List strategies, disabled_hooks, enabled_hooks, device_ids, features, library_folders,
-      tegra_lists, ignored_links;
+      config_folders, tegra_lists, ignored_links;
   Switch no_all_device;
 };
 

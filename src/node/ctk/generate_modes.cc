@@ -39,7 +39,12 @@ cdi_generate::LocateOptions LocateOptionsOf(const GenerateRequest& request,
 // What the modes of a driver's own files have in common.
 base::Result<cdi_generate::DriverFiles> LocateDriver(const GenerateRequest& request,
                                                      const GpusOrError& gpus) {
-  TRY_ASSIGN(auto files, cdi_generate::Locate(LocateOptionsOf(request, gpus)));
+  auto options = LocateOptionsOf(request, gpus);
+  TRY_ASSIGN(options.library_folders, InsideRoot(request.library_folders, "--library-search-path",
+                                                 request.options.driver_root));
+  options.config_folders = request.config_folders;
+  options.unversioned_libraries = request.unversioned_libraries;
+  TRY_ASSIGN(auto files, cdi_generate::Locate(options));
   if (!request.sockets) files.sockets.clear();
   return files;
 }

@@ -24,9 +24,15 @@ struct GenerateRequest {
   cdi_generate::Options options;
   bool sockets = true;  // of persistenced and fabric manager
   TegraFlags tegra;
-  // Folders inside the driver root; none: the usual ones.
-  std::vector<std::string> library_folders;
+  bool unversioned_libraries = false;
+  std::vector<std::string> library_folders;  // as they were given
+  std::vector<std::string> config_folders;   // inside the driver root; none: the usual ones
 };
+
+// Absolute paths, seen from inside the driver root. kInvalid "BadUsage" for one outside.
+base::Result<std::vector<std::string>> InsideRoot(const std::vector<std::string>& folders,
+                                                  std::string_view flag,
+                                                  const std::string& driver_root);
 
 // Those that look at the driver. kAuto: wsl, csv on a Tegra system, or nvml.
 enum class DriverMode { kAuto, kCsv, kManagement, kNvml, kWsl };

@@ -105,7 +105,7 @@ TEST_F(TegraTest, MigDevicesAreNoneOfThem) {
   mig.uuid = "MIG-1";
   inventory_.devices[1].mig_devices = {mig};
   options_.ids = {"MIG-1"};
-  EXPECT_EQ(Names(), Strings{"BadDeviceId"});  // of the one device that is left then
+  EXPECT_EQ(Names(), Strings{"MigNotSupported"});
 }
 
 TEST_F(TegraTest, ADeviceIsNeverEmpty) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
+
 #include "base/file.h"
 #include "codec/json.h"
 #include "codec/toml.h"
@@ -255,6 +257,71 @@ TEST_F(TegraSystem, FlagsOfTheListsAreHeard) {
   EXPECT_EQ(Generate({"--device-id=1"}).status, 2);
 }
 
+// A driver's root, whose device nodes are the machine's own: none but root can make others.
+class ManagementSpec : public CtkTest {
+ protected:
+  ManagementSpec() {
+    folder_.Write("opt/nv/libcuda.so.580.95.05", "x");
+    folder_.Write("opt/nv/libGL.so.1.7.0", "x");
+    fs::create_symlink("libGL.so.1.7.0", At("opt/nv/libGL.so"));
+    fs::create_directories(At("dev"));
+    fs::create_symlink("/dev/null", At("dev/gdrdrv"));
+  }
+  [[nodiscard]] std::string Locate(std::vector<std::string> more) const {
+    std::vector<std::string> words = {"cdi", "generate", "--driver-root=" + At(""),
+                                      "--mode=management"};
+    words.insert(words.end(), more.begin(), more.end());
+    ::testing::internal::CaptureStderr();
+    const auto run = Ctk(words);
+    return ::testing::internal::GetCapturedStderr() + run.output;
+  }
+};
+
+// Without a device node there is no specification: the reason tells how far it came.
+TEST_F(ManagementSpec, LibrariesAreLookedForInTheFoldersThatAreNamed) {
+  EXPECT_THAT(Locate({}), HasSubstr("DriverVersionUnknown"));
+  EXPECT_THAT(Locate({"--library-search-path=" + At("opt/none")}),
+              HasSubstr("DriverVersionUnknown"));
+  EXPECT_THAT(Locate({"--library-search-path=" + At("opt/none") + "," + At("opt/nv")}),
+              HasSubstr("NoDeviceNodes"));
+  EXPECT_THAT(Locate({"--library-search-path=/opt/nv"}), HasSubstr("BadUsage"));
+  EXPECT_THAT(Locate({"--config-search-path=/opt/nv"}), HasSubstr("BadUsage"));
+}
+
+TEST_F(ManagementSpec, TheEndingOfTheOutputDecidesItsForm) {
+  const auto write = [&](const std::string& name, std::vector<std::string> more = {}) {
+    std::vector<std::string> words = {"cdi", "generate", "--mode=gdrcopy", "--dev-root=" + At(""),
+                                      "--output=" + At(name)};
+    words.insert(words.end(), more.begin(), more.end());
+    return Ctk(words).status;
+  };
+  EXPECT_EQ(write("a.json"), 0);
+  EXPECT_THAT(Text("a.json"), HasSubstr("{\"cdiVersion\""));
+  EXPECT_EQ(write("b.yml"), 0);
+  EXPECT_THAT(Text("b.yml.yaml"), HasSubstr("cdiVersion: "));
+  EXPECT_EQ(write("c", {"--format=JSON"}), 0);
+  EXPECT_THAT(Text("c.json"), HasSubstr("{\"cdiVersion\""));
+  EXPECT_EQ(write("d.yaml", {"--format=json"}), 0);
+  EXPECT_THAT(Text("d.yaml"), HasSubstr("cdiVersion: "));
+}
+
+TEST_F(TegraSystem, TheHookIsFoundWhereProgramsAre) {
+  const auto hook = [&](const std::string& path) {
+    const auto run = Generate({"--nvidia-cdi-hook-path=" + path});
+    const auto at = run.output.find("path: /", run.output.find("hookName"));
+    return run.output.substr(at + 6, run.output.find('\n', at) - at - 6);
+  };
+  const std::string path = std::getenv("PATH");
+  folder_.Write("bin/nvidia-cdi-hook", "x");
+  fs::permissions(At("bin/nvidia-cdi-hook"), fs::perms::owner_all);
+  folder_.Write("bin/nvidia-ctk", "x");  // is no program
+  ::setenv("PATH", (path + ":" + At("bin")).c_str(), 1);
+  EXPECT_EQ(hook(""), At("bin/nvidia-cdi-hook"));
+  EXPECT_EQ(hook("nvidia-ctk"), "/usr/bin/nvidia-ctk");
+  EXPECT_EQ(hook("/not/there"), "/not/there");
+  ::setenv("PATH", path.c_str(), 1);
+}
+
 TEST_F(CtkTest, WhatIsNoWslSystemHasNoSuchMode) {
   const auto generate = [&](const std::string& flag) {
     return Ctk({"cdi", "generate", "--mode=wsl", "--driver-root=" + At(""), flag}).status;
@@ -264,8 +331,8 @@ TEST_F(CtkTest, WhatIsNoWslSystemHasNoSuchMode) {
 }
 
 TEST_F(CtkTest, WhatIsNotThereIsRefusedByName) {
-  for (const auto* words : {"--mode=x", "--enable-hook=all",
-                            "--feature-flag=enable-coherent-annotations", "--format=xml"}) {
+  for (const auto* words :
+       {"--mode=x", "--enable-hook=all", "--config-search-path=conf", "--format=xml"}) {
     EXPECT_EQ(Ctk({"cdi", "generate", words}).status, 2) << words;
   }
 }
