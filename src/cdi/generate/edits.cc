@@ -49,9 +49,9 @@ bool Matches(const char* pattern, const std::string& name) {
   return ::fnmatch(pattern, name.c_str(), 0) == 0;
 }
 
-std::vector<std::string> LibraryFolders(const cdi::ContainerEdits& edits) {
+std::vector<std::string> LibraryFolders(const std::vector<cdi::Mount>& mounts) {
   std::vector<std::string> folders;
-  for (const auto& mount : edits.mounts) {
+  for (const auto& mount : mounts) {
     if (IsLibraryName(NameOf(mount.container_path)))
       AddOnce(folders, FolderOf(mount.container_path));
   }
@@ -110,10 +110,11 @@ void AddLinksHook(const std::vector<std::string>& links, const Options& options,
   if (!arguments.empty()) AddHook("create-symlinks", arguments, options, edits);
 }
 
-void AddCacheHook(const Options& options, cdi::ContainerEdits& edits) {
+void AddCacheHook(const std::vector<cdi::Mount>& mounts, const Options& options,
+                  cdi::ContainerEdits& edits) {
   std::vector<std::string> arguments;
   if (!options.ldconfig_path.empty()) arguments = {"--ldconfig-path", options.ldconfig_path};
-  const auto folders = LibraryFolders(edits);
+  const auto folders = LibraryFolders(mounts);
   for (const auto& folder : folders) arguments.insert(arguments.end(), {"--folder", folder});
   if (!folders.empty()) AddHook("update-ldcache", arguments, options, edits);
 }
@@ -161,9 +162,12 @@ void AddDriver(const DriverFiles& files, const Options& options, bool graphics,
   if (graphics) {
     for (const auto& file : files.graphics) AddMount(file.path, file.source, options, edits);
   }
+  // Modules of an X server are no libraries that programs load, so the graphics stay out.
+  cdi::ContainerEdits libraries;
   for (const auto& library : files.libraries) {
-    AddMount(library.path, library.source, options, edits);
+    AddMount(library.path, library.source, options, libraries);
   }
+  edits.mounts.insert(edits.mounts.end(), libraries.mounts.begin(), libraries.mounts.end());
   for (const auto& socket : files.sockets) AddMountWith(kSocketOptions, socket, "", options, edits);
   for (const auto& file : files.firmware) AddMount(file, "", options, edits);
   for (const auto& program : files.programs) AddMount(program.path, program.source, options, edits);
@@ -173,7 +177,7 @@ void AddDriver(const DriverFiles& files, const Options& options, bool graphics,
   if (graphics) AddLinksHook(files.graphics_links, options, edits);
   AddLinksHook(LibraryLinks(files.libraries), options, edits);
   AddHook("enable-cuda-compat", {"--host-driver-version=" + files.version}, options, edits);
-  AddCacheHook(options, edits);
+  AddCacheHook(libraries.mounts, options, edits);
 }
 
 }  // namespace pitcrew::cdi_generate

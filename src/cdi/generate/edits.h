@@ -26,11 +26,12 @@ void AddHook(std::string_view name, const std::vector<std::string>& arguments,
 void AddMount(const std::string& path, const std::string& source, const Options& options,
               cdi::ContainerEdits& edits);
 
-// The hooks create-symlinks, for "target::link", and update-ldcache, for the folders of the
-// libraries among the mounts of `edits`; nothing where there are none.
+// The hooks create-symlinks, for "target::link", and update-ldcache, for the folders of those
+// `mounts` that are libraries; nothing where there are none.
 void AddLinksHook(const std::vector<std::string>& links, const Options& options,
                   cdi::ContainerEdits& edits);
-void AddCacheHook(const Options& options, cdi::ContainerEdits& edits);
+void AddCacheHook(const std::vector<cdi::Mount>& mounts, const Options& options,
+                  cdi::ContainerEdits& edits);
 
 // The hook chmod for those of `folders` ("/dev/dri") in which nodes of `edits` lie, where it is
 // enabled: an image may have made them for root alone.

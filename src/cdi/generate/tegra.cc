@@ -164,7 +164,7 @@ void AddCommon(const Facts& facts, const gpu::Inventory* inventory,
   AddLinksHook(LibraryLinks(tegra.libraries), facts.options, edits);
   AddLinksHook(tegra.links, facts.options, edits);
   if (inventory != nullptr) AddCudaCompat(*inventory, tegra_options, facts.options, edits);
-  AddCacheHook(facts.options, edits);
+  AddCacheHook(edits.mounts, facts.options, edits);
 }
 
 base::Status RefuseEmptyDevices(const std::vector<cdi::Device>& devices) {

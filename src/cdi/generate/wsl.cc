@@ -104,7 +104,7 @@ base::Result<cdi::Spec> GenerateWsl(const WslFiles& files, const Options& option
     if (!file.path.ends_with(fmt::format("/{}", kSmi))) continue;
     AddLinksHook({fmt::format("{}::/usr/bin/{}", file.path, kSmi)}, options, spec.edits);
   }
-  AddCacheHook(options, spec.edits);
+  AddCacheHook(spec.edits.mounts, options, spec.edits);
   Assemble(spec, false);
   return spec;
 }

@@ -170,6 +170,18 @@ TEST(Generate, OnlyFoldersOfLibrariesGoIntoTheLoadersCache) {
             (Names{"nvidia-cdi-hook", "update-ldcache", "--folder", "/a", "--folder", "/b"}));
 }
 
+TEST(Generate, ModulesOfAnXServerAreNotInTheLoadersCache) {
+  RecordProperty("holds", "container-toolkit.md #84");
+  auto files = Files();
+  files.graphics = {{"/usr/lib/xorg/modules/extensions/libglxserver_nvidia.so.999.88.77", ""},
+                    {"/usr/lib64/libnvidia-egl-gbm.so.1.1.0", ""}};
+  cdi::ContainerEdits edits;
+  AddDriver(files, {}, true, edits);
+  EXPECT_EQ(edits.mounts.size(), 3u);
+  EXPECT_EQ(edits.hooks.back().args,
+            (Names{"nvidia-cdi-hook", "update-ldcache", "--folder", "/usr/lib64"}));
+}
+
 cdi::Device WithEnvironment(const std::string& name, Names env) {
   cdi::Device device{name, {}, {}};
   device.edits.env = std::move(env);
