@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -34,6 +36,7 @@ const std::vector<Subcommand>& Subcommands() {
       {{"cdi", "transform", "root"},
        "put another root in front of a specification's paths",
        TransformCdiRoot},
+      {{"info"}, "print what this node is and has", ShowInfo},
       {{"config", "default"}, "print the default config.toml", ShowDefaultConfig},
       {{"config", "create-default"}, "the same", ShowDefaultConfig},
       {{"config", "generate-default"}, "the same", ShowDefaultConfig},
@@ -49,13 +52,21 @@ const std::vector<Subcommand>& Subcommands() {
   return commands;
 }
 
-int PrintUsage(std::FILE* out) {
+bool BeginsWith(const Subcommand& command, std::span<char* const> words) {
+  return words.size() <= command.words.size() &&
+         std::equal(words.begin(), words.end(), command.words.begin());
+}
+
+// Of the commands that begin with these words, or of all.
+int PrintUsage(std::FILE* out, std::span<char* const> words = {}) {
   fmt::print(out, "usage: nvidia-ctk [--debug] [--quiet] [--config FILE] COMMAND [FLAGS]\n\n");
   for (const auto& command : Subcommands()) {
+    if (!BeginsWith(command, words)) continue;
     fmt::print(out, "  {:<32} {}\n", fmt::format("{}", fmt::join(command.words, " ")),
                command.help);
   }
-  fmt::print(out, "  {:<32} {}\n", "hook NAME", "what CDI specifications run: nvidia-cdi-hook");
+  if (words.empty())
+    fmt::print(out, "  {:<32} {}\n", "hook NAME", "what CDI specifications run: nvidia-cdi-hook");
   return out == stdout ? 0 : kUsage;
 }
 
@@ -73,6 +84,22 @@ bool IsCommand(const Subcommand& command, int argc, char** argv) {
   return true;
 }
 
+// "cdi", "cdi --help", "help cdi" and no word at all ask for help, as upstream's do.
+bool AsksForHelp(std::span<char* const>& words) {
+  const auto is_help = [](std::string_view word) {
+    return word == "--help" || word == "-h" || word == "help" || word == "h";
+  };
+  if (words.empty()) return true;
+  if (is_help(words.front())) {
+    words = words.subspan(1);
+  } else if (is_help(words.back())) {
+    words = words.first(words.size() - 1);
+  }
+  return std::ranges::any_of(Subcommands(), [&](const Subcommand& command) {
+    return words.size() < command.words.size() && BeginsWith(command, words);
+  });
+}
+
 int RunCommand(const GlobalFlags& global, int argc, char** argv) {
   if (argc > 0 && std::string_view(argv[0]) == "hook") return shim::RunCdiHook(argc, argv);
   for (const auto& command : Subcommands()) {
@@ -80,6 +107,8 @@ int RunCommand(const GlobalFlags& global, int argc, char** argv) {
     const int words = static_cast<int>(command.words.size());
     return Report(command.run(global, argc - words + 1, argv + words - 1));
   }
+  std::span<char* const> words(argv, static_cast<std::size_t>(argc));
+  if (AsksForHelp(words)) return PrintUsage(stdout, words);
   return PrintUsage(stderr);
 }
 

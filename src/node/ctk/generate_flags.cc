@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <span>
 
 #include "base/log.h"
 #include "base/strings.h"
@@ -25,9 +26,33 @@ using toolkit::BadUsage;
 
 constexpr std::string_view kHookProgram = "nvidia-cdi-hook";
 constexpr std::string_view kTool = "nvidia-ctk";
+constexpr std::string_view kFeatures[] = {"disable-ipc-discoverer",
+                                          "disable-multiple-csv-devices",
+                                          "disable-nvsandboxutils",
+                                          "disable-nvsandbox-utils",
+                                          "enable-coherent-annotations",
+                                          "enable-explicit-driver-libraries",
+                                          "no-additional-gids-for-device-nodes"};
+constexpr std::string_view kHooks[] = {"all",
+                                       "chmod",
+                                       "create-symlinks",
+                                       "disable-device-node-modification",
+                                       "enable-cuda-compat",
+                                       "update-application-profile",
+                                       "update-ldcache"};
 
 std::vector<std::string> OrNone(const List& list) {
   return list.value_or(std::vector<std::string>{});
+}
+
+// Upstream knows others at other times, so they are no mistake.
+void WarnOfUnknown(std::string_view flag, const std::vector<std::string>& names,
+                   std::span<const std::string_view> known) {
+  for (const auto& name : names) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    base::LogWarning("A flag names something that is not known, and has no effect",
+                     {{"flag", std::string(flag)}, {"name", name}});
+  }
 }
 
 base::Result<std::vector<Naming>> ParseStrategies(const List& names) {
@@ -50,16 +75,6 @@ base::Result<std::vector<Naming>> ParseStrategies(const List& names) {
 
 bool Has(const List& features, std::string_view name) {
   return features && std::ranges::find(*features, name) != features->end();
-}
-
-// What the configuration names, where no flag does.
-base::Result<std::string> DriverRoot(const GlobalFlags& global, const GenerateFlags& flags) {
-  std::string root = flags.driver_root.value_or("");
-  if (root.empty() && !global.config.empty()) {
-    TRY_ASSIGN(const auto config, toolkit::ConfigDocument::Read(global.config));
-    root = config.Text("nvidia-container-cli.root");
-  }
-  return root.empty() ? "/" : root;
 }
 
 // Upstream's: an absolute path stays, another name is looked for where programs are.
@@ -97,6 +112,9 @@ base::Result<cdi_generate::Options> ReadOptions(const GlobalFlags& global,
   if (std::ranges::find(options.enabled_hooks, "all") != options.enabled_hooks.end()) {
     return base::Fail(BadUsage("--enable-hook all: name the hooks"));
   }
+  WarnOfUnknown("--disable-hook", options.disabled_hooks, kHooks);
+  WarnOfUnknown("--enable-hook", options.enabled_hooks, kHooks);
+  WarnOfUnknown("--feature-flag", OrNone(flags.features), kFeatures);
   options.coherent_annotations = Has(flags.features, "enable-coherent-annotations");
   options.additional_gids = !Has(flags.features, "no-additional-gids-for-device-nodes");
   options.ids = flags.device_ids.value_or(options.ids);
@@ -121,6 +139,15 @@ base::Result<std::vector<std::string>> ConfigFolders(const GenerateFlags& flags,
 
 }  // namespace
 
+base::Result<std::string> DriverRoot(const GlobalFlags& global, const GenerateFlags& flags) {
+  std::string root = flags.driver_root.value_or("");
+  if (root.empty() && !global.config.empty()) {
+    TRY_ASSIGN(const auto config, toolkit::ConfigDocument::Read(global.config));
+    root = config.Text("nvidia-container-cli.root");
+  }
+  return root.empty() ? "/" : root;
+}
+
 base::Result<std::vector<std::string>> InsideRoot(const std::vector<std::string>& folders,
                                                   std::string_view flag,
                                                   const std::string& driver_root) {
@@ -137,6 +164,12 @@ base::Result<std::vector<std::string>> InsideRoot(const std::vector<std::string>
   return inside;
 }
 
+void AddDriverRootFlag(base::CommandLine& line, GenerateFlags& to) {
+  line.Add({"driver-root", "NVIDIA_CTK_DRIVER_ROOT",
+            "root of the driver; by default nvidia-container-cli.root of nvidia-ctk --config"},
+           &to.driver_root);
+}
+
 void AddGenerateFlags(base::CommandLine& line, GenerateFlags& to) {
   line.Add({"output", "NVIDIA_CTK_CDI_OUTPUT_FILE_PATH", "file; standard output when empty"},
            &to.output);
@@ -146,9 +179,7 @@ void AddGenerateFlags(base::CommandLine& line, GenerateFlags& to) {
   line.Add({"mode,discovery-mode", "NVIDIA_CTK_CDI_GENERATE_MODE",
             "auto, csv, gdrcopy, gds, imex, management, mofed, nvml, nvswitch or wsl"},
            &to.mode);
-  line.Add({"driver-root", "NVIDIA_CTK_DRIVER_ROOT",
-            "root of the driver; by default nvidia-container-cli.root of nvidia-ctk --config"},
-           &to.driver_root);
+  AddDriverRootFlag(line, to);
   line.Add({"dev-root", "NVIDIA_CTK_DEV_ROOT", "root of /dev"}, &to.dev_root);
   line.Add({"nvidia-cdi-hook-path,nvidia-ctk-path", "NVIDIA_CTK_CDI_HOOK_PATH", "the hook program"},
            &to.hook_path);

@@ -18,7 +18,11 @@ struct GenerateFlags {
   Switch no_all_device;
 };
 
+void AddDriverRootFlag(base::CommandLine& line, GenerateFlags& to);
 void AddGenerateFlags(base::CommandLine& line, GenerateFlags& to);
+
+// What the configuration names, where no flag does; "/" where nothing does.
+base::Result<std::string> DriverRoot(const GlobalFlags& global, const GenerateFlags& flags);
 
 // kInvalid "BadUsage" names the flag.
 base::Result<GenerateRequest> ReadRequest(const GlobalFlags& global, const GenerateFlags& flags);

@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <optional>
+#include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 #include "base/strings.h"
@@ -20,12 +21,13 @@ namespace {
 
 using GpusOrError = base::Result<gpu::Inventory>;
 
+constexpr std::pair<DriverMode, std::string_view> kModes[] = {
+    {DriverMode::kAuto, "auto"},
+    {DriverMode::kCsv, "csv"},
+    {DriverMode::kManagement, "management"},
+    {DriverMode::kNvml, "nvml"},
+    {DriverMode::kWsl, "wsl"}};
 constexpr std::size_t kMostMissing = 10;  // names in one line of the log
-
-GpusOrError ReadGpus(const std::string& driver_root) {
-  TRY_ASSIGN(const auto library, nvml::Library::Open({driver_root}));
-  return library->ReadInventory();
-}
 
 cdi_generate::LocateOptions LocateOptionsOf(const GenerateRequest& request,
                                             const GpusOrError& gpus) {
@@ -109,7 +111,28 @@ base::Result<cdi::Spec> GenerateWsl(const GenerateRequest& request) {
   return cdi_generate::GenerateWsl(files, request.options);
 }
 
-DriverMode FindMode(const std::string& driver_root, const GpusOrError& gpus) {
+}  // namespace
+
+base::Result<DriverMode> ParseDriverMode(std::string_view mode) {
+  for (const auto& [known, name] : kModes) {
+    if (name == mode) return known;
+  }
+  return base::Fail(toolkit::BadUsage(
+      fmt::format("--mode \"{}\" is none of auto, csv, gdrcopy, gds, imex, management, mofed, "
+                  "nvml, nvswitch, wsl",
+                  mode)));
+}
+
+std::string_view ToString(DriverMode mode) {
+  return std::ranges::find(kModes, mode, &std::pair<DriverMode, std::string_view>::first)->second;
+}
+
+base::Result<gpu::Inventory> ReadGpus(const std::string& driver_root) {
+  TRY_ASSIGN(const auto library, nvml::Library::Open({driver_root}));
+  return library->ReadInventory();
+}
+
+DriverMode FindMode(const std::string& driver_root, const base::Result<gpu::Inventory>& gpus) {
   std::vector<std::string> names;
   if (gpus) {
     for (const auto& device : gpus->devices) names.push_back(device.name);
@@ -123,20 +146,6 @@ DriverMode FindMode(const std::string& driver_root, const GpusOrError& gpus) {
       break;
   }
   return DriverMode::kNvml;
-}
-
-}  // namespace
-
-base::Result<DriverMode> ParseDriverMode(std::string_view mode) {
-  if (mode == "auto") return DriverMode::kAuto;
-  if (mode == "csv") return DriverMode::kCsv;
-  if (mode == "management") return DriverMode::kManagement;
-  if (mode == "nvml") return DriverMode::kNvml;
-  if (mode == "wsl") return DriverMode::kWsl;
-  return base::Fail(toolkit::BadUsage(
-      fmt::format("--mode \"{}\" is none of auto, csv, gdrcopy, gds, imex, management, mofed, "
-                  "nvml, nvswitch, wsl",
-                  mode)));
 }
 
 base::Result<cdi::Spec> GenerateWithDriver(DriverMode mode, const GenerateRequest& request) {

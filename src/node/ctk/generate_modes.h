@@ -10,6 +10,7 @@
 #include "cdi/generate/generate.h"
 #include "cdi/generate/locate.h"
 #include "cdi/spec.h"
+#include "gpu/inventory.h"
 
 namespace pitcrew::node::ctk {
 
@@ -38,6 +39,10 @@ base::Result<std::vector<std::string>> InsideRoot(const std::vector<std::string>
 enum class DriverMode { kAuto, kCsv, kManagement, kNvml, kWsl };
 // kInvalid "BadUsage" for a mode that there is not.
 base::Result<DriverMode> ParseDriverMode(std::string_view mode);
+std::string_view ToString(DriverMode mode);
+// What kAuto is on this system; `gpus` are what NVML tells.
+DriverMode FindMode(const std::string& driver_root, const base::Result<gpu::Inventory>& gpus);
+base::Result<gpu::Inventory> ReadGpus(const std::string& driver_root);
 base::Result<cdi::Spec> GenerateWithDriver(DriverMode mode, const GenerateRequest& request);
 
 base::Result<cdi::Spec> GenerateOfClass(const cdi_generate::DeviceClass& device_class,

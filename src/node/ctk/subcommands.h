@@ -23,6 +23,7 @@ struct GlobalFlags {
 base::Status GenerateCdi(const GlobalFlags& global, int argc, char** argv);
 base::Status ListCdi(const GlobalFlags& global, int argc, char** argv);
 base::Status TransformCdiRoot(const GlobalFlags& global, int argc, char** argv);
+base::Status ShowInfo(const GlobalFlags& global, int argc, char** argv);
 base::Status ConfigureRuntime(const GlobalFlags& global, int argc, char** argv);
 base::Status ShowConfig(const GlobalFlags& global, int argc, char** argv);
 base::Status ShowDefaultConfig(const GlobalFlags& global, int argc, char** argv);

@@ -305,6 +305,16 @@ TEST_F(ManagementSpec, TheEndingOfTheOutputDecidesItsForm) {
   EXPECT_THAT(Text("d.yaml"), HasSubstr("cdiVersion: "));
 }
 
+TEST_F(TegraSystem, UnknownHooksAndFeaturesAreSaid) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(
+      Generate({"--disable-hook=chmod,no-such-hook", "--feature-flag=no-such-feature"}).status, 0);
+  const auto log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("no-such-hook"));
+  EXPECT_THAT(log, HasSubstr("no-such-feature"));
+  EXPECT_THAT(log, Not(HasSubstr("name=chmod")));
+}
+
 TEST_F(TegraSystem, TheHookIsFoundWhereProgramsAre) {
   const auto hook = [&](const std::string& path) {
     const auto run = Generate({"--nvidia-cdi-hook-path=" + path});
@@ -364,9 +374,28 @@ TEST_F(CtkTest, HooksAreThoseOfTheHookProgram) {
 TEST_F(CtkTest, UsageNamesTheCommands) {
   EXPECT_EQ(Ctk({"--help"}).status, 0);
   EXPECT_THAT(Ctk({"--help"}).output, HasSubstr("system create-dev-char-symlinks"));
-  EXPECT_EQ(Ctk({}).status, 2);
-  EXPECT_EQ(Ctk({"cdi"}).status, 2);
+  EXPECT_EQ(Ctk({}).output, Ctk({"--help"}).output);
+  EXPECT_EQ(Ctk({}).status, 0);
   EXPECT_EQ(Ctk({"--unknown"}).status, 2);
+  EXPECT_EQ(Ctk({"cdi", "unknown"}).status, 2);
+}
+
+TEST_F(CtkTest, AGroupOfCommandsNamesItsOwn) {
+  for (const auto& words : {std::vector<std::string>{"cdi", "transform"},
+                            {"cdi", "transform", "--help"},
+                            {"help", "cdi", "transform"}}) {
+    const auto run = Ctk(words);
+    EXPECT_EQ(run.status, 0);
+    EXPECT_THAT(run.output, HasSubstr("cdi transform root"));
+    EXPECT_THAT(run.output, Not(HasSubstr("cdi list")));
+  }
+}
+
+TEST_F(TegraSystem, InfoTellsWhatItIs) {
+  const auto run = Ctk({"info", "--driver-root=" + At("")});
+  EXPECT_EQ(run.status, 0);
+  EXPECT_THAT(run.output, HasSubstr("mode:   csv\n"));
+  EXPECT_THAT(run.output, HasSubstr("NVML:   there is no libnvidia-ml.so.1"));
 }
 
 }  // namespace
