@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "cdi/generate/edits.h"
+#include "cdi/generate/locate.h"
 #include "host/device_node.h"
 
 namespace pitcrew::cdi_generate {
@@ -19,7 +21,7 @@ cdi::DeviceNode NodeAt(const std::string& inside, const ClassRoots& roots) {
 
 // Character devices that match, by name; none when the folder is missing.
 base::Status AddNodes(const NodePattern& pattern, const ClassRoots& roots,
-                      std::vector<cdi::DeviceNode>& nodes) {
+                      cdi::ContainerEdits& edits) {
   const auto names = host::ListFolder(roots.dev.At(pattern.folder));
   if (!names && names.error().code == base::Code::kNotFound) return {};
   if (!names) return base::Fail(names.error());
@@ -27,7 +29,9 @@ base::Status AddNodes(const NodePattern& pattern, const ClassRoots& roots,
     const auto inside = fmt::format("{}/{}", pattern.folder, name);
     if (!name.starts_with(pattern.prefix)) continue;
     if (!host::ReadCharacterDevice(roots.dev.At(inside)).is_present()) continue;
-    nodes.push_back(NodeAt(inside, roots));
+    edits.device_nodes.push_back(NodeAt(inside, roots));
+    const auto node = LocateNode(roots.dev, inside);
+    if (node && roots.additional_gids) AddGroup(*node, edits);
   }
   return {};
 }
@@ -58,7 +62,7 @@ base::Result<std::optional<cdi::Spec>> GenerateClass(const DeviceClass& device_c
                                                      std::string_view vendor,
                                                      const ClassRoots& roots) {
   cdi::ContainerEdits edits;
-  for (const auto& pattern : device_class.nodes) TRY(AddNodes(pattern, roots, edits.device_nodes));
+  for (const auto& pattern : device_class.nodes) TRY(AddNodes(pattern, roots, edits));
   if (edits.device_nodes.empty()) return std::nullopt;
   for (const auto path : device_class.mounts) {
     if (!host::Exists(roots.driver.At(path)).value_or(false)) continue;
@@ -83,7 +87,9 @@ cdi::Spec GenerateImexChannels(std::span<const std::int64_t> channels, std::stri
   spec.kind = fmt::format("{}/imex-channel", vendor);
   for (const auto channel : channels) {
     cdi::ContainerEdits edits;
-    edits.device_nodes.push_back(NodeAt(ImexChannelPath(channel), roots));
+    auto node = NodeAt(ImexChannelPath(channel), roots);
+    if (node.host_path.empty()) node.host_path = node.path;  // upstream's form
+    edits.device_nodes.push_back(std::move(node));
     spec.devices.push_back(
         {.name = std::to_string(channel), .annotations = {}, .edits = std::move(edits)});
   }

@@ -40,9 +40,13 @@ struct ClassRoots {
   host::Root dev;  // the folder with dev/
   std::string driver_on_host = "/";
   std::string dev_on_host = "/";
+  // A container's processes get the groups of nodes that are not for everybody.
+  bool additional_gids = true;
 };
 
-// One device "all" with everything of the class; nothing when the node has no device of it.
+// One device "all" with everything of the class; the nodes without their numbers, which the
+// container runtime reads when it starts a container: they change when a module is loaded again;
+// nothing when the node has no device of it.
 base::Result<std::optional<cdi::Spec>> GenerateClass(const DeviceClass& device_class,
                                                      std::string_view vendor,
                                                      const ClassRoots& roots);

@@ -72,8 +72,12 @@ void AddNode(const Node& node, const Options& options, cdi::ContainerEdits& edit
   out.permissions = "rwm";
   if (node.gid != 0) out.gid = node.gid;
   edits.device_nodes.push_back(std::move(out));
+  if (options.additional_gids) AddGroup(node, edits);
+}
+
+void AddGroup(const Node& node, cdi::ContainerEdits& edits) {
   const bool open_to_all = (node.file_mode & 06) == 06;
-  if (options.additional_gids && node.gid != 0 && node.file_mode != 0 && !open_to_all) {
+  if (node.gid != 0 && node.file_mode != 0 && !open_to_all) {
     edits.additional_gids.push_back(node.gid);
   }
 }

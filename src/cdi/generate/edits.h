@@ -15,6 +15,9 @@ namespace pitcrew::cdi_generate {
 // conversion").
 void AddNode(const Node& node, const Options& options, cdi::ContainerEdits& edits);
 
+// The node's group for the container's processes, where not everybody may use the node.
+void AddGroup(const Node& node, cdi::ContainerEdits& edits);
+
 // Whether there is to be a hook of that name (container-toolkit.md 6.7).
 bool IsHookEnabled(std::string_view name, const Options& options);
 

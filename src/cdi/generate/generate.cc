@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "cdi/generate/coherence.h"
 #include "cdi/generate/device_ids.h"
 #include "cdi/generate/edits.h"
 #include "cdi/generate/gpu_edits.h"
@@ -62,13 +61,6 @@ base::Result<std::vector<Nameless>> ChosenDevices(const gpu::Inventory& inventor
   return devices;
 }
 
-std::map<std::string, std::string> AnnotationsOf(const Nameless& device, const Options& options) {
-  if (!options.coherent_annotations || device.mig != nullptr) return {};
-  const auto coherent = CoherentAnnotation(*device.parent);
-  if (!coherent) return {};
-  return {{std::string(kCoherentAnnotation), *coherent}};
-}
-
 base::Status AddDevices(const gpu::Inventory& inventory, const DriverFiles& files,
                         const Options& options, Generated& out) {
   if (MeansNoDevice(options.ids)) {
@@ -91,7 +83,8 @@ base::Status AddDevices(const gpu::Inventory& inventory, const DriverFiles& file
   for (const auto naming : options.naming) {
     for (const auto& device : devices) {
       out.spec.devices.push_back({NameFor(*device.parent, device.mig, naming),
-                                  AnnotationsOf(device, options), device.edits});
+                                  AnnotationsOf(*device.parent, device.mig, options),
+                                  device.edits});
     }
   }
   return {};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cdi/generate/coherence.h"
 #include "cdi/generate/edits.h"
 
 namespace pitcrew::cdi_generate {
@@ -81,6 +82,14 @@ std::string NameFor(const gpu::Device& gpu, const gpu::MigDevice* mig, Naming na
       return mig ? mig->uuid : gpu.uuid;
   }
   return {};
+}
+
+cdi::Annotations AnnotationsOf(const gpu::Device& gpu, const gpu::MigDevice* mig,
+                               const Options& options) {
+  if (!options.coherent_annotations || mig != nullptr) return {};
+  const auto coherent = CoherentAnnotation(gpu);
+  if (!coherent) return {};
+  return {{std::string(kCoherentAnnotation), *coherent}};
 }
 
 base::Result<cdi::ContainerEdits> EditsOf(const gpu::Device& device, const gpu::MigDevice* mig,

@@ -16,6 +16,10 @@ namespace pitcrew::cdi_generate {
 // `mig` is null for the GPU itself.
 std::string NameFor(const gpu::Device& gpu, const gpu::MigDevice* mig, Naming naming);
 
+// Those that are asked for: whether a full GPU's memory is coherent (coherence.h).
+cdi::Annotations AnnotationsOf(const gpu::Device& gpu, const gpu::MigDevice* mig,
+                               const Options& options);
+
 // kNotFound "DeviceNodeMissing", "MigMinorsMissing", "MigMinorMissing".
 base::Result<cdi::ContainerEdits> EditsOf(const gpu::Device& device, const gpu::MigDevice* mig,
                                           const DriverFiles& files, const Options& options);

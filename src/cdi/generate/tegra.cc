@@ -91,11 +91,12 @@ base::Result<cdi::ContainerEdits> EditsOnTegra(const gpu::Device& device, const 
   return Discrete(device, facts);
 }
 
-void AddNamed(const gpu::Device& device, const cdi::ContainerEdits& edits, const Options& options,
+void AddNamed(const gpu::Device& device, const cdi::Annotations& annotations,
+              const cdi::ContainerEdits& edits, const Options& options,
               std::vector<cdi::Device>& devices) {
   for (const auto naming : options.naming) {
     auto name = NameFor(device, nullptr, naming);
-    if (!name.empty()) devices.push_back({std::move(name), {}, edits});
+    if (!name.empty()) devices.push_back({std::move(name), annotations, edits});
   }
 }
 
@@ -117,7 +118,11 @@ base::Result<std::vector<cdi::Device>> EachGpu(const gpu::Inventory& inventory,
                          fmt::format("{} is a MIG device: mode csv has none", one.mig->uuid)});
     }
     TRY_ASSIGN(const auto edits, EditsOnTegra(*one.gpu, facts));
-    AddNamed(*one.gpu, edits, facts.options, devices);
+    // Of an integrated GPU, NVML tells nothing of the kind.
+    const auto annotations = *IsIntegrated(*one.gpu)
+                                 ? cdi::Annotations()
+                                 : AnnotationsOf(*one.gpu, nullptr, facts.options);
+    AddNamed(*one.gpu, annotations, edits, facts.options, devices);
   }
   return devices;
 }
@@ -130,7 +135,7 @@ base::Result<std::vector<cdi::Device>> OneDevice(const Facts& facts) {
         fmt::format("\"{}\" names no device: this system has one, whose id is 0", id)));
   }
   std::vector<cdi::Device> devices;
-  AddNamed(gpu::Device(), WholeSystem(facts), facts.options, devices);
+  AddNamed(gpu::Device(), {}, WholeSystem(facts), facts.options, devices);
   if (devices.empty()) {
     return base::Fail(base::Invalid(
         "BadUsage", "the device of this system has no UUID: name it by index or type-index"));

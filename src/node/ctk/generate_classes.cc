@@ -22,7 +22,8 @@ cdi_generate::ClassRoots RootsOf(const cdi_generate::Options& options) {
   return {.driver = host::Root(options.driver_root),
           .dev = host::Root(options.dev_root),
           .driver_on_host = options.driver_root,
-          .dev_on_host = options.dev_root};
+          .dev_on_host = options.dev_root,
+          .additional_gids = options.additional_gids};
 }
 
 // The kind is that of the flags, not the class's own (5.3).

@@ -100,6 +100,15 @@ TEST_F(TegraTest, TheOneDeviceHasNoOtherNames) {
   EXPECT_EQ(Names(), Strings{"BadUsage"});
 }
 
+TEST_F(TegraTest, OnlyADiscreteGpuTellsOfItsMemory) {
+  options_.coherent_annotations = true;
+  const auto generated = GenerateTegra(&inventory_, tegra_, files_, options_, {});
+  ASSERT_TRUE(generated);
+  EXPECT_TRUE(generated->spec.devices[0].annotations.empty());
+  EXPECT_EQ(generated->spec.devices[1].annotations,
+            (cdi::Annotations{{"gpu.nvidia.com/coherent", "false"}}));
+}
+
 TEST_F(TegraTest, MigDevicesAreNoneOfThem) {
   gpu::MigDevice mig;
   mig.uuid = "MIG-1";
