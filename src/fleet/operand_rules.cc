@@ -91,9 +91,9 @@ constexpr OperandRule kOperandRules[] = {
      "$ kubectl describe node {node}"},
     {"runtime-handler-missing", "", look::HandlerMissing,
      "The container toolkit writes the handler and restarts the runtime when it starts; start it "
-     "again, and see what it says. Distributions with a containerd of their own (k3s, RKE2, k0s, "
-     "MicroK8s) need its socket and configuration in spec.toolkit.env: CONTAINERD_SOCKET, "
-     "RUNTIME_CONFIG. What the runtime knows, on {node}: containerd config dump | grep -A3 nvidia\n"
+     "again, and see what it says: also which container engine it found (k3s, RKE2, MicroK8s and "
+     "k0s have one of their own), unless CONTAINERD_CONFIG or RUNTIME_CONFIG in spec.toolkit.env "
+     "names another one's files. What containerd knows, on {node}: crictl info\n"
      "$ kubectl delete pod -n {namespace} {toolkit-pod}\n"
      "$ kubectl logs -n {namespace} -l app=nvidia-container-toolkit-daemonset --prefix"},
     {"sandbox-failed", "", look::SandboxFailed,

@@ -90,6 +90,22 @@ void WireNri(Object& daemonset, Object& main) {
               "DirectoryOrCreate");
 }
 
+// The toolkit looks at its node for what nobody chose (a distribution has its own files), and
+// cannot tell it from the variables: they are always set.
+void TellDefaults(Object& main, const RuntimeFiles& files) {
+  std::vector<std::string> defaults;
+  const auto is_default = [&](std::initializer_list<std::string> names) {
+    return FirstEnv(main, names, "").empty();
+  };
+  if (is_default({fmt::format("{}_CONFIG", files.prefix), "RUNTIME_CONFIG"})) {
+    defaults.emplace_back("config");
+  }
+  if (is_default({"RUNTIME_DROP_IN_CONFIG"})) defaults.emplace_back("drop-in-config");
+  if (is_default({fmt::format("{}_SOCKET", files.prefix)})) defaults.emplace_back("socket");
+  if (defaults.empty()) return;
+  SetEnv(main, "RUNTIME_SETTINGS_BY_DEFAULT", base::Join(defaults, ","));
+}
+
 void WireConfig(Object& daemonset, Object& main, const RuntimeFiles& files) {
   const std::string own_config = fmt::format("{}_CONFIG", files.prefix);
   const std::string config = FirstEnv(main, {own_config, "RUNTIME_CONFIG"}, files.config);
@@ -126,6 +142,7 @@ void WireRuntime(Object& daemonset, Object& main, Runtime runtime, const Context
     SetEnv(main, "CONTAINERD_RUNTIME_CLASS", runtime_class.empty() ? "nvidia" : runtime_class);
   }
   const RuntimeFiles files = FilesOf(runtime);
+  if (runtime == Runtime::kContainerd) TellDefaults(main, files);
   WireConfig(daemonset, main, files);
   MapConfigSource(main);
   WireSocket(daemonset, main, files);

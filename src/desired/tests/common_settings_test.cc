@@ -269,6 +269,36 @@ toolkit:
               ElementsAre("CONTAINERD_CONFIG", "CONTAINERD_SOCKET", "RUNTIME"));
 }
 
+// What nobody chose is told, so that the toolkit looks at its node for it.
+TEST(ToolkitWiring, WhatIsADefaultIsTold) {
+  const auto told = [](const std::string& env) {
+    const Json daemonset = RenderDaemonSet(kToolkit, "{toolkit: {env: [" + env + "]}}");
+    for (const auto& variable : EnvOf(ContainerOf(daemonset, kToolkitContainer))) {
+      const std::string name = "RUNTIME_SETTINGS_BY_DEFAULT=";
+      if (variable.starts_with(name)) return variable.substr(name.size());
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(told(""), "config,drop-in-config,socket");
+  EXPECT_EQ(told("{name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}"),
+            "config,drop-in-config");
+  EXPECT_EQ(told("{name: RUNTIME_CONFIG, value: /x/y.toml}"), "drop-in-config,socket");
+  EXPECT_EQ(told("{name: CONTAINERD_CONFIG, value: /x/y.toml}, {name: RUNTIME_DROP_IN_CONFIG, "
+                 "value: /x/z.toml}, {name: CONTAINERD_SOCKET, value: /x/s}"),
+            "none");
+}
+
+// The read-only /usr of OpenShift's nodes.
+TEST(ToolkitWiring, HooksOfCrioAreWhereItLooks) {
+  RecordProperty("holds", "runtimes-and-distributions.md #25");
+  EXPECT_EQ(HostPathOf(WithRuntime("cri-o", "{cdi: {enabled: false}}"), "crio-hooks"),
+            "/usr/share/containers/oci/hooks.d");
+  const Json openshift =
+      RenderDaemonSet(kToolkit, "{cdi: {enabled: false}}", "{openshiftVersion: '4.18'}");
+  EXPECT_EQ(HostPathOf(openshift, "crio-hooks"), "/run/containers/oci/hooks.d");
+  EXPECT_THAT(EnvOf(ContainerOf(openshift, kToolkitContainer)), Contains("CRIO_CONFIG_MODE=hook"));
+}
+
 TEST(ToolkitWiring, CrioAndCdi) {
   RecordProperty("holds",
                  "operand-manifests.md #12 [TestTransformToolkit, "

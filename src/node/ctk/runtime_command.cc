@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "node/ctk/subcommands.h"
 #include "node/toolkit/containerd.h"
+#include "node/toolkit/crio.h"
 #include "node/toolkit/engine_files.h"
 #include "node/toolkit/engine_process.h"
 #include "node/toolkit/options.h"
@@ -15,7 +16,7 @@ namespace {
 using namespace toolkit;  // NOLINT(google-build-using-namespace): all of it is about its engines
 
 struct ConfigureFlags {
-  Text engine, config, drop_in, source, name, path, executable;
+  Text engine, config, drop_in, source, name, path, executable, mode, hook_file, hook_program;
   Switch dry_run, set_as_default, enable_cdi;
 };
 
@@ -26,6 +27,12 @@ void AddFlags(base::CommandLine& line, ConfigureFlags& to) {
   line.Add({"drop-in-config", "", "drop-in file"}, &to.drop_in);
   line.Add({"config-source", "", "file or command"}, &to.source);
   line.Add({"executable-path", "", "the engine's program"}, &to.executable);
+  line.Add({"config-mode", "",
+            "config (or config-file): runtimes in the engine's configuration; hook (or oci-hook): "
+            "an OCI hook, for engines that read them (CRI-O, Podman)"},
+           &to.mode);
+  line.Add({"oci-hook-path", "", "file of the hook; empty: standard output"}, &to.hook_file);
+  line.Add({"nvidia-runtime-hook-path", "", "program of the hook"}, &to.hook_program);
   line.Add({"nvidia-runtime-name", "", "name in the engine"}, &to.name);
   line.Add({"nvidia-runtime-path,runtime-path", "", "program of the runtime"}, &to.path);
   line.Add({"nvidia-set-as-default,set-as-default", "", "make it the default"}, &to.set_as_default);
@@ -52,6 +59,7 @@ base::Result<EngineOptions> ConfigureOptions(const ConfigureFlags& flags) {
   if (flags.config) engine.config = *flags.config;
   engine.executable = flags.executable.value_or("");
   engine.host_root = "/";
+  engine.hook = {};  // of the installer
   engine.runtime_name = flags.name.value_or("nvidia");
   engine.set_as_default = flags.set_as_default.value_or(false);
   engine.enable_cdi = flags.enable_cdi.value_or(false);
@@ -80,6 +88,28 @@ base::Result<codec::Json> ReadSource(const ConfigureFlags& flags, const EngineOp
   return ParseEngineConfig(engine.kind, files.config.value_or(""), engine.config.string());
 }
 
+base::Result<bool> WantsHook(const ConfigureFlags& flags) {
+  const std::string mode = flags.mode.value_or("");
+  if (mode == "hook" || mode == "oci-hook") return true;
+  if (mode.empty() || mode == "config" || mode == "config-file") return false;
+  return base::Fail(BadUsage(
+      fmt::format("--config-mode \"{}\" is none of config, config-file, hook, oci-hook", mode)));
+}
+
+// Nothing of the engine is read: the hook's file stands for itself (container-toolkit.md 5.2).
+base::Status WriteHook(const ConfigureFlags& flags) {
+  const std::filesystem::path program =
+      flags.hook_program.value_or("/usr/bin/nvidia-container-runtime-hook");
+  if (!program.is_absolute()) {
+    return base::Fail(BadUsage("--nvidia-runtime-hook-path must be an absolute path"));
+  }
+  const bool to_output = flags.dry_run.value_or(false);
+  const std::string file = to_output ? "" : flags.hook_file.value_or("");
+  TRY(WriteResult(OciHookText(program), file));
+  if (!file.empty()) base::LogInfo("Wrote", {{"file", file}});
+  return {};
+}
+
 }  // namespace
 
 base::Status ConfigureRuntime(const GlobalFlags&, int argc, char** argv) {
@@ -91,6 +121,8 @@ base::Status ConfigureRuntime(const GlobalFlags&, int argc, char** argv) {
   AddFlags(line, flags);
   TRY_ASSIGN(const bool go_on, line.Parse(argc, argv));
   if (!go_on) return {};
+  TRY_ASSIGN(const bool hook, WantsHook(flags));
+  if (hook) return WriteHook(flags);
   TRY_ASSIGN(const EngineOptions engine, ConfigureOptions(flags));
   TRY_ASSIGN(const std::string path, RuntimePath(flags, engine.kind));
   const EngineFileStore store(engine.host_root);

@@ -7,7 +7,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "node/toolkit/distribution.h"
 #include "node/toolkit/engine.h"
+#include "node/toolkit/engine_checks.h"
 #include "node/toolkit/engine_files.h"
 #include "node/toolkit/engine_process.h"
 
@@ -25,6 +27,7 @@ base::Result<EngineFiles> ReadEngineFiles(const EngineOptions& options) {
   EngineFiles files;
   TRY_ASSIGN(files.config, store.Read(options.config));
   TRY_ASSIGN(files.drop_in, store.Read(options.drop_in));
+  TRY_ASSIGN(files.hook, store.Read(options.hook.file));
   return files;
 }
 
@@ -70,24 +73,6 @@ void PutBack(const EngineFileStore& store, const std::vector<SavedFile>& before)
   }
 }
 
-// The engine's dump with the new files must show our runtimes. Where no dump can be had, nothing is
-// known and the restart has to tell.
-base::Status CheckWithDump(const EngineOptions& options,
-                           const std::filesystem::path& toolkit_folder) {
-  if (options.kind != EngineKind::kContainerd) return {};
-  const auto dump = DumpEngineConfig(options);
-  if (!dump && dump.error().reason == "ProgramFailed") {
-    return base::Fail(dump.error().Within("the container engine refuses its new configuration"));
-  }
-  if (!dump) {
-    base::LogInfo("The new configuration is not checked by the engine itself",
-                  {{"why", dump.error().message}});
-    return {};
-  }
-  TRY_ASSIGN(const Json config, ParseEngineConfig(options.kind, *dump, "the engine's dump"));
-  return CheckEffective(options, RuntimesFor(options, toolkit_folder), config);
-}
-
 // `change` is on disk before the first file changes, and before the engine is told.
 base::Status WriteAndRestart(const EngineOptions& options, const std::vector<FileContent>& wanted,
                              const std::filesystem::path& toolkit_folder,
@@ -98,10 +83,39 @@ base::Status WriteAndRestart(const EngineOptions& options, const std::vector<Fil
     base::LogInfo("Changing a file of the container engine", {{"file", file.path.string()}});
     TRY(store.Put(file));
   }
-  TRY(CheckWithDump(options, toolkit_folder));
+  const auto runtimes = RuntimesFor(options, toolkit_folder);
+  // It may have restarted the engine since a killed toolkit wrote.
+  if (options.restart == RestartMode::kByDistribution && wanted.empty() &&
+      CheckRunning(options, runtimes, stop, base::SteadyClock::now() + options.restart_time)) {
+    return {};
+  }
+  TRY(CheckFiles(options, runtimes));
   change.restarting = true;
   TRY(WriteEngineChange(state_folder, change));
-  return RestartEngine(options, stop, base::SteadyClock::now() + options.restart_time);
+  const auto deadline = base::SteadyClock::now() + options.restart_time;
+  TRY(RestartEngine(options, stop, deadline));
+  return CheckRunning(options, runtimes, stop, deadline);
+}
+
+// Files that the engine follows by itself: nothing is restarted, and whatever step a kill falls on,
+// each file is an old one or a new one.
+base::Status WriteFollowed(const EngineOptions& options, const Difference& difference,
+                           const std::vector<Runtime>& runtimes) {
+  const EngineFileStore store(options.host_root);
+  base::Status done;
+  for (const auto& file : difference.wanted) {
+    base::LogInfo("Changing a file that the container engine follows",
+                  {{"file", file.path.string()}});
+    done = store.Put(file);
+    if (!done) break;
+  }
+  if (done) done = CheckFiles(options, runtimes);
+  if (!done) PutBack(store, difference.now);
+  return done;
+}
+
+bool NeedsRestart(const Difference& difference) {
+  return !std::ranges::all_of(difference.wanted, &FileContent::is_followed);
 }
 
 // Puts the old files back and lets the engine read them.
@@ -110,7 +124,7 @@ void RollBack(const EngineOptions& options, const EngineChange& change,
   base::LogError("The container engine's configuration is put back", why);
   PutBack(EngineFileStore(options.host_root), change.before);
   base::Status done;
-  if (change.restarting) {
+  if (change.restarting && !change.before.empty()) {
     // An engine in a restart loop picks the old files up by itself; one that still runs needs
     // another restart only if it came up with the new ones.
     done = RestartEngine(options, {}, base::SteadyClock::now() + options.restart_time);
@@ -163,10 +177,15 @@ base::Status ConfigureEngine(const EngineOptions& options, const Json& source,
              PlanSetup(options, RuntimesFor(options, toolkit_folder), source, files));
   TRY_ASSIGN(const auto difference, Compare(EngineFileStore(options.host_root), wanted));
   TRY_ASSIGN(const auto unfinished, ReadEngineChange(state_folder));
-  if (difference.wanted.empty() && !unfinished) {
+  TRY_ASSIGN(const bool has_to_look,
+             HasToLook(options, RuntimesFor(options, toolkit_folder), files));
+  if (difference.wanted.empty() && !unfinished && !has_to_look) {
     base::LogInfo("The container engine is configured already; it is not restarted",
                   {{"engine", ToString(options.kind)}});
     return {};
+  }
+  if (!unfinished && !has_to_look && !NeedsRestart(difference)) {
+    return WriteFollowed(options, difference, RuntimesFor(options, toolkit_folder));
   }
   if (unfinished) {
     base::LogInfo("A change of the container engine's configuration was not finished; going on");
@@ -197,10 +216,16 @@ base::Status RestoreEngine(const EngineOptions& options,
   TRY_ASSIGN(const auto difference, Compare(store, wanted));
   TRY_ASSIGN(const auto unfinished, ReadEngineChange(state_folder));
   if (difference.wanted.empty() && !unfinished) return {};
+  if (!unfinished && !NeedsRestart(difference)) {
+    for (const auto& file : difference.wanted) TRY(store.Put(file));
+    return {};
+  }
   // Nothing to put back: whoever starts after a kill either goes on here or configures anew.
   TRY(WriteEngineChange(state_folder, {.before = {}, .restarting = true}));
   for (const auto& file : difference.wanted) TRY(store.Put(file));
-  TRY(RestartEngine(options, {}, base::SteadyClock::now() + kCleanupTime));
+  if (options.restart != RestartMode::kByDistribution || !difference.wanted.empty()) {
+    TRY(RestartEngine(options, {}, base::SteadyClock::now() + kCleanupTime));
+  }
   base::LogInfo("The NVIDIA runtimes are out of the container engine's configuration");
   return ForgetEngineChange(state_folder);
 }

@@ -100,69 +100,10 @@ void SetDefault(Json& containerd_table, const std::vector<Runtime>& runtimes,
   }
 }
 
-// What the new entries are made from.
-struct Basis {
-  int version = 0;       // of the tables to write
-  Json config;           // a configuration of that version
-  Json base_runtime;     // the settings that our runtimes start from
-  bool is_deep = false;  // the engine merges the tables of its files key by key
-  bool writes_cdi = false;
-};
-
 bool HasCdiOff(const Json& source, int version) {
   const Json* cri = FindAt(source, CriTablePath(version));
   const Json* enabled = cri != nullptr ? codec::Find(*cri, {"enable_cdi"}) : nullptr;
   return enabled != nullptr && enabled->is_boolean() && !enabled->get<bool>();
-}
-
-// The engine's root file decides on the version: `config dump` prints the newest that the engine
-// knows, and a drop-in above its root either stops the engine or hides the root's settings
-// (runtimes-and-distributions.md 1.4, 1.5). From version 3 on, the engine merges deeply and has CDI
-// on unless it was switched off.
-base::Result<Basis> ChooseBasis(const EngineOptions& options, const Json& source,
-                                const std::optional<std::string>& root_text) {
-  Basis basis;
-  TRY_ASSIGN(const int from_source, ConfigVersion(source, options.use_legacy_config ? 1 : 2));
-  TRY_ASSIGN(Json root, codec::ParseToml(root_text.value_or(""), options.config.string()));
-  TRY_ASSIGN(const int from_root, ConfigVersion(root, from_source));
-  basis.version = std::min(from_root, from_source);
-  basis.is_deep = from_root < from_source && from_source >= 3;
-  basis.config = from_root < from_source ? std::move(root) : source;
-  basis.writes_cdi = options.enable_cdi && (from_source < 3 || HasCdiOff(source, from_source));
-  const auto table_of = [](const Json& config, int version) {
-    const Json* table = FindAt(config, Below(CriTablePath(version), "containerd"));
-    return table != nullptr ? *table : Json::object();
-  };
-  basis.base_runtime = BaseRuntime(
-      table_of(basis.is_deep ? source : basis.config, basis.is_deep ? from_source : basis.version),
-      options);
-  return basis;
-}
-
-// Adds our runtimes to `config`, whose CRI table lies where the basis' version says.
-void AddRuntimes(Json& config, const Basis& basis, const EngineOptions& options,
-                 const std::vector<Runtime>& runtimes) {
-  const int version = basis.version;
-  Json& containerd_table = TableAt(config, Below(CriTablePath(version), "containerd"));
-  for (const auto& runtime : runtimes) {
-    AddRuntime(containerd_table, runtime, basis.base_runtime, options, version);
-  }
-  SetDefault(containerd_table, runtimes, options, version);
-  if (!basis.writes_cdi) return;
-  TableAt(config, version == 1 ? Below(CriTablePath(1), "containerd")
-                               : CriTablePath(version))["enable_cdi"] = true;
-}
-
-// Passwords and tokens of registries, and headers, which can be either.
-bool HasCredentials(const Json& cri_table) {
-  const Json* headers = codec::Find(cri_table, {"registry", "headers"});
-  if (headers != nullptr && !headers->empty()) return true;
-  const Json* configs = codec::Find(cri_table, {"registry", "configs"});
-  return configs != nullptr && configs->is_object() &&
-         std::ranges::any_of(*configs, [](const Json& registry) {
-           const Json* auth = codec::Find(registry, {"auth"});
-           return auth != nullptr && !auth->empty();
-         });
 }
 
 bool IsEmptyObject(const Json& value) { return value.is_object() && value.empty(); }
@@ -255,6 +196,50 @@ base::Result<int> ConfigVersion(const Json& config, int when_empty) {
   return version->get<int>();
 }
 
+base::Result<ContainerdBasis> ChooseBasis(const EngineOptions& options, const Json& source,
+                                          const std::optional<std::string>& root_text) {
+  ContainerdBasis basis;
+  TRY_ASSIGN(const int from_source, ConfigVersion(source, options.use_legacy_config ? 1 : 2));
+  TRY_ASSIGN(Json root, codec::ParseToml(root_text.value_or(""), options.config.string()));
+  TRY_ASSIGN(const int from_root, ConfigVersion(root, from_source));
+  basis.version = std::min(from_root, from_source);
+  basis.is_deep = from_root < from_source && from_source >= 3;
+  basis.config = from_root < from_source ? std::move(root) : source;
+  basis.writes_cdi = options.enable_cdi && (from_source < 3 || HasCdiOff(source, from_source));
+  const auto table_of = [](const Json& config, int version) {
+    const Json* table = FindAt(config, Below(CriTablePath(version), "containerd"));
+    return table != nullptr ? *table : Json::object();
+  };
+  basis.base_runtime = BaseRuntime(
+      table_of(basis.is_deep ? source : basis.config, basis.is_deep ? from_source : basis.version),
+      options);
+  return basis;
+}
+
+void AddRuntimes(Json& config, const ContainerdBasis& basis, const EngineOptions& options,
+                 const std::vector<Runtime>& runtimes) {
+  const int version = basis.version;
+  Json& containerd_table = TableAt(config, Below(CriTablePath(version), "containerd"));
+  for (const auto& runtime : runtimes) {
+    AddRuntime(containerd_table, runtime, basis.base_runtime, options, version);
+  }
+  SetDefault(containerd_table, runtimes, options, version);
+  if (!basis.writes_cdi) return;
+  TableAt(config, version == 1 ? Below(CriTablePath(1), "containerd")
+                               : CriTablePath(version))["enable_cdi"] = true;
+}
+
+bool HasCredentials(const Json& cri_table) {
+  const Json* headers = codec::Find(cri_table, {"registry", "headers"});
+  if (headers != nullptr && !headers->empty()) return true;
+  const Json* configs = codec::Find(cri_table, {"registry", "configs"});
+  return configs != nullptr && configs->is_object() &&
+         std::ranges::any_of(*configs, [](const Json& registry) {
+           const Json* auth = codec::Find(registry, {"auth"});
+           return auth != nullptr && !auth->empty();
+         });
+}
+
 base::Result<std::string> AddImport(const std::string& text, const std::string& pattern) {
   const toml::parse_result parsed = toml::parse(text);
   if (!parsed) {
@@ -282,7 +267,7 @@ base::Result<std::vector<FileContent>> PlanContainerdSetup(const EngineOptions& 
                                                            const std::vector<Runtime>& runtimes,
                                                            const Json& source,
                                                            const EngineFiles& files) {
-  TRY_ASSIGN(const Basis basis, ChooseBasis(options, source, files.config));
+  TRY_ASSIGN(const ContainerdBasis basis, ChooseBasis(options, source, files.config));
   const int version = basis.version;
   if (version == 1 || options.drop_in.empty()) {
     // Version 1 knows no imports, so the drop-in would never be read (container-toolkit.md 13 row

@@ -18,6 +18,27 @@ std::vector<std::string> CriTablePath(int version);
 // Version that a configuration declares; `when_empty` for an empty one.
 base::Result<int> ConfigVersion(const codec::Json& config, int when_empty);
 
+// What the new entries are made from.
+struct ContainerdBasis {
+  int version = 0;           // of the tables to write
+  codec::Json config;        // a configuration of that version
+  codec::Json base_runtime;  // the settings that our runtimes start from
+  bool is_deep = false;      // the engine merges the tables of its files key by key
+  bool writes_cdi = false;
+};
+
+// The engine's root file decides on the version: `config dump` prints the newest that the engine
+// knows, and a drop-in above its root either stops the engine or hides the root's settings
+// (runtimes-and-distributions.md 1.4, 1.5). From version 3 on, the engine merges deeply and has CDI
+// on unless it was switched off.
+base::Result<ContainerdBasis> ChooseBasis(const EngineOptions& options, const codec::Json& source,
+                                          const std::optional<std::string>& root_text);
+// Adds our runtimes to `config`, whose CRI table lies where the basis' version says.
+void AddRuntimes(codec::Json& config, const ContainerdBasis& basis, const EngineOptions& options,
+                 const std::vector<Runtime>& runtimes);
+// Whether a CRI table has passwords or tokens of registries, or headers, which can be either.
+bool HasCredentials(const codec::Json& cri_table);
+
 // `text` with `pattern` added to the root list "imports": only that line changes, comments stay.
 base::Result<std::string> AddImport(const std::string& text, const std::string& pattern);
 

@@ -6,6 +6,8 @@
 
 #include "codec/toml.h"
 #include "node/toolkit/containerd.h"
+#include "node/toolkit/crio.h"
+#include "node/toolkit/distribution.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -14,47 +16,6 @@ using codec::Json;
 
 constexpr const char* kCdiRuntime = "nvidia-cdi";
 constexpr const char* kLegacyRuntime = "nvidia-legacy";
-
-// container-toolkit.md 4.12.
-base::Result<std::vector<FileContent>> PlanCrioSetup(const EngineOptions& options,
-                                                     const std::vector<Runtime>& runtimes,
-                                                     const Json& source) {
-  Json base_runtime = Json::object();
-  const std::string preferred = codec::FindString(source, {"crio", "runtime", "default_runtime"});
-  for (const std::string& name : {preferred, std::string("runc"), std::string("crun")}) {
-    if (name.empty() || name.starts_with("nvidia")) continue;
-    const Json* found = codec::Find(source, {"crio", "runtime", "runtimes", name});
-    if (found == nullptr || !found->is_object()) continue;
-    base_runtime = *found;
-    break;
-  }
-  Json drop_in = Json::object();
-  Json& table = drop_in["crio"]["runtime"];
-  for (const auto& runtime : runtimes) {
-    Json settings = base_runtime;
-    settings["runtime_path"] = runtime.path;
-    settings["runtime_type"] = "oci";
-    table["runtimes"][runtime.name] = std::move(settings);
-    if (runtime.is_default) table["default_runtime"] = runtime.name;
-  }
-  return std::vector<FileContent>{
-      {options.drop_in.empty() ? options.config : options.drop_in, codec::ToTomlText(drop_in)}};
-}
-
-base::Result<std::vector<FileContent>> PlanCrioCleanup(const EngineOptions& options,
-                                                       const std::vector<Runtime>& runtimes,
-                                                       const EngineFiles& files) {
-  const auto& path = options.drop_in.empty() ? options.config : options.drop_in;
-  const auto& text = options.drop_in.empty() ? files.config : files.drop_in;
-  TRY_ASSIGN(Json config, codec::ParseToml(text.value_or(""), path.string()));
-  const std::string current = codec::FindString(config, {"crio", "runtime", "default_runtime"});
-  for (const auto& runtime : runtimes) {
-    if (!runtime.is_default || runtime.name != current) continue;
-    config["crio"]["runtime"].erase("default_runtime");
-    return std::vector<FileContent>{{path, codec::ToTomlText(config)}};
-  }
-  return std::vector<FileContent>{{path, text}};
-}
 
 // container-toolkit.md 2.4: four spaces, sorted keys, no newline at the end.
 std::string DockerText(const Json& config) { return config.dump(4); }
@@ -136,6 +97,8 @@ std::vector<Runtime> RuntimesFor(const EngineOptions& options,
   const auto program = (toolkit_folder / "nvidia-container-runtime").string();
   std::vector<Runtime> runtimes = {
       {name, program}, {kCdiRuntime, program + ".cdi"}, {kLegacyRuntime, program + ".legacy"}};
+  // k3s and RKE2 look for no program of the last one's name.
+  if (options.distribution.placement == Placement::kFoundByItself) runtimes.pop_back();
   const std::string wanted = options.runtime_name.empty() ? name : options.runtime_name;
   for (auto& runtime : runtimes) {
     runtime.is_default = options.set_as_default && runtime.name == wanted;
@@ -148,9 +111,12 @@ base::Result<std::vector<FileContent>> PlanSetup(const EngineOptions& options,
                                                  const Json& source, const EngineFiles& files) {
   switch (options.kind) {
     case EngineKind::kContainerd:
+      if (options.distribution.placement != Placement::kRootFile) {
+        return PlanDistributionSetup(options, runtimes, source, files);
+      }
       return PlanContainerdSetup(options, runtimes, source, files);
     case EngineKind::kCrio:
-      return PlanCrioSetup(options, runtimes, source);
+      return PlanCrioSetup(options, runtimes, source, files);
     case EngineKind::kDocker:
       return PlanDockerSetup(options, runtimes, source);
   }
@@ -162,6 +128,9 @@ base::Result<std::vector<FileContent>> PlanCleanup(const EngineOptions& options,
                                                    const EngineFiles& files) {
   switch (options.kind) {
     case EngineKind::kContainerd:
+      if (options.distribution.placement != Placement::kRootFile) {
+        return PlanDistributionCleanup(options, files);
+      }
       return PlanContainerdCleanup(options, runtimes, files);
     case EngineKind::kCrio:
       return PlanCrioCleanup(options, runtimes, files);

@@ -20,6 +20,7 @@ struct FileContent {
   std::filesystem::path path;
   std::optional<std::string> content;
   bool has_credentials = false;  // then nobody but its owner may read it
+  bool is_followed = false;      // the engine sees its changes by itself, without a restart
   bool operator==(const FileContent&) const = default;
 };
 
@@ -27,6 +28,7 @@ struct FileContent {
 struct EngineFiles {
   std::optional<std::string> config;
   std::optional<std::string> drop_in;
+  std::optional<std::string> hook;
 };
 
 struct Runtime {

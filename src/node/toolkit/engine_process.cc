@@ -15,11 +15,11 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/strings.h"
 #include "host/driver_root.h"
 #include "host/process.h"
 #include "io/file_watcher.h"
 #include "io/unix_socket.h"
+#include "node/toolkit/engine_command.h"
 #include "rpc/container_runtime.h"
 #include "systemd/manager.h"
 
@@ -166,6 +166,21 @@ base::Status SignalEngine(const EngineOptions& options, const io::StopToken& sto
   return WaitForExit(*engine, options, stop, deadline);
 }
 
+// Until the distribution has put another process in the place of the one that runs.
+base::Status AwaitNextEngine(const EngineOptions& options, const io::StopToken& stop,
+                             base::SteadyClock::time_point deadline) {
+  const auto engine = FindEngine(options.socket);
+  if (!engine) return {};  // between the two
+  base::LogInfo("Waiting for the distribution to restart its container engine",
+                {{"distribution", ToString(options.distribution.name)}, {"pid", engine->pid}});
+  const auto ended = WaitForExit(*engine, options, stop, deadline);
+  if (ended || ended.error().code != base::Code::kTimeout) return ended;
+  return base::Fail(base::Error{
+      base::Code::kTimeout, "EngineDidNotRestart",
+      fmt::format("{} has not restarted its containerd (pid {}) for {}",
+                  ToString(options.distribution.name), engine->pid, options.drop_in.string())});
+}
+
 // A program of the host that gets nothing of this container.
 host::ProgramRun InHost(const EngineOptions& options) {
   host::ProgramRun run;
@@ -186,24 +201,12 @@ base::Status RestartThroughSystemd(const EngineOptions& options, const io::StopT
                     ToString(options.kind), manager.error().message)});
   }
   if (!manager) return base::Fail(manager.error());
-  const auto unit = fmt::format("{}.service", ToString(options.kind));
+  const auto unit = options.distribution.unit.empty()
+                        ? fmt::format("{}.service", ToString(options.kind))
+                        : options.distribution.unit;
   base::LogInfo("Restarting the container engine through systemd",
                 {{"engine", ToString(options.kind)}, {"unit", unit}});
   return manager->Restart(unit, stop, deadline);
-}
-
-// Value of --config or -c on the command line of a running engine; empty when it has none.
-std::string ConfigArgument(pid_t pid) {
-  const auto text = base::ReadFile(fmt::format("/proc/{}/cmdline", pid));
-  if (!text) return {};
-  const auto words = base::Split(*text, '\0');
-  for (std::size_t i = 1; i < words.size(); ++i) {
-    for (const std::string_view flag : {"--config", "-c", "-config"}) {
-      if (words[i] == flag && i + 1 < words.size()) return words[i + 1];
-      if (words[i].starts_with(std::string(flag) + "=")) return words[i].substr(flag.size() + 1);
-    }
-  }
-  return {};
 }
 
 // A run of the engine's program, and the file that it executes when that was found by the process.
@@ -231,7 +234,8 @@ base::Result<EngineProgram> RunningProgram(const EngineOptions& options) {
   found.run.root = fmt::format("/proc/{}/root", engine.pid);
   found.run.program = target.string();
   found.run.executable = found.executable.get();
-  if (const auto config = ConfigArgument(engine.pid); !config.empty()) {
+  const auto words = CommandLineOf("/proc", engine.pid);
+  if (const auto config = OptionOf(words, {"--config", "-c", "-config"}); !config.empty()) {
     found.run.arguments = {"--config", config};
   }
   return found;
@@ -250,6 +254,23 @@ base::Result<EngineProgram> FindEngineProgram(const EngineOptions& options) {
              host::FindStandardProgram(host::Root(options.host_root), ToString(options.kind)));
   found.run.program = program.string();
   return found;
+}
+
+// Beside a crio that somebody named, else where programs are.
+base::Result<std::filesystem::path> FindCrioStatus(const EngineOptions& options) {
+  const host::Root node(options.host_root.empty() ? "/" : options.host_root);
+  if (!options.executable.empty()) {
+    const auto beside = std::filesystem::path(options.executable).parent_path() / "crio-status";
+    if (node.Resolve(beside.string())) return beside;
+  }
+  return host::FindStandardProgram(node, "crio-status");
+}
+
+base::Result<std::string> Dump(host::ProgramRun run, const std::vector<std::string>& command) {
+  run.arguments.insert(run.arguments.end(), command.begin(), command.end());
+  run.most_output = kMostConfig;
+  run.deadline = base::SteadyClock::now() + kDumpTime;
+  return host::ReadProgramOutput(std::move(run));
 }
 
 }  // namespace
@@ -306,12 +327,16 @@ base::Status WaitForEngine(EngineKind kind, const std::filesystem::path& socket,
     return base::Fail(DidNotComeBack(last));
   }
   TRY(waited);
-  return kind == EngineKind::kContainerd ? WaitUntilItTakesPods(socket, stop, deadline)
-                                         : base::Status();
+  return kind == EngineKind::kDocker ? base::Status()
+                                     : WaitUntilItTakesPods(socket, stop, deadline);
 }
 
 base::Status RestartEngine(const EngineOptions& options, const io::StopToken& stop,
                            base::SteadyClock::time_point deadline) {
+  // CRI-O's is seen only where the node's root is mounted.
+  std::error_code ignored;
+  const bool seen =
+      options.kind != EngineKind::kCrio || std::filesystem::exists(options.socket, ignored);
   switch (options.restart) {
     case RestartMode::kNone:
       base::LogWarning(
@@ -324,21 +349,25 @@ base::Status RestartEngine(const EngineOptions& options, const io::StopToken& st
     case RestartMode::kSignal:
       TRY(SignalEngine(options, stop, deadline));
       break;
+    case RestartMode::kByDistribution:
+      TRY(AwaitNextEngine(options, stop, deadline));
+      break;
   }
-  if (options.kind == EngineKind::kCrio) return {};  // its socket is not mounted for us
+  if (!seen) return {};
   return WaitForEngine(options.kind, options.socket, stop, deadline);
 }
 
 base::Result<std::string> DumpEngineConfig(const EngineOptions& options) {
   TRY_ASSIGN(auto program, FindEngineProgram(options));
-  const auto command = options.kind == EngineKind::kCrio
-                           ? std::vector<std::string>{"status", "config"}
-                           : std::vector<std::string>{"config", "dump"};
-  auto& run = program.run;
-  run.arguments.insert(run.arguments.end(), command.begin(), command.end());
-  run.most_output = kMostConfig;
-  run.deadline = base::SteadyClock::now() + kDumpTime;
-  return host::ReadProgramOutput(std::move(run));
+  if (options.kind != EngineKind::kCrio) return Dump(std::move(program.run), {"config", "dump"});
+  auto dump = Dump(program.run, {"status", "config"});
+  if (dump || dump.error().reason != "ProgramFailed") return dump;
+  // Before 1.28 this was a program of its own.
+  const auto older = FindCrioStatus(options);
+  if (!older) return dump;
+  host::ProgramRun run = InHost(options);
+  run.program = older->string();
+  return Dump(std::move(run), {"config"});
 }
 
 }  // namespace pitcrew::node::toolkit

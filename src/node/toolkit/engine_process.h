@@ -34,8 +34,8 @@ base::Result<EngineProcess> FindEngine(const std::filesystem::path& socket);
 base::Status ProbeEngine(EngineKind kind, const std::filesystem::path& socket,
                          base::SteadyClock::time_point deadline);
 
-// Waits by events of the socket's folder until ProbeEngine succeeds, and for containerd until it
-// takes the kubelet's calls too: it greets before it has recovered its state.
+// Waits by events of the socket's folder until ProbeEngine succeeds, and for containerd and CRI-O
+// until they take the kubelet's calls too: containerd greets before it has recovered its state.
 base::Status WaitForEngine(EngineKind kind, const std::filesystem::path& socket,
                            const io::StopToken& stop, base::SteadyClock::time_point deadline);
 
@@ -43,9 +43,9 @@ base::Status WaitForEngine(EngineKind kind, const std::filesystem::path& socket,
 base::Status RestartEngine(const EngineOptions& options, const io::StopToken& stop,
                            base::SteadyClock::time_point deadline);
 
-// The engine's configuration as it would be loaded now, from its own "config dump" (containerd) or
-// "status config" (CRI-O). The program is options.executable, else the one that runs now, else the
-// one in the host's standard folders.
+// The engine's configuration: as it would be loaded now, from containerd's own "config dump"; as it
+// is in the process that runs, from CRI-O's "status config". The program is options.executable,
+// else the one that runs now, else the one in the host's standard folders.
 base::Result<std::string> DumpEngineConfig(const EngineOptions& options);
 
 }  // namespace pitcrew::node::toolkit

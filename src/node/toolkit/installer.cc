@@ -1,4 +1,6 @@
 // nvidia-ctk-installer: install, configure, stay, clean up (container-toolkit.md 4.2).
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <thread>
@@ -11,6 +13,7 @@
 #include "node/toolkit/configure_engine.h"
 #include "node/toolkit/engine.h"
 #include "node/toolkit/installation.h"
+#include "node/toolkit/node_engine.h"
 #include "node/toolkit/node_pods.h"
 #include "node/toolkit/nri_plugin.h"
 #include "node/toolkit/options.h"
@@ -135,14 +138,36 @@ base::Status Stay(const Options& options, const io::StopToken& stop) {
   return served;
 }
 
-base::Status Run(const Options& options, const io::StopToken& stop) {
+base::Status FindOnNode(Options& options) {
+  EngineOptions& engine = options.engine;
+  const host::Root node(engine.host_root.empty() ? "/" : engine.host_root);
+  // Nothing is mounted for CRI-O's socket: it is seen in the node's root.
+  if (engine.kind == EngineKind::kCrio && !options.given.socket) {
+    if (const auto seen = node.Resolve(engine.socket.string())) engine.socket = *seen;
+  }
+  return ConfigureForDistribution({node, "/proc", ::getpid()}, options);
+}
+
+// The hook of this toolkit is run after the container runtime has decided on devices and cgroups.
+void WarnOfHook(const Options& options) {
+  if (!options.configures_engine() || !options.engine.hook.enabled) return;
+  base::LogWarning(
+      "CRIO_CONFIG_MODE=hook: the hook injects nothing. It refuses containers that ask for GPUs by "
+      "environment or by mounts; those that ask by CDI get them. With cdi.enabled the runtimes are "
+      "configured instead",
+      {{"file", options.engine.hook.file.string()}});
+}
+
+base::Status Run(Options options, const io::StopToken& stop) {
   TRY_ASSIGN(const PidFile pid_file, PidFile::Lock(options.pid_file));
   const auto state_folder = options.pid_file.parent_path();
   codec::Json engine_config = codec::Json::object();
   if (options.configures_engine()) {
+    TRY(FindOnNode(options));
     TRY_ASSIGN(engine_config, ReadEngineConfig(options.engine));
   }
   TRY(InstallAll(options, engine_config));
+  WarnOfHook(options);
   base::Status configured;
   if (options.configures_engine() && !stop.stopped()) {
     configured = ConfigureEngine(options.engine, engine_config, options.toolkit_folder(),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/log.h"
 #include "cdi/name.h"
@@ -10,6 +11,7 @@
 namespace pitcrew::node::toolkit {
 namespace {
 
+namespace fs = std::filesystem;
 using Text = std::optional<std::string>;
 using Switch = std::optional<bool>;
 using List = std::optional<std::vector<std::string>>;
@@ -28,9 +30,9 @@ struct Given {
   Switch skip_mode_detection, accept_env, accept_mounts, cdi_enabled, ignore_errors;
 
   Text config, drop_in, drop_in_host, executable, socket, restart, host_root, runtime_name,
-      runtime_type, config_override, hooks_dir, hook_filename, crio_mode;
+      runtime_type, config_override, hooks_dir, hook_filename, crio_mode, distribution;
   Switch enable_cdi_in_runtime, set_as_default, legacy_config;
-  List config_sources, engine_prefixes;
+  List config_sources, engine_prefixes, by_default;
 };
 
 void AddGeneral(base::CommandLine& line, Given& to) {
@@ -150,6 +152,14 @@ void AddEngine(base::CommandLine& line, Given& to) {
   line.Add({"runtime-config-override", "RUNTIME_CONFIG_OVERRIDE,CONTAINERD_RUNTIME_CONFIG_OVERRIDE",
             "accepted without effect, as upstream"},
            &to.config_override);
+  line.Add({"distribution", "RUNTIME_DISTRIBUTION",
+            "containerd: auto, none, k3s, rke2, microk8s or k0s; auto looks at the node, unless "
+            "--config or --drop-in-config is set"},
+           &to.distribution);
+  line.Add({"settings-by-default", "RUNTIME_SETTINGS_BY_DEFAULT",
+            "which of config, drop-in-config, socket are defaults that nobody chose: what is found "
+            "on the node goes before them"},
+           &to.by_default);
   line.Add({"hooks-dir", "CRIO_HOOKS_DIR", "CRI-O: folder of OCI hooks"}, &to.hooks_dir);
   line.Add({"hook-filename", "CRIO_HOOK_FILENAME", "CRI-O: name of the hook's file"},
            &to.hook_filename);
@@ -193,6 +203,24 @@ base::Result<RestartMode> ParseRestart(std::string_view name) {
       "--restart-mode (RUNTIME_RESTART_MODE) \"{}\" is none of signal, systemd, none", name)));
 }
 
+base::Result<OciHook> MakeHook(const Given& given) {
+  const std::string mode = given.crio_mode.value_or("config");
+  if (mode != "config" && mode != "hook") {
+    return base::Fail(BadUsage(
+        fmt::format("--config-mode (CRIO_CONFIG_MODE) \"{}\" is none of config, hook", mode)));
+  }
+  const fs::path folder = given.hooks_dir.value_or("/usr/share/containers/oci/hooks.d");
+  const std::string name = given.hook_filename.value_or("oci-nvidia-hook.json");
+  // CRI-O reads no other files (runtimes-and-distributions.md 2).
+  if (!folder.is_absolute() || fs::path(name).filename() != name || !name.ends_with(".json")) {
+    return base::Fail(BadUsage(
+        fmt::format("--hooks-dir (CRIO_HOOKS_DIR) \"{}\" must be an absolute path, and "
+                    "--hook-filename (CRIO_HOOK_FILENAME) \"{}\" a name that ends with .json",
+                    folder.string(), name)));
+  }
+  return OciHook{mode == "hook", folder / name, {}};
+}
+
 base::Result<EngineOptions> MakeEngine(const Given& given, bool cdi_enabled) {
   EngineOptions engine;
   TRY_ASSIGN(engine.kind, ParseEngine(given.runtime.value_or("docker")));
@@ -222,14 +250,49 @@ base::Result<EngineOptions> MakeEngine(const Given& given, bool cdi_enabled) {
     engine.drop_in.clear();
     engine.config_sources = {"file"};
   }
-  if (engine.kind == EngineKind::kCrio && given.crio_mode.value_or("config") != "config") {
-    return base::Fail(
-        BadUsage(fmt::format("CRIO_CONFIG_MODE \"{}\": only \"config\" is supported; OCI hooks "
-                             "inject behind the runtime's "
-                             "back, so enable CDI instead",
-                             *given.crio_mode)));
+  if (engine.kind == EngineKind::kCrio) {
+    TRY_ASSIGN(engine.hook, MakeHook(given));
   }
   return engine;
+}
+
+base::Result<std::optional<Distribution>> ParseDistribution(const std::string& name) {
+  if (name.empty() || name == "auto") return std::nullopt;
+  if (name == "none") return Distribution::kNone;
+  for (const auto distribution :
+       {Distribution::kK3s, Distribution::kRke2, Distribution::kMicroK8s, Distribution::kK0s}) {
+    std::string text(ToString(distribution));
+    std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (name == text) return distribution;
+  }
+  return base::Fail(
+      BadUsage(fmt::format("--distribution (RUNTIME_DISTRIBUTION) \"{}\" is none of auto, none, "
+                           "k3s, rke2, microk8s, k0s",
+                           name)));
+}
+
+base::Result<GivenSettings> MakeGiven(const Given& given) {
+  GivenSettings settings;
+  settings.config = given.config.has_value();
+  settings.drop_in = given.drop_in.has_value();
+  settings.socket = given.socket.has_value();
+  settings.restart = given.restart.has_value();
+  TRY_ASSIGN(settings.distribution, ParseDistribution(given.distribution.value_or("")));
+  for (const auto& name : given.by_default.value_or(std::vector<std::string>{})) {
+    if (name == "config") {
+      settings.config = false;
+    } else if (name == "drop-in-config") {
+      settings.drop_in = false;
+    } else if (name == "socket") {
+      settings.socket = false;
+    } else if (!name.empty()) {
+      return base::Fail(BadUsage(fmt::format(
+          "--settings-by-default (RUNTIME_SETTINGS_BY_DEFAULT) \"{}\" is none of config, "
+          "drop-in-config, socket",
+          name)));
+    }
+  }
+  return settings;
 }
 
 RuntimeSettings MakeRuntime(const Given& given) {
@@ -319,6 +382,8 @@ base::Result<Options> MakeOptions(const Given& given) {
   options.ignore_errors = given.ignore_errors.value_or(false);
   options.runtime = MakeRuntime(given);
   TRY_ASSIGN(options.engine, MakeEngine(given, options.cdi_enabled));
+  TRY_ASSIGN(options.given, MakeGiven(given));
+  options.engine.hook.program = options.toolkit_folder() / "nvidia-container-runtime-hook";
   return options;
 }
 
@@ -332,6 +397,22 @@ std::string_view ToString(EngineKind kind) {
       return "crio";
     case EngineKind::kDocker:
       return "docker";
+  }
+  return "";
+}
+
+std::string_view ToString(Distribution distribution) {
+  switch (distribution) {
+    case Distribution::kNone:
+      return "none";
+    case Distribution::kK3s:
+      return "k3s";
+    case Distribution::kRke2:
+      return "RKE2";
+    case Distribution::kMicroK8s:
+      return "MicroK8s";
+    case Distribution::kK0s:
+      return "k0s";
   }
   return "";
 }

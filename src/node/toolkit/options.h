@@ -23,8 +23,27 @@ inline base::Error BadUsage(std::string message) {
 }
 
 enum class EngineKind { kContainerd, kCrio, kDocker };
-enum class RestartMode { kSignal, kSystemd, kNone };
+enum class RestartMode { kSignal, kSystemd, kNone, kByDistribution };
 std::string_view ToString(EngineKind kind);
+
+// Kubernetes distributions with a containerd of their own, which they configure in their own ways
+// (runtimes-and-distributions.md 5).
+enum class Distribution { kNone, kK3s, kRke2, kMicroK8s, kK0s };
+std::string_view ToString(Distribution distribution);
+
+// Where runtimes are added for a distribution.
+enum class Placement {
+  kRootFile,      // a drop-in, and its import in the root file: the node has no distribution
+  kDropIn,        // a drop-in that the distribution's root file imports already
+  kTemplate,      // the template that the distribution makes its root file from
+  kFoundByItself  // nowhere: the distribution looks for our programs when it starts
+};
+
+struct DistributionOptions {
+  Distribution name = Distribution::kNone;
+  Placement placement = Placement::kRootFile;
+  std::string unit;  // of systemd; empty: that of the engine's own name
+};
 
 // What is written into the installed config.toml when the flag or its variable was given.
 struct RuntimeSettings {
@@ -39,6 +58,16 @@ struct RuntimeSettings {
   bool accept_env_when_unprivileged = true;
   bool accept_devices_as_mounts = false;
   std::vector<std::string> opt_in_features;
+};
+
+// k3s and RKE2 are the whole node's kubelet, and on servers the control plane too.
+inline constexpr std::chrono::seconds kDistributionRestartTime{300};
+
+// CRI-O's OCI hook, in its mode hook.
+struct OciHook {
+  bool enabled = false;
+  std::filesystem::path file;     // as this process sees it
+  std::filesystem::path program;  // on the host
 };
 
 struct EngineOptions {
@@ -57,6 +86,10 @@ struct EngineOptions {
   bool use_legacy_config = false;
   std::string runtime_type = "io.containerd.runc.v2";
   std::vector<std::string> annotation_prefixes;
+  OciHook hook;
+  // With one, `config` is the root file that the distribution writes, and `drop_in` the drop-in or
+  // the template.
+  DistributionOptions distribution;
   // How long the engine may take to come back before its old configuration is put back.
   std::chrono::seconds restart_time{60};
 };
@@ -68,6 +101,15 @@ struct NriOptions {
   std::filesystem::path socket = "/var/run/nri/nri.sock";
   std::string operator_namespace;
   std::vector<std::string> more_namespaces;  // that may have management devices too
+};
+
+// What somebody chose, and nothing that is found on the node may replace.
+struct GivenSettings {
+  bool config = false;
+  bool drop_in = false;
+  bool socket = false;
+  bool restart = false;
+  std::optional<Distribution> distribution;  // kNone: there is none to look for
 };
 
 struct Options {
@@ -91,6 +133,7 @@ struct Options {
 
   RuntimeSettings runtime;
   EngineOptions engine;
+  GivenSettings given;
   std::optional<NriOptions> nri;  // then the engine is left alone
 
   [[nodiscard]] bool configures_engine() const { return !no_runtime_config && !nri; }

@@ -84,6 +84,33 @@ TEST_F(CtkTest, ADryRunPrintsAndWritesNothing) {
   EXPECT_FALSE(fs::exists(At("conf.d")));
 }
 
+TEST_F(CtkTest, WritesAnOciHookInsteadOfRuntimes) {
+  const std::vector<std::string> words = {"runtime", "configure", "--runtime=crio",
+                                          "--config=" + At("crio.conf"),
+                                          "--drop-in-config=" + At("99.conf")};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return Ctk(more);
+  };
+  ASSERT_EQ(with({"--config-mode=hook", "--oci-hook-path=" + At("hooks.d/h.json"),
+                  "--nvidia-runtime-hook-path=/opt/hook"})
+                .status,
+            0);
+  EXPECT_EQ(codec::ParseJson(Text("hooks.d/h.json"))->at("hook").at("path"), "/opt/hook");
+  EXPECT_FALSE(fs::exists(At("99.conf")));
+  EXPECT_FALSE(fs::exists(At("crio.conf")));
+  // Without a file, and in a dry run, it is printed.
+  const auto printed = with({"--config-mode=oci-hook"});
+  EXPECT_THAT(printed.output, HasSubstr("/usr/bin/nvidia-container-runtime-hook"));
+  EXPECT_THAT(with({"--config-mode=hook", "--dry-run", "--oci-hook-path=" + At("dry.json")}).output,
+              HasSubstr("\"prestart\""));
+  EXPECT_FALSE(fs::exists(At("dry.json")));
+  EXPECT_EQ(with({"--config-mode=hook", "--nvidia-runtime-hook-path=bin/hook"}).status, 2);
+  EXPECT_EQ(with({"--config-mode=both"}).status, 2);
+  ASSERT_EQ(with({"--config-mode=config-file"}).status, 0);
+  EXPECT_THAT(Text("99.conf"), HasSubstr("crio.runtime.runtimes.nvidia"));
+}
+
 TEST_F(CtkTest, BadUsageIsSaidBeforeAnythingIsRead) {
   RecordProperty("holds", "container-toolkit.md #52");
   EXPECT_EQ(Ctk({"runtime", "configure", "--runtime=docker", "--drop-in-config=/d.json"}).status,

@@ -55,7 +55,7 @@ void Apply(const std::vector<FileContent>& wanted, Json& files) {
 }
 
 EngineFiles FilesOf(const EngineOptions& options, const Json& files) {
-  return {TextOf(files, options.config.string()), TextOf(files, options.drop_in.string())};
+  return {TextOf(files, options.config.string()), TextOf(files, options.drop_in.string()), {}};
 }
 
 void ExpectFiles(const Json& actual, const Json& expected) {

@@ -106,7 +106,10 @@ TEST(ToolkitOptions, Refusals) {
            {"--no-such-flag"},
            {"--restart-mode", "later"},
            {"--runtime=crio", "--restart-mode=signal"},
-           {"--runtime=crio", "--config-mode=hook"},
+           {"--runtime=crio", "--config-mode=both"},
+           {"--runtime=crio", "--hooks-dir=hooks.d"},
+           {"--runtime=crio", "--hook-filename=sub/hook.json"},
+           {"--runtime=crio", "--hook-filename=hook.conf"},
            {"--enable-nri-plugin"},
            {"-p", "--nri-namespace="},
            {"-p", "--nri-namespace=a", "--nri-plugin-index=100"},
@@ -115,6 +118,20 @@ TEST(ToolkitOptions, Refusals) {
     ASSERT_FALSE(parsed) << words[0];
     EXPECT_EQ(parsed.error().code, base::Code::kInvalid) << words[0];
   }
+}
+
+TEST(ToolkitOptions, HookOfCrio) {
+  const auto hook =
+      (*Parse({"--runtime=crio", "--root=/opt/n"}, {{"CRIO_CONFIG_MODE", "hook"}}))->engine.hook;
+  EXPECT_TRUE(hook.enabled);
+  EXPECT_EQ(hook.file, "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json");
+  EXPECT_EQ(hook.program, "/opt/n/toolkit/nvidia-container-runtime-hook");
+  const auto other =
+      (*Parse({"--runtime=crio", "--hooks-dir=/run/h", "--hook-filename=x.json"}))->engine.hook;
+  EXPECT_FALSE(other.enabled);
+  EXPECT_EQ(other.file, "/run/h/x.json");
+  // The mode is CRI-O's: what an environment says of it is nothing to another engine.
+  EXPECT_FALSE((*Parse({"--runtime=docker"}, {{"CRIO_CONFIG_MODE", "hook"}}))->engine.hook.enabled);
 }
 
 TEST(ToolkitOptions, NriPlugin) {

@@ -1,0 +1,463 @@
+// Nodes of every kind: their sockets and folders are real, their processes are files of a procfs of
+// the test's own. All that listen are this process.
+#include "node/toolkit/node_engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "base/file.h"
+#include "base/file_descriptor.h"
+#include "codec/toml.h"
+#include "node/toolkit/configure_engine.h"
+#include "node/toolkit/engine.h"
+#include "tests/support/temporary_folder.h"
+
+namespace pitcrew::node::toolkit {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr pid_t kParent = 50;
+constexpr pid_t kSelf = 70;
+constexpr pid_t kShim = 60;
+
+constexpr const char* kK3s = "/var/lib/rancher/k3s/agent/etc/containerd";
+constexpr const char* kK3sSocket = "/run/k3s/containerd/containerd.sock";
+
+constexpr const char* kRendered =
+    "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n"
+    "  runtime_type = \"io.containerd.runc.v2\"\n"
+    "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\n"
+    "  SystemdCgroup = true\n";
+
+class NodeEngineTest : public ::testing::Test {
+ protected:
+  NodeEngineTest() {
+    options_.engine.kind = EngineKind::kContainerd;
+    options_.engine.config = "/etc/containerd/config.toml";
+    options_.engine.drop_in = "/etc/containerd/conf.d/99-nvidia.toml";
+    options_.engine.set_as_default = false;
+    options_.engine.host_root = node_.path();
+    options_.install_folder = "/opt/n";
+    fs::create_directories(At("/state"));
+  }
+
+  [[nodiscard]] fs::path At(const fs::path& inside) const {
+    return node_.path() / inside.relative_path();
+  }
+  void Put(const fs::path& inside, std::string_view text) const {
+    node_.Write(inside.relative_path(), text);
+  }
+  [[nodiscard]] std::string Text(const fs::path& inside) const {
+    return base::ReadFile(At(inside)).value_or("(none)");
+  }
+
+  void Listen(const fs::path& inside) {
+    const auto path = At(inside);
+    fs::create_directories(path.parent_path());
+    base::FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    ASSERT_LT(path.string().size(), sizeof(address.sun_path));
+    std::strcpy(address.sun_path, path.c_str());
+    ASSERT_EQ(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    ASSERT_EQ(::listen(socket.get(), 8), 0);
+    listening_.push_back(std::move(socket));
+  }
+  void Process(pid_t pid, const std::vector<std::string>& words, pid_t parent,
+               const std::string& cgroup) const {
+    std::string line;
+    for (const auto& word : words) line += word + '\0';
+    const auto folder = fs::path("proc") / std::to_string(pid);
+    node_.Write(folder / "cmdline", line);
+    node_.Write(folder / "status", "Name:\tx\nPPid:\t" + std::to_string(parent) + "\n");
+    node_.Write(folder / "cgroup", "0::" + cgroup + "\n");
+  }
+  // containerd, which is this process, told to read `config`, in a unit, below another program.
+  void Containerd(const std::string& config, const std::string& unit,
+                  const std::vector<std::string>& parent) const {
+    std::vector<std::string> words = {"containerd"};
+    if (!config.empty()) words.insert(words.end(), {"-c", config});
+    Process(::getpid(), words, kParent, unit.empty() ? "/" : "/system.slice/" + unit + "/x");
+    Process(kParent, parent, 1, "/");
+  }
+  // The pod that asks, started by the shim of a containerd.
+  void Pod(const std::string& address) const {
+    Process(kSelf, {"nvidia-toolkit"}, kShim, "/kubepods/x");
+    Process(kShim, {"/x/bin/containerd-shim-runc-v2", "-namespace", "k8s.io", "-address", address},
+            1, "/system.slice/k3s.service");
+  }
+  void K3s(const std::string& rendered, const std::string& unit = "k3s-agent.service",
+           const std::string& program = "/usr/local/bin/k3s") {
+    Put(std::string(kK3s) + "/config.toml", rendered);
+    Listen(kK3sSocket);
+    Containerd(std::string(kK3s) + "/config.toml", unit, {program, "agent"});
+  }
+
+  [[nodiscard]] NodeView View() const {
+    return {host::Root(node_.path()), node_.path() / "proc", kSelf};
+  }
+  [[nodiscard]] base::Status Find() { return ConfigureForDistribution(View(), options_); }
+  [[nodiscard]] base::Status Configure() const {
+    EngineOptions engine = options_.engine;
+    engine.restart = RestartMode::kNone;
+    engine.config_sources = {"file"};
+    TRY_ASSIGN(const auto source, ReadEngineConfig(engine));
+    return ConfigureEngine(engine, source, options_.toolkit_folder(), At("/state"), {});
+  }
+  [[nodiscard]] base::Status Restore() const {
+    EngineOptions engine = options_.engine;
+    engine.restart = RestartMode::kNone;
+    return RestoreEngine(engine, options_.toolkit_folder(), At("/state"));
+  }
+
+  test_support::TemporaryFolder node_;
+  std::vector<base::FileDescriptor> listening_;
+  Options options_;
+};
+
+TEST_F(NodeEngineTest, AnOrdinaryNodeIsConfiguredAsBefore) {
+  Listen("/run/containerd/containerd.sock");
+  Containerd("", "containerd.service", {"/sbin/init"});
+  const EngineOptions before = options_.engine;
+  ASSERT_TRUE(Find());
+  EXPECT_EQ(options_.engine.config, before.config);
+  EXPECT_EQ(options_.engine.drop_in, before.drop_in);
+  EXPECT_EQ(options_.engine.restart, before.restart);
+  EXPECT_EQ(options_.engine.distribution.name, Distribution::kNone);
+}
+
+// Same engine, same socket, same layout.
+TEST_F(NodeEngineTest, K3sAndRke2AreToldApart) {
+  RecordProperty("holds", "runtimes-and-distributions.md #31");
+  Listen(kK3sSocket);
+  struct Case {
+    const char* config;
+    const char* unit;
+    const char* program;
+    Distribution expected;
+  };
+  for (const auto& [config, unit, program, expected] :
+       {Case{"/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "k3s.service",
+             "/usr/local/bin/k3s", Distribution::kK3s},
+        Case{"/var/lib/rancher/rke2/agent/etc/containerd/config.toml", "rke2-server.service",
+             "/usr/local/bin/rke2", Distribution::kRke2},
+        // Their folders are of somebody's choice.
+        Case{"/data/agent/etc/containerd/config.toml", "rke2-agent.service", "x",
+             Distribution::kRke2},
+        Case{"/data/agent/etc/containerd/config.toml", "", "/opt/bin/rke2", Distribution::kRke2},
+        Case{"/data/agent/etc/containerd/config.toml", "", "/opt/bin/k3s", Distribution::kK3s},
+        Case{"/var/lib/rancher/rke2/agent/etc/containerd/config.toml", "", "x",
+             Distribution::kRke2}}) {
+    Containerd(config, unit, {program});
+    const auto found = FindNodeEngine(View(), {});
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_EQ(found->distribution, expected) << config << " " << unit << " " << program;
+    EXPECT_EQ(found->unit, unit);
+  }
+  Containerd("/data/agent/etc/containerd/config.toml", "", {"init"});
+  const auto unknown = FindNodeEngine(View(), {});
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().reason, "K3sOrRke2");
+  EXPECT_THAT(unknown.error().message, HasSubstr("RUNTIME_DISTRIBUTION"));
+}
+
+TEST_F(NodeEngineTest, ADataFolderOfSomebodysChoiceIsFound) {
+  RecordProperty("holds", "runtimes-and-distributions.md #32");
+  Put("/data/k3s/agent/etc/containerd/config.toml", kRendered);
+  Listen(kK3sSocket);
+  Containerd("/data/k3s/agent/etc/containerd/config.toml", "k3s.service", {"/usr/local/bin/k3s"});
+  ASSERT_TRUE(Find());
+  EXPECT_EQ(options_.engine.config, At("/data/k3s/agent/etc/containerd/config.toml"));
+  EXPECT_EQ(options_.engine.drop_in, At("/data/k3s/agent/etc/containerd/config-v3.toml.tmpl"));
+  EXPECT_EQ(options_.engine.socket, At(kK3sSocket));
+}
+
+// k3s looks into /usr/local/nvidia/toolkit by itself when it starts.
+TEST_F(NodeEngineTest, WhereK3sFindsTheToolkitNoFileIsEdited) {
+  RecordProperty("holds", "runtimes-and-distributions.md #28");
+  options_.install_folder = "/usr/local/nvidia";
+  K3s(kRendered, "k3s.service");
+  ASSERT_TRUE(Find());
+  EXPECT_EQ(options_.engine.distribution.placement, Placement::kFoundByItself);
+  EXPECT_EQ(options_.engine.distribution.unit, "k3s.service");
+  EXPECT_EQ(options_.engine.restart, RestartMode::kSystemd);
+  const auto runtimes = RuntimesFor(options_.engine, options_.toolkit_folder());
+  ASSERT_EQ(runtimes.size(), 2u);
+  EXPECT_EQ(runtimes[1].name, "nvidia-cdi");
+}
+
+TEST_F(NodeEngineTest, AnotherInstallFolderGetsATemplate) {
+  RecordProperty("holds", "runtimes-and-distributions.md #29");
+  K3s(kRendered);
+  ASSERT_TRUE(Find());
+  ASSERT_TRUE(Configure());
+  const auto text = Text(std::string(kK3s) + "/config-v3.toml.tmpl");
+  EXPECT_THAT(text, HasSubstr("{{ template \"base\" . }}\n"));
+  EXPECT_EQ(Text(std::string(kK3s) + "/config.toml"), kRendered);
+  // As k3s renders it: what is built in, then ours.
+  const auto ours = text.substr(text.find("}}\n") + 3);
+  const auto rendered = codec::ParseToml(kRendered + ours);
+  ASSERT_TRUE(rendered) << rendered.error().message << "\n" << ours;
+  const auto* runtimes =
+      codec::Find(*rendered, {"plugins", "io.containerd.cri.v1.runtime", "containerd", "runtimes"});
+  for (const auto& [name, ending] : {std::pair("nvidia", ""), std::pair("nvidia-cdi", ".cdi"),
+                                     std::pair("nvidia-legacy", ".legacy")}) {
+    EXPECT_EQ(codec::FindString(*runtimes, {name, "options", "BinaryName"}),
+              std::string("/opt/n/toolkit/nvidia-container-runtime") + ending);
+    EXPECT_EQ(codec::FindString(*runtimes, {name, "runtime_type"}), "io.containerd.runc.v2");
+    EXPECT_EQ(*codec::Find(*runtimes, {name, "options", "SystemdCgroup"}), true);
+  }
+  // k3s has started with it; nothing more changes.
+  Put(std::string(kK3s) + "/config.toml", kRendered + ours);
+  ASSERT_TRUE(Configure());
+  EXPECT_EQ(Text(std::string(kK3s) + "/config-v3.toml.tmpl"), text);
+  ASSERT_TRUE(Restore());
+  EXPECT_EQ(Text(std::string(kK3s) + "/config-v3.toml.tmpl"), "(none)");
+}
+
+TEST_F(NodeEngineTest, WhereTheRootFileImportsAFolderItGetsADropIn) {
+  RecordProperty("holds", "runtimes-and-distributions.md #29");
+  K3s("imports = [\"" + std::string(kK3s) + "/config-v3.toml.d/*.toml\"]\n" + kRendered);
+  options_.engine.set_as_default = true;
+  ASSERT_TRUE(Find());
+  EXPECT_EQ(options_.engine.distribution.placement, Placement::kDropIn);
+  ASSERT_TRUE(Configure());
+  const auto drop_in =
+      codec::ParseToml(Text(std::string(kK3s) + "/config-v3.toml.d/99-nvidia.toml"));
+  ASSERT_TRUE(drop_in);
+  EXPECT_EQ(drop_in->at("version"), 3);
+  const auto& containerd =
+      drop_in->at("plugins").at("io.containerd.cri.v1.runtime").at("containerd");
+  EXPECT_EQ(containerd.at("default_runtime_name"), "nvidia");
+  EXPECT_EQ(containerd.at("runtimes").size(), 3u) << "only ours: containerd 2 merges by key";
+  ASSERT_TRUE(Restore());
+  EXPECT_FALSE(fs::exists(options_.engine.drop_in));
+}
+
+TEST_F(NodeEngineTest, OfTwoTemplatesTheNewerIsExtended) {
+  RecordProperty("holds", "runtimes-and-distributions.md #30");
+  const std::string newer = "# mine\n{{ template \"base\" . }}";
+  Put(std::string(kK3s) + "/config.toml.tmpl", "# old\n");
+  Put(std::string(kK3s) + "/config-v3.toml.tmpl", newer);
+  K3s(kRendered);
+  ASSERT_TRUE(Find());
+  ASSERT_TRUE(Configure());
+  EXPECT_THAT(Text(std::string(kK3s) + "/config-v3.toml.tmpl"),
+              AllOf(HasSubstr(newer + "\n"), HasSubstr("nvidia-cdi")));
+  EXPECT_EQ(Text(std::string(kK3s) + "/config.toml.tmpl"), "# old\n");
+  ASSERT_TRUE(Restore());
+  EXPECT_EQ(Text(std::string(kK3s) + "/config-v3.toml.tmpl"), newer + "\n");
+}
+
+// containerd 1.7, or a template of that time.
+TEST_F(NodeEngineTest, ARootOfVersion2HasItsOwnTemplate) {
+  K3s("version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  enable_cdi = true\n");
+  options_.engine.enable_cdi = true;
+  ASSERT_TRUE(Find());
+  EXPECT_EQ(options_.engine.drop_in, At(std::string(kK3s) + "/config.toml.tmpl"));
+  ASSERT_TRUE(Configure());
+  EXPECT_THAT(Text(std::string(kK3s) + "/config.toml.tmpl"),
+              HasSubstr("[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.\"nvidia\"]"));
+  // The newer name is not looked at by such a k3s, or it has not started since.
+  Put(std::string(kK3s) + "/config-v3.toml.tmpl", "x");
+  options_.engine = {};
+  options_.engine.kind = EngineKind::kContainerd;
+  const auto again = Find();
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().reason, "TemplateNotUsed");
+}
+
+// Two tables of one name keep containerd from starting, and a template cannot change what stands
+// above it: nothing is written then.
+TEST_F(NodeEngineTest, WhatATemplateCannotDoIsSaid) {
+  K3s(std::string(kRendered) +
+      "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia]\n  runtime_type = "
+      "\"x\"\n");
+  ASSERT_TRUE(Find());
+  const auto there = Configure();
+  ASSERT_FALSE(there);
+  EXPECT_EQ(there.error().reason, "RuntimeIsThere");
+  Put(std::string(kK3s) + "/config.toml", kRendered);
+  options_.engine.set_as_default = true;
+  EXPECT_EQ(Configure().error().reason, "DefaultInTemplate");
+  options_.engine.set_as_default = false;
+  options_.engine.annotation_prefixes = {"{{ x }}"};
+  EXPECT_EQ(Configure().error().reason, "NotForATemplate");
+  options_.engine.annotation_prefixes = {};
+  options_.engine.enable_cdi = true;
+  Put(std::string(kK3s) + "/config.toml",
+      std::string(kRendered) + "[plugins.'io.containerd.cri.v1.runtime']\nenable_cdi = false\n");
+  EXPECT_EQ(Configure().error().reason, "CdiInTemplate");
+  EXPECT_FALSE(fs::exists(options_.engine.drop_in));
+  options_.engine.enable_cdi = false;
+  Put(std::string(kK3s) + "/config-v3.toml.tmpl", "# <<< runtimes of the container toolkit\n");
+  EXPECT_EQ(Configure().error().reason, "TemplateBroken");
+}
+
+// MicroK8s: version 2, placeholders, and a runtime of its own.
+TEST_F(NodeEngineTest, MicroK8sTemplateKeepsItsPlaceholders) {
+  RecordProperty("holds", "runtimes-and-distributions.md #33");
+  const std::string args = "/var/snap/microk8s/3203/args";
+  const std::string site =
+      "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd]\n"
+      "  snapshotter = \"${SNAPSHOTTER}\"\n  default_runtime_name = \"${RUNTIME}\"\n"
+      "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\n"
+      "  runtime_type = \"${RUNTIME_TYPE}\"\n"
+      "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.nvidia-container-runtime]\n"
+      "  runtime_type = \"${RUNTIME_TYPE}\"\n";
+  std::string rendered = site;
+  for (const auto& [from, to] : {std::pair<std::string, std::string>("${SNAPSHOTTER}", "overlayfs"),
+                                 {"${RUNTIME}", "runc"},
+                                 {"${RUNTIME_TYPE}", "io.containerd.runc.v2"}}) {
+    for (auto at = rendered.find(from); at != std::string::npos; at = rendered.find(from)) {
+      rendered.replace(at, from.size(), to);
+    }
+  }
+  Put(args + "/containerd-template.toml", site);
+  Put(args + "/containerd.toml", rendered);
+  fs::create_symlink("3203", At("/var/snap/microk8s/current"));
+  Listen("/var/snap/microk8s/common/run/containerd.sock");
+  Containerd("/var/snap/microk8s/current/args/containerd.toml",
+             "snap.microk8s.daemon-containerd.service", {"/sbin/init"});
+  ASSERT_TRUE(Find());
+  EXPECT_EQ(options_.engine.distribution.name, Distribution::kMicroK8s);
+  EXPECT_EQ(options_.engine.restart, RestartMode::kSystemd);
+  EXPECT_EQ(options_.engine.distribution.unit, "snap.microk8s.daemon-containerd.service");
+  ASSERT_TRUE(Configure());
+  const auto text = Text(args + "/containerd-template.toml");
+  EXPECT_TRUE(text.starts_with(site));
+  const auto config = codec::ParseToml(text);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(codec::FindString(*config, {"plugins", "io.containerd.grpc.v1.cri", "containerd",
+                                        "runtimes", "nvidia", "runtime_type"}),
+            "io.containerd.runc.v2");
+  EXPECT_EQ(Text(args + "/containerd.toml"), rendered);
+  ASSERT_TRUE(Restore());
+  EXPECT_EQ(Text(args + "/containerd-template.toml"), site);
+}
+
+// k0s stops at a version or a table that it does not want, and applies the folder by itself.
+TEST_F(NodeEngineTest, K0sGetsADropInWithoutAVersion) {
+  RecordProperty("holds", "runtimes-and-distributions.md #34, #35");
+  const std::string managed = "# k0s_managed=true\n" + std::string(kRendered);
+  Put("/etc/k0s/containerd.toml", managed);
+  Listen("/run/k0s/containerd.sock");
+  Containerd("/etc/k0s/containerd.toml", "k0sworker.service", {"/usr/local/bin/k0s"});
+  ASSERT_TRUE(Find());
+  EXPECT_EQ(options_.engine.restart, RestartMode::kByDistribution);
+  ASSERT_TRUE(Configure());
+  const auto drop_in = codec::ParseToml(Text("/etc/k0s/containerd.d/99-nvidia.toml"));
+  ASSERT_TRUE(drop_in);
+  EXPECT_FALSE(drop_in->contains("version"));
+  EXPECT_FALSE(drop_in->contains("imports"));
+  ASSERT_EQ(drop_in->at("plugins").size(), 1u);
+  EXPECT_EQ(drop_in->at("plugins")
+                .at("io.containerd.cri.v1.runtime")
+                .at("containerd")
+                .at("runtimes")
+                .size(),
+            3u);
+  EXPECT_EQ(Text("/etc/k0s/containerd.toml"), managed);
+  ASSERT_TRUE(Restore());
+  EXPECT_FALSE(fs::exists(At("/etc/k0s/containerd.d/99-nvidia.toml")));
+}
+
+TEST_F(NodeEngineTest, ARootFileThatK0sDoesNotManageHasToImportTheFolder) {
+  Put("/etc/k0s/containerd.toml", kRendered);
+  Listen("/run/k0s/containerd.sock");
+  Containerd("/etc/k0s/containerd.toml", "k0scontroller.service", {"/usr/local/bin/k0s"});
+  const auto refused = Find();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().reason, "NotManagedByK0s");
+  Put("/etc/k0s/containerd.toml",
+      "imports = [\"/etc/k0s/containerd.d/*.toml\"]\n" + std::string(kRendered));
+  EXPECT_TRUE(Find());
+}
+
+// Docker's containerd beside that of k3s: whose shim runs this pod is the kubelet's.
+TEST_F(NodeEngineTest, OfTwoThatAnswerTheOneThatRunsThisPodCounts) {
+  K3s(kRendered);
+  Listen("/run/containerd/containerd.sock");
+  const auto several = FindNodeEngine(View(), {});
+  ASSERT_FALSE(several);
+  EXPECT_EQ(several.error().reason, "SeveralEngines");
+  EXPECT_THAT(several.error().message,
+              AllOf(HasSubstr("/run/containerd/containerd.sock"), HasSubstr(kK3sSocket),
+                    HasSubstr("CONTAINERD_SOCKET")));
+  Pod(kK3sSocket);
+  const auto found = FindNodeEngine(View(), {});
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->socket, At(kK3sSocket));
+  EXPECT_EQ(found->distribution, Distribution::kK3s);
+  EXPECT_EQ(found->why, "it runs this pod");
+}
+
+TEST_F(NodeEngineTest, WhatSomebodyChoseStays) {
+  K3s(kRendered);
+  Listen("/other.sock");
+  for (const bool drop_in : {false, true}) {
+    Options options = options_;
+    (drop_in ? options.given.drop_in : options.given.config) = true;
+    ASSERT_TRUE(ConfigureForDistribution(View(), options));
+    EXPECT_EQ(options.engine.config, "/etc/containerd/config.toml");
+  }
+  Options none = options_;
+  none.given.distribution = Distribution::kNone;
+  ASSERT_TRUE(ConfigureForDistribution(View(), none));
+  EXPECT_EQ(none.engine.config, "/etc/containerd/config.toml");
+  // A socket alone, as RKE2 documents it: the engine behind it is configured in its own way.
+  Options socket = options_;
+  socket.given.socket = true;
+  socket.given.restart = true;
+  socket.engine.socket = At("/other.sock");
+  socket.engine.restart = RestartMode::kSignal;
+  ASSERT_TRUE(ConfigureForDistribution(View(), socket));
+  EXPECT_EQ(socket.engine.socket, At("/other.sock"));
+  EXPECT_EQ(socket.engine.restart, RestartMode::kSignal);
+  EXPECT_EQ(socket.engine.config, At(std::string(kK3s) + "/config.toml"));
+}
+
+TEST_F(NodeEngineTest, ADeclarationThatTheNodeContradictsIsRefused) {
+  RecordProperty("holds", "runtimes-and-distributions.md #40");
+  K3s(kRendered, "k3s.service");
+  options_.given.distribution = Distribution::kRke2;
+  const auto refused = Find();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().reason, "OtherDistribution");
+  EXPECT_THAT(refused.error().message, AllOf(HasSubstr("RKE2"), HasSubstr("k3s")));
+  options_.given.distribution = Distribution::kK3s;
+  EXPECT_TRUE(Find());
+}
+
+// A folder without a process is no distribution, and no reason to take the node for another.
+TEST_F(NodeEngineTest, AnEngineThatIsDownIsNotGuessed) {
+  const auto nothing = FindNodeEngine(View(), {});
+  ASSERT_TRUE(nothing);
+  EXPECT_EQ(nothing->distribution, Distribution::kNone);
+  Put(std::string(kK3s) + "/config.toml", kRendered);
+  const auto down = FindNodeEngine(View(), {});
+  ASSERT_FALSE(down);
+  EXPECT_EQ(down.error().reason, "EngineDown");
+  EXPECT_THAT(down.error().message, HasSubstr("rancher/k3s"));
+}
+
+TEST_F(NodeEngineTest, WithoutAUnitTheRestartIsThePersons) {
+  K3s(kRendered, "");
+  const auto refused = Find();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().reason, "NoUnit");
+  options_.given.restart = true;
+  options_.engine.restart = RestartMode::kNone;
+  EXPECT_TRUE(Find());
+}
+
+}  // namespace
+}  // namespace pitcrew::node::toolkit
