@@ -17,17 +17,19 @@ namespace {
 bool IsChange(const __ptrace_syscall_info& call) {
   static const std::set<std::uint64_t> kChanges = {
 #ifdef SYS_rename  // only the calls below exist on arm64
-      SYS_rename,   SYS_unlink,   SYS_mkdir,     SYS_rmdir,     SYS_chmod,
-      SYS_chown,    SYS_symlink,
+      SYS_rename,   SYS_unlink,    SYS_mkdir,     SYS_rmdir,    SYS_chmod,    SYS_chown,
+      SYS_symlink,  SYS_link,
 #endif
-      SYS_fchmod,   SYS_fchown,   SYS_fchmodat,  SYS_fchownat,  SYS_mkdirat,
-      SYS_unlinkat, SYS_renameat, SYS_renameat2, SYS_symlinkat, SYS_ftruncate};
+      SYS_fchmod,   SYS_fchown,    SYS_fchmodat,  SYS_fchownat, SYS_mkdirat,  SYS_unlinkat,
+      SYS_renameat, SYS_renameat2, SYS_symlinkat, SYS_linkat,   SYS_ftruncate};
   // What is opened to be written is about to change: a file of sysfs by the write that follows.
   constexpr int kOpenFlags = 2;
   if (call.entry.nr == SYS_openat) {
     const auto flags = call.entry.args[kOpenFlags];
     return (flags & O_CREAT) != 0 || (flags & O_ACCMODE) != O_RDONLY;
   }
+  // What goes to standard output and error is the log.
+  if (call.entry.nr == SYS_write) return call.entry.args[0] > STDERR_FILENO;
   return kChanges.contains(call.entry.nr);
 }
 
@@ -38,9 +40,8 @@ bool Continue(pid_t child) {
   return ::waitpid(child, &status, 0) == child && WIFSTOPPED(status);
 }
 
-}  // namespace
-
-bool KillAtChange(int number, const std::function<void()>& work) {
+// Runs `work` in a child process until it begins its change `number`. 0 when it made fewer.
+pid_t StopAtChange(int number, const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::ptrace(PTRACE_TRACEME, 0, 0, 0);
@@ -56,12 +57,30 @@ bool KillAtChange(int number, const std::function<void()>& work) {
   while (Continue(child)) {
     __ptrace_syscall_info call{};
     ::ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof(call), &call);
-    if (call.op != PTRACE_SYSCALL_INFO_ENTRY || !IsChange(call) || --number > 0) continue;
-    ::kill(child, SIGKILL);
-    ::waitpid(child, &status, 0);
-    return true;
+    if (call.op == PTRACE_SYSCALL_INFO_ENTRY && IsChange(call) && --number == 0) return child;
   }
-  return false;
+  return 0;
+}
+
+}  // namespace
+
+bool KillAtChange(int number, const std::function<void()>& work) {
+  const pid_t child = StopAtChange(number, work);
+  if (child == 0) return false;
+  int status = 0;
+  ::kill(child, SIGKILL);
+  ::waitpid(child, &status, 0);
+  return true;
+}
+
+bool InterruptAtChange(int number, const std::function<void()>& work,
+                       const std::function<void()>& meanwhile) {
+  const pid_t child = StopAtChange(number, work);
+  if (child == 0) return false;
+  meanwhile();
+  while (Continue(child)) {
+  }
+  return true;
 }
 
 }  // namespace pitcrew::test_support

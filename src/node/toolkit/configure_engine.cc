@@ -21,14 +21,27 @@ using codec::Json;
 
 // A pod that is being deleted has 30 s in all.
 constexpr auto kCleanupTime = 20s;
+// A file that changes more often than that is under somebody's work.
+constexpr int kMostAttempts = 3;
 
-base::Result<EngineFiles> ReadEngineFiles(const EngineOptions& options) {
+// The engine's files, read once: what is planned is planned on what would be put back.
+struct FilesNow {
+  EngineFiles texts;
+  std::vector<SavedFile> saved;
+};
+
+base::Result<FilesNow> ReadFiles(const EngineOptions& options) {
   const EngineFileStore store(options.host_root);
-  EngineFiles files;
-  TRY_ASSIGN(files.config, store.Read(options.config));
-  TRY_ASSIGN(files.drop_in, store.Read(options.drop_in));
-  TRY_ASSIGN(files.hook, store.Read(options.hook.file));
-  return files;
+  FilesNow now;
+  for (const auto& [path, text] : {std::pair(options.config, &now.texts.config),
+                                   std::pair(options.drop_in, &now.texts.drop_in),
+                                   std::pair(options.hook.file, &now.texts.hook)}) {
+    if (path.empty()) continue;
+    TRY_ASSIGN(auto saved, store.Save(path));
+    *text = saved.file.content;
+    now.saved.push_back(std::move(saved));
+  }
+  return now;
 }
 
 base::Result<Json> LoadFile(const EngineOptions& options, const std::filesystem::path& path) {
@@ -42,14 +55,14 @@ struct Difference {
   std::vector<SavedFile> now;
 };
 
-base::Result<Difference> Compare(const EngineFileStore& store,
-                                 const std::vector<FileContent>& wanted) {
+Difference Compare(const std::vector<FileContent>& wanted, const std::vector<SavedFile>& saved) {
   Difference difference;
   for (const auto& file : wanted) {
-    TRY_ASSIGN(auto now, store.SaveIfDifferent(file));
-    if (!now) continue;
-    difference.wanted.push_back(file);
-    difference.now.push_back(*std::move(now));
+    for (const auto& now : saved) {
+      if (file.path != now.file.path || !Differs(file, now)) continue;
+      difference.wanted.push_back(file);
+      difference.now.push_back(now);
+    }
   }
   return difference;
 }
@@ -64,28 +77,52 @@ void NoteFiles(const std::vector<SavedFile>& now, EngineChange& change) {
   }
 }
 
-void PutBack(const EngineFileStore& store, const std::vector<SavedFile>& before) {
+// What `wanted` says of a file; nullptr when it says nothing.
+const FileContent* Find(const std::vector<FileContent>& wanted, const std::filesystem::path& path) {
+  const auto found = std::ranges::find(wanted, path, &FileContent::path);
+  return found == wanted.end() ? nullptr : &*found;
+}
+
+// The last error, when a file could not be put back. One that somebody else has changed since is
+// theirs.
+base::Status PutBack(const EngineFileStore& store, const std::vector<SavedFile>& before,
+                     const std::vector<FileContent>& wanted) {
+  base::Status all;
   for (const auto& saved : before) {
-    if (const auto done = store.PutBack(saved); !done) {
-      base::LogError("A file of the container engine could not be put back", done.error(),
-                     {{"file", saved.file.path.string()}});
-    }
+    const auto done = store.PutBack(saved, Find(wanted, saved.file.path));
+    if (done) continue;
+    base::LogError("A file of the container engine could not be put back", done.error(),
+                   {{"file", saved.file.path.string()}});
+    if (done.error().code != base::Code::kConflict) all = done;
   }
+  return all;
+}
+
+void Tidy(const EngineOptions& options, const std::filesystem::path& state_folder) {
+  TidyEngineChange(state_folder);
+  const EngineFileStore store(options.host_root);
+  for (const auto& path : {options.config, options.drop_in, options.hook.file}) store.Tidy(path);
+}
+
+// The files as they are `now`, each replaced by what is wanted of it.
+base::Status PutAll(const EngineFileStore& store, const Difference& difference) {
+  for (std::size_t i = 0; i < difference.wanted.size(); ++i) {
+    base::LogInfo("Changing a file of the container engine",
+                  {{"file", difference.wanted[i].path.string()}});
+    TRY(store.Put(difference.wanted[i], difference.now[i]));
+  }
+  return {};
 }
 
 // `change` is on disk before the first file changes, and before the engine is told.
-base::Status WriteAndRestart(const EngineOptions& options, const std::vector<FileContent>& wanted,
+base::Status WriteAndRestart(const EngineOptions& options, const Difference& difference,
                              const std::filesystem::path& toolkit_folder,
                              const std::filesystem::path& state_folder, EngineChange& change,
                              const io::StopToken& stop) {
-  const EngineFileStore store(options.host_root);
-  for (const auto& file : wanted) {
-    base::LogInfo("Changing a file of the container engine", {{"file", file.path.string()}});
-    TRY(store.Put(file));
-  }
+  TRY(PutAll(EngineFileStore(options.host_root), difference));
   const auto runtimes = RuntimesFor(options, toolkit_folder);
   // It may have restarted the engine since a killed toolkit wrote.
-  if (options.restart == RestartMode::kByDistribution && wanted.empty() &&
+  if (options.restart == RestartMode::kByDistribution && difference.wanted.empty() &&
       CheckRunning(options, runtimes, stop, base::SteadyClock::now() + options.restart_time)) {
     return {};
   }
@@ -102,15 +139,9 @@ base::Status WriteAndRestart(const EngineOptions& options, const std::vector<Fil
 base::Status WriteFollowed(const EngineOptions& options, const Difference& difference,
                            const std::vector<Runtime>& runtimes) {
   const EngineFileStore store(options.host_root);
-  base::Status done;
-  for (const auto& file : difference.wanted) {
-    base::LogInfo("Changing a file that the container engine follows",
-                  {{"file", file.path.string()}});
-    done = store.Put(file);
-    if (!done) break;
-  }
+  auto done = PutAll(store, difference);
   if (done) done = CheckFiles(options, runtimes);
-  if (!done) PutBack(store, difference.now);
+  if (!done) (void)PutBack(store, difference.now, difference.wanted);
   return done;
 }
 
@@ -120,9 +151,11 @@ bool NeedsRestart(const Difference& difference) {
 
 // Puts the old files back and lets the engine read them.
 void RollBack(const EngineOptions& options, const EngineChange& change,
-              const std::filesystem::path& state_folder, const base::Error& why) {
+              const std::vector<FileContent>& wanted, const std::filesystem::path& state_folder,
+              const base::Error& why) {
   base::LogError("The container engine's configuration is put back", why);
-  PutBack(EngineFileStore(options.host_root), change.before);
+  // The journal stays for the next process where something is left to put back.
+  if (!PutBack(EngineFileStore(options.host_root), change.before, wanted)) return;
   base::Status done;
   if (change.restarting && !change.before.empty()) {
     // An engine in a restart loop picks the old files up by itself; one that still runs needs
@@ -169,16 +202,19 @@ base::Result<Json> ReadEngineConfig(const EngineOptions& options) {
   return Json::object();
 }
 
-base::Status ConfigureEngine(const EngineOptions& options, const Json& source,
-                             const std::filesystem::path& toolkit_folder,
-                             const std::filesystem::path& state_folder, const io::StopToken& stop) {
-  TRY_ASSIGN(const EngineFiles files, ReadEngineFiles(options));
+namespace {
+
+base::Status ConfigureOnce(const EngineOptions& options, const Json& source,
+                           const std::filesystem::path& toolkit_folder,
+                           const std::filesystem::path& state_folder, const io::StopToken& stop) {
+  Tidy(options, state_folder);
+  TRY_ASSIGN(const FilesNow files, ReadFiles(options));
   TRY_ASSIGN(const auto wanted,
-             PlanSetup(options, RuntimesFor(options, toolkit_folder), source, files));
-  TRY_ASSIGN(const auto difference, Compare(EngineFileStore(options.host_root), wanted));
+             PlanSetup(options, RuntimesFor(options, toolkit_folder), source, files.texts));
+  const auto difference = Compare(wanted, files.saved);
   TRY_ASSIGN(const auto unfinished, ReadEngineChange(state_folder));
   TRY_ASSIGN(const bool has_to_look,
-             HasToLook(options, RuntimesFor(options, toolkit_folder), files));
+             HasToLook(options, RuntimesFor(options, toolkit_folder), files.texts));
   if (difference.wanted.empty() && !unfinished && !has_to_look) {
     base::LogInfo("The container engine is configured already; it is not restarted",
                   {{"engine", ToString(options.kind)}});
@@ -194,10 +230,10 @@ base::Status ConfigureEngine(const EngineOptions& options, const Json& source,
   NoteFiles(difference.now, change);
   TRY(WriteEngineChange(state_folder, change));
   const auto done =
-      WriteAndRestart(options, difference.wanted, toolkit_folder, state_folder, change, stop);
+      WriteAndRestart(options, difference, toolkit_folder, state_folder, change, stop);
   if (!done) {
     if (done.error().code != base::Code::kCancelled) {
-      RollBack(options, change, state_folder, done.error());
+      RollBack(options, change, wanted, state_folder, done.error());
     }
     return done;
   }
@@ -207,27 +243,58 @@ base::Status ConfigureEngine(const EngineOptions& options, const Json& source,
   return {};
 }
 
-base::Status RestoreEngine(const EngineOptions& options,
-                           const std::filesystem::path& toolkit_folder,
-                           const std::filesystem::path& state_folder) {
+base::Status RestoreOnce(const EngineOptions& options, const std::filesystem::path& toolkit_folder,
+                         const std::filesystem::path& state_folder) {
+  Tidy(options, state_folder);
   const EngineFileStore store(options.host_root);
-  TRY_ASSIGN(const EngineFiles files, ReadEngineFiles(options));
-  TRY_ASSIGN(const auto wanted, PlanCleanup(options, RuntimesFor(options, toolkit_folder), files));
-  TRY_ASSIGN(const auto difference, Compare(store, wanted));
+  TRY_ASSIGN(const FilesNow files, ReadFiles(options));
+  TRY_ASSIGN(const auto wanted,
+             PlanCleanup(options, RuntimesFor(options, toolkit_folder), files.texts));
+  const auto difference = Compare(wanted, files.saved);
   TRY_ASSIGN(const auto unfinished, ReadEngineChange(state_folder));
   if (difference.wanted.empty() && !unfinished) return {};
   if (!unfinished && !NeedsRestart(difference)) {
-    for (const auto& file : difference.wanted) TRY(store.Put(file));
-    return {};
+    return PutAll(store, difference);
   }
   // Nothing to put back: whoever starts after a kill either goes on here or configures anew.
   TRY(WriteEngineChange(state_folder, {.before = {}, .restarting = true}));
-  for (const auto& file : difference.wanted) TRY(store.Put(file));
+  TRY(PutAll(store, difference));
   if (options.restart != RestartMode::kByDistribution || !difference.wanted.empty()) {
     TRY(RestartEngine(options, {}, base::SteadyClock::now() + kCleanupTime));
   }
   base::LogInfo("The NVIDIA runtimes are out of the container engine's configuration");
   return ForgetEngineChange(state_folder);
+}
+
+// Another writer came in between: from its files once more.
+bool HasToTryAgain(const base::Status& done, int attempt) {
+  if (done || done.error().code != base::Code::kConflict || attempt == kMostAttempts) return false;
+  base::LogInfo("A file of the container engine changed meanwhile; beginning again",
+                {{"why", done.error().message}});
+  return true;
+}
+
+}  // namespace
+
+base::Status ConfigureEngine(const EngineOptions& options, const Json& source,
+                             const std::filesystem::path& toolkit_folder,
+                             const std::filesystem::path& state_folder, const io::StopToken& stop) {
+  auto done = ConfigureOnce(options, source, toolkit_folder, state_folder, stop);
+  for (int attempt = 1; HasToTryAgain(done, attempt); ++attempt) {
+    TRY_ASSIGN(const Json fresh, ReadEngineConfig(options));
+    done = ConfigureOnce(options, fresh, toolkit_folder, state_folder, stop);
+  }
+  return done;
+}
+
+base::Status RestoreEngine(const EngineOptions& options,
+                           const std::filesystem::path& toolkit_folder,
+                           const std::filesystem::path& state_folder) {
+  auto done = RestoreOnce(options, toolkit_folder, state_folder);
+  for (int attempt = 1; HasToTryAgain(done, attempt); ++attempt) {
+    done = RestoreOnce(options, toolkit_folder, state_folder);
+  }
+  return done;
 }
 
 }  // namespace pitcrew::node::toolkit

@@ -23,8 +23,10 @@ std::string DockerText(const Json& config) { return config.dump(4); }
 // container-toolkit.md 4.13; features that are there already stay (13 row 12).
 base::Result<std::vector<FileContent>> PlanDockerSetup(const EngineOptions& options,
                                                        const std::vector<Runtime>& runtimes,
-                                                       const Json& source) {
-  Json config = source;
+                                                       const EngineFiles& files) {
+  // The whole file is written anew: one that cannot be read is not taken for an empty one.
+  TRY_ASSIGN(Json config, ParseEngineConfig(EngineKind::kDocker, files.config.value_or(""),
+                                            options.config.string()));
   if (!config["runtimes"].is_object()) config["runtimes"] = Json::object();
   for (const auto& runtime : runtimes) {
     config["runtimes"][runtime.name] = {{"args", Json::array()}, {"path", runtime.path}};
@@ -118,7 +120,7 @@ base::Result<std::vector<FileContent>> PlanSetup(const EngineOptions& options,
     case EngineKind::kCrio:
       return PlanCrioSetup(options, runtimes, source, files);
     case EngineKind::kDocker:
-      return PlanDockerSetup(options, runtimes, source);
+      return PlanDockerSetup(options, runtimes, files);
   }
   return std::vector<FileContent>{};
 }

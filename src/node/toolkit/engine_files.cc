@@ -1,13 +1,13 @@
 #include "node/toolkit/engine_files.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "base/file.h"
 #include "codec/json.h"
+#include "node/toolkit/replace_file.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -17,17 +17,11 @@ namespace fs = std::filesystem;
 
 constexpr mode_t kOrdinary = 0644;
 constexpr mode_t kOwnerOnly = 0600;
-constexpr mode_t kPermissions = 07777;
 constexpr mode_t kOfOthers = 0077;
 // As the kernel's own limit of links in one path.
 constexpr int kMostLinks = 40;
 
 fs::path Journal(const fs::path& state_folder) { return state_folder / "engine-change.json"; }
-
-base::Status Remove(const fs::path& path) {
-  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
-  return base::Fail(base::FromErrno(errno, "remove " + path.string()));
-}
 
 base::Error OutOfSight(const fs::path& link, const fs::path& target) {
   return {base::Code::kUnsupported, "LinkOutOfSight",
@@ -36,19 +30,8 @@ base::Error OutOfSight(const fs::path& link, const fs::path& target) {
                       link.string(), target.string())};
 }
 
-base::Status WriteAs(const SavedFile& saved, const fs::path& path) {
-  TRY(base::WriteFileAtomically(path, *saved.file.content, saved.mode));
-  struct stat status{};
-  if (::stat(path.c_str(), &status) == 0 && status.st_uid == saved.owner &&
-      status.st_gid == saved.group) {
-    return {};
-  }
-  // Changing the owner takes set-user-ID bits away, so the mode is set again.
-  if (::chown(path.c_str(), saved.owner, saved.group) == 0 &&
-      ::chmod(path.c_str(), saved.mode) == 0) {
-    return {};
-  }
-  return base::Fail(base::FromErrno(errno, "give " + path.string() + " its owner back"));
+FileState StateOf(const SavedFile& saved) {
+  return {saved.file.content, saved.mode, saved.owner, saved.group};
 }
 
 Json ToJson(const SavedFile& saved) {
@@ -73,6 +56,12 @@ SavedFile FromJson(const Json& json) {
 }
 
 }  // namespace
+
+bool Differs(const FileContent& wanted, const SavedFile& now) {
+  const bool open_to_others =
+      now.file.content && wanted.has_credentials && (now.mode & kOfOthers) != 0;
+  return now.file.content != wanted.content || open_to_others;
+}
 
 base::Result<fs::path> EngineFileStore::Resolve(fs::path path) const {
   for (int hops = 0; hops < kMostLinks; ++hops) {
@@ -110,46 +99,40 @@ base::Result<std::optional<std::string>> EngineFileStore::Read(const fs::path& p
 }
 
 base::Result<SavedFile> EngineFileStore::Save(const fs::path& path) const {
-  SavedFile saved;
-  saved.file.path = path;
-  TRY_ASSIGN(saved.file.content, Read(path));
-  if (!saved.file.content) return saved;
   TRY_ASSIGN(const auto file, Resolve(path));
-  struct stat status{};
-  if (::stat(file.c_str(), &status) != 0) {
-    return base::Fail(base::FromErrno(errno, "look at " + file.string()));
-  }
-  saved.mode = status.st_mode & kPermissions;
-  saved.owner = status.st_uid;
-  saved.group = status.st_gid;
-  return saved;
+  TRY_ASSIGN(auto state, ReadFileState(file));
+  return SavedFile{{path, std::move(state.content)}, state.mode, state.owner, state.group};
 }
 
-base::Result<std::optional<SavedFile>> EngineFileStore::SaveIfDifferent(
-    const FileContent& wanted) const {
-  TRY_ASSIGN(auto saved, Save(wanted.path));
-  const bool open_to_others = wanted.has_credentials && (saved.mode & kOfOthers) != 0;
-  if (saved.file.content == wanted.content && !open_to_others) return std::nullopt;
-  return saved;
+base::Status EngineFileStore::Put(const FileContent& file, const SavedFile& before) const {
+  TRY_ASSIGN(const auto path, Resolve(file.path));
+  FileState wanted = StateOf(before);
+  if (!before.file.content) wanted = {{}, kOrdinary, ::geteuid(), ::getegid()};
+  if (file.has_credentials) wanted.mode &= kOwnerOnly;
+  wanted.content = file.content;
+  return ReplaceFile(path, wanted, before.file.content);
 }
 
 base::Status EngineFileStore::Put(const FileContent& file) const {
-  TRY_ASSIGN(SavedFile now, Save(file.path));
-  TRY_ASSIGN(const auto path, Resolve(file.path));
-  if (!file.content) return Remove(path);
-  if (!now.file.content) {
-    now.mode = kOrdinary;
-    now.owner = ::geteuid();
-    now.group = ::getegid();
-  }
-  if (file.has_credentials) now.mode &= kOwnerOnly;
-  now.file.content = file.content;
-  return WriteAs(now, path);
+  TRY_ASSIGN(const SavedFile now, Save(file.path));
+  return Put(file, now);
 }
 
-base::Status EngineFileStore::PutBack(const SavedFile& saved) const {
+base::Status EngineFileStore::PutBack(const SavedFile& saved, const FileContent* ours) const {
   TRY_ASSIGN(const auto path, Resolve(saved.file.path));
-  return saved.file.content ? WriteAs(saved, path) : Remove(path);
+  TRY_ASSIGN(const auto now, ReadFileState(path));
+  const FileState before = StateOf(saved);
+  // A file that is as it was may be one that cannot be written.
+  if (now == before || (!now.content && !before.content)) return {};
+  if (now.content == before.content || ours == nullptr) {
+    return ReplaceFile(path, before, now.content);
+  }
+  return ReplaceFile(path, before, ours->content);
+}
+
+void EngineFileStore::Tidy(const fs::path& path) const {
+  if (path.empty()) return;
+  if (const auto file = Resolve(path)) RemoveLeftover(*file);
 }
 
 base::Result<std::optional<EngineChange>> ReadEngineChange(const fs::path& state_folder) {
@@ -176,11 +159,19 @@ base::Status WriteEngineChange(const fs::path& state_folder, const EngineChange&
   Json before = Json::array();
   for (const auto& saved : change.before) before.push_back(ToJson(saved));
   const Json json = {{"before", std::move(before)}, {"restarting", change.restarting}};
-  return base::WriteFileAtomically(Journal(state_folder), codec::ToJsonText(json), kOwnerOnly);
+  const auto path = Journal(state_folder);
+  TRY_ASSIGN(const auto now, ReadFileState(path));
+  return ReplaceFile(path, {codec::ToJsonText(json), kOwnerOnly, ::geteuid(), ::getegid()},
+                     now.content);
 }
 
+void TidyEngineChange(const fs::path& state_folder) { RemoveLeftover(Journal(state_folder)); }
+
 base::Status ForgetEngineChange(const fs::path& state_folder) {
-  return Remove(Journal(state_folder));
+  const auto path = Journal(state_folder);
+  RemoveLeftover(path);
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
+  return base::Fail(base::FromErrno(errno, "remove " + path.string()));
 }
 
 }  // namespace pitcrew::node::toolkit

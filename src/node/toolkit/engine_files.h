@@ -23,6 +23,9 @@ struct SavedFile {
   gid_t group = 0;
 };
 
+// Whether the content or the privacy is not as wanted.
+bool Differs(const FileContent& wanted, const SavedFile& now);
+
 class EngineFileStore {
  public:
   // `host_root` is where the node's own root is seen: links with absolute targets mean that one.
@@ -33,14 +36,18 @@ class EngineFileStore {
   [[nodiscard]] base::Result<std::optional<std::string>> Read(
       const std::filesystem::path& path) const;
   [[nodiscard]] base::Result<SavedFile> Save(const std::filesystem::path& path) const;
-  // The file as it is, when its content or its privacy is not as wanted.
-  [[nodiscard]] base::Result<std::optional<SavedFile>> SaveIfDifferent(
-      const FileContent& wanted) const;
 
-  // Atomically, behind links, with the mode and the owner that the file has; a new one is 0644.
-  // What has credentials is readable by its owner only.
+  // In one step, behind links, with the mode and the owner that the file had; a new one is 0644.
+  // What has credentials is readable by its owner only. kConflict "FileChanged" when it is not as
+  // it was `before` any more; then it stays.
+  [[nodiscard]] base::Status Put(const FileContent& file, const SavedFile& before) const;
+  // Over whatever is there.
   [[nodiscard]] base::Status Put(const FileContent& file) const;
-  [[nodiscard]] base::Status PutBack(const SavedFile& saved) const;
+  // "FileChanged" when it is neither as it was nor as we wanted it: then somebody else has changed
+  // it since, and it stays. Without `ours` it is put back whatever it is now.
+  [[nodiscard]] base::Status PutBack(const SavedFile& saved, const FileContent* ours) const;
+  // What a process that was killed while it wrote this file has left beside it.
+  void Tidy(const std::filesystem::path& path) const;
 
  private:
   [[nodiscard]] base::Result<std::filesystem::path> Resolve(std::filesystem::path path) const;
@@ -61,5 +68,7 @@ base::Result<std::optional<EngineChange>> ReadEngineChange(
 base::Status WriteEngineChange(const std::filesystem::path& state_folder,
                                const EngineChange& change);
 base::Status ForgetEngineChange(const std::filesystem::path& state_folder);
+// As EngineFileStore::Tidy, of the journal.
+void TidyEngineChange(const std::filesystem::path& state_folder);
 
 }  // namespace pitcrew::node::toolkit
