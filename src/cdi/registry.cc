@@ -111,6 +111,22 @@ std::vector<std::string> Registry::DeviceNames() const {
   return names;
 }
 
+std::vector<Annotations> Registry::FindAnnotations(const std::string& name) const {
+  const auto found = devices_.find(name);
+  if (found == devices_.end()) return {};
+  const Spec& spec = *found->second.spec;
+  const Device& device = spec.devices[found->second.device];
+  std::vector<Annotations> all;
+  for (const auto& each : spec.devices) {
+    const bool counts = device.annotations.empty() ? !each.annotations.empty() : &each == &device;
+    if (!counts) continue;
+    all.push_back(each.annotations);
+    all.back().insert(spec.annotations.begin(), spec.annotations.end());
+  }
+  if (all.empty() && !spec.annotations.empty()) all.push_back(spec.annotations);
+  return all;
+}
+
 base::Result<ContainerEdits> Registry::Resolve(std::span<const std::string> names) const {
   ContainerEdits edits;
   std::set<const Spec*> seen;

@@ -31,6 +31,11 @@ class Registry {
   // Qualified names, sorted.
   [[nodiscard]] std::vector<std::string> DeviceNames() const;
 
+  // What specification and device say of a device, by annotations; of one that says nothing itself
+  // (as "all"), the annotations of all devices of its specification that do. Empty when nothing is
+  // said, or there is no such device.
+  [[nodiscard]] std::vector<Annotations> FindAnnotations(const std::string& name) const;
+
   // The edits of the named devices in their order: each specification's common edits once, before
   // its first device. kNotFound lists what is missing: "unresolvable CDI devices a, b".
   [[nodiscard]] base::Result<ContainerEdits> Resolve(std::span<const std::string> names) const;

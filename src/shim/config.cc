@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <system_error>
 
 #include "base/file.h"
@@ -27,6 +29,23 @@ base::Status ReadFolders(const ConfigReader& cdi, std::vector<std::filesystem::p
 
 }  // namespace
 
+// Of a file that says "all", and of one that says nothing, all that there are.
+base::Status ReadCapabilities(const ConfigReader& root, Config& config) {
+  std::optional<std::string> text;
+  TRY(root.Read("supported-driver-capabilities", text));
+  if (!text || *text == "all") return {};
+  const auto all = config.supported_capabilities;
+  config.supported_capabilities = base::SplitTrimmed(*text, ',');
+  for (const auto& name : config.supported_capabilities) {
+    if (std::ranges::find(all, name) != all.end()) continue;
+    return base::Fail(base::Invalid(
+        "InvalidConfig", fmt::format("supported-driver-capabilities: there is no capability \"{}\"; "
+                                     "there are {}",
+                                     name, base::Join(all, ", "))));
+  }
+  return {};
+}
+
 base::Result<Config> ParseConfig(std::string_view text, std::string_view source) {
   TRY_ASSIGN(const Json json, codec::ParseToml(text, source));
   TRY_ASSIGN(const auto root, ConfigReader::Create(json, source, codec::Names::kExact));
@@ -34,8 +53,11 @@ base::Result<Config> ParseConfig(std::string_view text, std::string_view source)
   TRY_ASSIGN(const auto modes, runtime.Object("modes"));
   TRY_ASSIGN(const auto cdi, modes.Object("cdi"));
   TRY_ASSIGN(const auto hook, root.Object("nvidia-container-runtime-hook"));
+  TRY_ASSIGN(const auto cli, root.Object("nvidia-container-cli"));
+  TRY_ASSIGN(const auto features, root.Object("features"));
   Config config;
   std::string swarm;
+  std::string driver_root;
   TRY(root.Read("accept-nvidia-visible-devices-envvar-when-unprivileged",
                 config.accept_env_when_unprivileged));
   TRY(root.Read("accept-nvidia-visible-devices-as-volume-mounts", config.accept_devices_as_mounts));
@@ -49,6 +71,11 @@ base::Result<Config> ParseConfig(std::string_view text, std::string_view source)
   TRY(cdi.Read("default-kind", config.default_kind));
   TRY(ReadFolders(cdi, config.spec_folders));
   TRY(hook.Read("skip-mode-detection", config.skip_mode_detection));
+  TRY(root.Read("disable-require", config.disable_require));
+  TRY(features.Read("ignore-imex-channel-requests", config.ignore_imex_channels));
+  TRY(cli.Read("root", driver_root));
+  if (!driver_root.empty()) config.driver_root = driver_root;
+  TRY(ReadCapabilities(root, config));
   return config;
 }
 

@@ -23,6 +23,12 @@ struct Config {
   std::string default_kind = "nvidia.com/gpu";
   std::vector<std::filesystem::path> spec_folders = {"/etc/cdi", "/var/run/cdi"};
   bool skip_mode_detection = false;
+  bool disable_require = false;       // requirements of images count as met
+  bool ignore_imex_channels = false;  // features.ignore-imex-channel-requests
+  // Upper bound of NVIDIA_DRIVER_CAPABILITIES in mode legacy.
+  std::vector<std::string> supported_capabilities = {"compat32", "compute", "display", "graphics",
+                                                     "ngx",      "utility", "video"};
+  std::filesystem::path driver_root = "/";  // nvidia-container-cli.root, on the host
 };
 
 // Unknown keys are passed over; a key of a wrong kind is kInvalid.

@@ -56,8 +56,55 @@ std::vector<std::string> FromMounts(const oci::Spec& spec, std::vector<std::stri
   return devices;
 }
 
-// container-toolkit.md 7.3, "Env value rules"; a repeated id counts once (13 row 1).
-std::vector<std::string> FromEnvValues(const std::vector<std::string>& values) {
+std::vector<std::string> FromEnv(const oci::Spec& spec, const Config& config) {
+  std::vector<std::string> values;
+  for (const auto& name : config.swarm_resources) {
+    if (auto value = spec.FindEnv(name)) values.push_back(*std::move(value));
+  }
+  if (!values.empty()) return RequestedValues(values);
+  if (const auto value = spec.FindEnv("NVIDIA_VISIBLE_DEVICES")) return RequestedValues({*value});
+  // Images from before NVIDIA_VISIBLE_DEVICES existed say only which CUDA they carry.
+  const bool is_old_image = !spec.FindEnv("CUDA_VERSION").value_or("").empty() &&
+                            spec.FindEnv("NVIDIA_REQUIRE_CUDA").value_or("").empty();
+  return is_old_image ? std::vector<std::string>{"all"} : std::vector<std::string>{};
+}
+
+bool AllQualified(const std::vector<std::string>& devices) {
+  return std::ranges::all_of(
+      devices, [](const std::string& device) { return cdi::IsQualifiedName(device); });
+}
+
+base::Result<Mode> ResolveMode(std::string_view mode, const Requests& requests) {
+  if (mode == "cdi") return Mode::kCdi;
+  if (mode == "legacy") return Mode::kLegacy;
+  if (mode == "jit-cdi") return Mode::kPrepared;
+  if (mode == "auto") {
+    return !requests.devices.empty() && AllQualified(requests.devices) ? Mode::kCdi
+                                                                       : Mode::kPrepared;
+  }
+  if (mode == "csv") {
+    return base::Fail(base::Error{base::Code::kUnsupported, "UnsupportedRuntimeMode",
+                                  "runtime mode csv (Tegra) is not supported; use cdi or auto"});
+  }
+  return base::Fail(base::Invalid(
+      "InvalidRuntimeMode",
+      fmt::format("runtime mode \"{}\" is none of auto, cdi, jit-cdi, legacy", mode)));
+}
+
+bool IsPrepared(const std::string& name) { return name.starts_with("runtime.nvidia.com/gpu="); }
+
+base::Status RefuseMixedKinds(const std::vector<std::string>& names) {
+  if (std::ranges::none_of(names, IsPrepared) || std::ranges::all_of(names, IsPrepared)) return {};
+  return base::Fail(base::Invalid(
+      "MixedDeviceKinds",
+      fmt::format("devices of the kind {} cannot be asked for together with others: {}",
+                  kPreparedKind, base::Join(names, ", "))));
+}
+
+}  // namespace
+
+// A repeated id counts once (container-toolkit.md 13 row 1).
+std::vector<std::string> RequestedValues(const std::vector<std::string>& values) {
   std::vector<std::string> devices;
   std::unordered_set<std::string> seen;  // a pod can name a hundred thousand
   for (const auto& value : values) {
@@ -72,42 +119,6 @@ std::vector<std::string> FromEnvValues(const std::vector<std::string>& values) {
   }
   return devices;
 }
-
-std::vector<std::string> FromEnv(const oci::Spec& spec, const Config& config) {
-  std::vector<std::string> values;
-  for (const auto& name : config.swarm_resources) {
-    if (auto value = spec.FindEnv(name)) values.push_back(*std::move(value));
-  }
-  if (!values.empty()) return FromEnvValues(values);
-  if (const auto value = spec.FindEnv("NVIDIA_VISIBLE_DEVICES")) return FromEnvValues({*value});
-  // Images from before NVIDIA_VISIBLE_DEVICES existed say only which CUDA they carry.
-  const bool is_old_image = !spec.FindEnv("CUDA_VERSION").value_or("").empty() &&
-                            spec.FindEnv("NVIDIA_REQUIRE_CUDA").value_or("").empty();
-  return is_old_image ? std::vector<std::string>{"all"} : std::vector<std::string>{};
-}
-
-bool AllQualified(const std::vector<std::string>& devices) {
-  return std::ranges::all_of(
-      devices, [](const std::string& device) { return cdi::IsQualifiedName(device); });
-}
-
-base::Result<Mode> ResolveMode(std::string_view mode, const Requests& requests) {
-  if (mode == "cdi") return Mode::kCdi;
-  if (mode == "legacy" || mode == "jit-cdi") return Mode::kPrepared;
-  if (mode == "auto") {
-    return !requests.devices.empty() && AllQualified(requests.devices) ? Mode::kCdi
-                                                                       : Mode::kPrepared;
-  }
-  if (mode == "csv") {
-    return base::Fail(base::Error{base::Code::kUnsupported, "UnsupportedRuntimeMode",
-                                  "runtime mode csv (Tegra) is not supported; use cdi or auto"});
-  }
-  return base::Fail(base::Invalid(
-      "InvalidRuntimeMode",
-      fmt::format("runtime mode \"{}\" is none of auto, cdi, jit-cdi, legacy", mode)));
-}
-
-}  // namespace
 
 Requests FindRequests(const oci::Spec& spec, const Config& config,
                       const std::vector<std::string>& prefixes) {
@@ -149,9 +160,10 @@ base::Result<Resolution> ResolveRequests(const oci::Spec& spec, const Config& co
   Resolution resolution;
   TRY_ASSIGN(resolution.mode,
              ResolveMode(forced_mode.empty() ? config.mode : forced_mode, requests));
-  if (resolution.mode == Mode::kPrepared) requests = FindRequests(spec, config, {});
+  if (resolution.mode != Mode::kCdi) requests = FindRequests(spec, config, {});
   resolution.names = QualifiedNames(
       requests.devices, resolution.mode == Mode::kCdi ? config.default_kind : kPreparedKind);
+  TRY(RefuseMixedKinds(resolution.names));
   resolution.warnings = std::move(requests.warnings);
   return resolution;
 }

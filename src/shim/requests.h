@@ -22,7 +22,8 @@ struct Requests {
 Requests FindRequests(const oci::Spec& spec, const Config& config,
                       const std::vector<std::string>& prefixes);
 
-enum class Mode { kCdi, kPrepared };
+// kLegacy is kPrepared with the rules of legacy_rules.h and requirements.h.
+enum class Mode { kCdi, kPrepared, kLegacy };
 
 struct Resolution {
   Mode mode = Mode::kCdi;
@@ -33,9 +34,13 @@ struct Resolution {
 // kPrepared names devices of the kind runtime.nvidia.com/gpu, whose specification the toolkit
 // prepares beforehand; upstream generates it anew for every container (its jit-cdi mode) or injects
 // behind the runtime's back (its legacy mode). `forced_mode` is empty or wins over the
-// configuration. kUnsupported for mode csv, kInvalid for an unknown one.
+// configuration. kUnsupported for mode csv, kInvalid for an unknown one, and
+// "MixedDeviceKinds" where prepared devices are named together with others.
 base::Result<Resolution> ResolveRequests(const oci::Spec& spec, const Config& config,
                                          std::string_view forced_mode);
+
+// The devices that values of variables name (7.3, "Env value rules"): "all" alone, "" for none.
+std::vector<std::string> RequestedValues(const std::vector<std::string>& values);
 
 // "<default_kind>=<name>" for names that are not qualified; "" means none; repetitions dropped.
 std::vector<std::string> QualifiedNames(const std::vector<std::string>& devices,

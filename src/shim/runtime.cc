@@ -13,10 +13,14 @@
 #include "base/file.h"
 #include "base/strings.h"
 #include "cdi/apply.h"
+#include "cdi/driver_annotations.h"
 #include "cdi/name.h"
 #include "cdi/registry.h"
 #include "shim/arguments.h"
+#include "shim/gated_devices.h"
+#include "shim/legacy_rules.h"
 #include "shim/requests.h"
+#include "shim/requirements.h"
 
 namespace pitcrew::shim {
 namespace {
@@ -63,6 +67,26 @@ bool IsNone(const std::string& name, const std::set<std::string>& known) {
   return name.ends_with("=none") && !known.contains(name);
 }
 
+// What the toolkit writes down of driver and GPUs (node/toolkit/cdi_specs.cc), by the names that
+// requirements use.
+Properties PropertiesOf(const cdi::Annotations& annotations) {
+  Properties properties;
+  for (const auto& [property, key] : cdi::kDriverAnnotations) {
+    if (const auto found = annotations.find(std::string(key)); found != annotations.end()) {
+      properties.emplace(property, found->second);
+    }
+  }
+  return properties;
+}
+
+std::string ToText(const cdi::Annotations& annotations) {
+  std::vector<std::string> words;
+  for (const auto& [property, value] : PropertiesOf(annotations)) {
+    words.push_back(property + "=" + value);
+  }
+  return base::Join(words, ", ");
+}
+
 base::Status EditBundle(const Arguments& arguments, const Config& config,
                         std::string_view forced_mode, const Report& report) {
   const auto path = arguments.bundle / "config.json";
@@ -88,7 +112,11 @@ base::Status Run(int argc, char** argv, std::string_view forced_mode, Report& re
   const auto arguments = ParseArguments(words);
   if (arguments) report.AddFile(arguments->log_file, arguments->json_log);
   if (!arguments) return base::Fail(arguments.error());
-  TRY_ASSIGN(const Config config, LoadConfig(ConfigPath(ProgramFolder())));
+  auto loaded = LoadConfig(ConfigPath(ProgramFolder()));
+  // Containers that run must be seen, stopped and removed whatever has become of the file.
+  if (!loaded && arguments->is_create) return base::Fail(loaded.error());
+  if (!loaded) report.Warning("the defaults are used: " + loaded.error().ToString());
+  const Config config = loaded ? *std::move(loaded) : Config();
   if (!arguments->wants_version) report.AddFile(config.debug_log, arguments->json_log);
   report.set_debug(arguments->debug || config.log_level == "debug");
   if (arguments->wants_version) {
@@ -99,6 +127,61 @@ base::Status Run(int argc, char** argv, std::string_view forced_mode, Report& re
   if (arguments->is_create) TRY(EditBundle(*arguments, config, forced_mode, report));
   report.Debug("executing " + low_level);
   return base::Fail(ExecLowLevelRuntime(low_level, argv));
+}
+
+// What the image requires, against what the specification says of driver and GPUs.
+base::Status CheckRequirements(const oci::Spec& spec, const Config& config,
+                               const cdi::Registry& registry,
+                               const std::vector<std::string>& names) {
+  TRY_ASSIGN(const auto requirements, FindRequirements(spec, config.disable_require));
+  for (const auto& requirement : requirements) {
+    // Also without a GPU of which anything is known: a faulty requirement is told.
+    TRY(IsMet(requirement, {}));
+    for (const auto& name : names) {
+      for (const auto& annotations : registry.FindAnnotations(name)) {
+        TRY_ASSIGN(const bool met, IsMet(requirement, PropertiesOf(annotations)));
+        if (met) continue;
+        return base::Fail(base::Error{
+            base::Code::kUnsupported, "RequirementNotMet",
+            fmt::format("the image requires \"{}\", which {} does not meet ({}); use an image for "
+                        "this driver, or set NVIDIA_DISABLE_REQUIRE=true",
+                        requirement, name, ToText(annotations))});
+      }
+    }
+  }
+  return {};
+}
+
+// The edits of the GPUs that are asked for; none when none is.
+base::Result<cdi::ContainerEdits> EditsForRequests(const oci::Spec& spec, const Config& config,
+                                                   const Resolution& resolution,
+                                                   const Report& report) {
+  if (resolution.names.empty()) return cdi::ContainerEdits();
+  if (resolution.mode == Mode::kLegacy) TRY(CheckLegacyRules(spec, config));
+  std::set<std::string> kinds;
+  for (const auto& name : resolution.names) kinds.insert(name.substr(0, name.find('=')));
+  const std::vector<std::string> kind_list(kinds.begin(), kinds.end());
+  const auto registry = cdi::Registry::Load(config.spec_folders, kind_list);
+  for (const auto& error : registry.errors()) report.Warning(error.ToString());
+  const auto known_list = registry.DeviceNames();
+  const std::set<std::string> known(known_list.begin(), known_list.end());
+  std::vector<std::string> wanted;
+  for (const auto& name : resolution.names) {
+    if (!IsNone(name, known)) wanted.push_back(name);
+  }
+  if (wanted.empty()) return cdi::ContainerEdits();
+  if (resolution.mode == Mode::kLegacy) TRY(CheckRequirements(spec, config, registry, wanted));
+  auto edits = registry.Resolve(wanted);
+  if (edits) {
+    report.Debug("injected " + base::Join(wanted, ", "));
+    return edits;
+  }
+  std::string folders;
+  for (const auto& folder : config.spec_folders)
+    folders += (folders.empty() ? "" : ", ") + folder.string();
+  auto error = edits.error();
+  error.message += fmt::format(" (no specification in {} defines them)", folders);
+  return base::Fail(std::move(error));
 }
 
 }  // namespace
@@ -121,32 +204,21 @@ base::Result<bool> EditSpec(oci::Spec& spec, const Config& config, std::string_v
                             const Report& report) {
   TRY_ASSIGN(const Resolution resolution, ResolveRequests(spec, config, forced_mode));
   for (const auto& warning : resolution.warnings) report.Warning(warning);
-  bool changed = spec.RemoveHooks("prestart", IsNvidiaHook) > 0;
-  if (resolution.names.empty()) return changed;
-
-  std::set<std::string> kinds;
-  for (const auto& name : resolution.names) kinds.insert(name.substr(0, name.find('=')));
-  const std::vector<std::string> kind_list(kinds.begin(), kinds.end());
-  const auto registry = cdi::Registry::Load(config.spec_folders, kind_list);
-  for (const auto& error : registry.errors()) report.Warning(error.ToString());
-  const auto known_list = registry.DeviceNames();
-  const std::set<std::string> known(known_list.begin(), known_list.end());
-  std::vector<std::string> wanted;
-  for (const auto& name : resolution.names) {
-    if (!IsNone(name, known)) wanted.push_back(name);
+  const bool removed = spec.RemoveHooks("prestart", IsNvidiaHook) > 0;
+  TRY_ASSIGN(auto edits, EditsForRequests(spec, config, resolution, report));
+  // Upstream's mode legacy has them with GPUs only.
+  const bool may_have_others =
+      resolution.mode == Mode::kPrepared ||
+      (resolution.mode == Mode::kLegacy && !resolution.names.empty());
+  if (may_have_others) {
+    TRY_ASSIGN(auto others, FindGatedRequests(spec, config));
+    const auto more = GatedEdits(others, config.driver_root);
+    for (const auto& warning : others.warnings) report.Warning(warning);
+    if (!more) return base::Fail(more.error());
+    edits.Append(*more);
   }
-  if (wanted.empty()) return changed;
-  const auto edits = registry.Resolve(wanted);
-  if (!edits) {
-    std::string folders;
-    for (const auto& folder : config.spec_folders)
-      folders += (folders.empty() ? "" : ", ") + folder.string();
-    auto error = edits.error();
-    error.message += fmt::format(" (no specification in {} defines them)", folders);
-    return base::Fail(std::move(error));
-  }
-  TRY(cdi::Apply(*edits, spec));
-  report.Debug("injected " + base::Join(wanted, ", "));
+  if (edits == cdi::ContainerEdits()) return removed;
+  TRY(cdi::Apply(edits, spec));
   return true;
 }
 

@@ -20,7 +20,7 @@ cdi::DeviceNode NodeAt(const std::string& inside, const ClassRoots& roots) {
 }
 
 // Character devices that match, by name; none when the folder is missing.
-base::Status AddNodes(const NodePattern& pattern, const ClassRoots& roots,
+base::Status AddNodes(const cdi::NodePattern& pattern, const ClassRoots& roots,
                       cdi::ContainerEdits& edits) {
   const auto names = host::ListFolder(roots.dev.At(pattern.folder));
   if (!names && names.error().code == base::Code::kNotFound) return {};
@@ -38,26 +38,6 @@ base::Status AddNodes(const NodePattern& pattern, const ClassRoots& roots,
 
 }  // namespace
 
-std::span<const DeviceClass> DeviceClasses() {
-  static const std::vector<DeviceClass> kClasses = {
-      {.name = "gdrcopy", .nodes = {{"/dev", "gdrdrv"}}, .mounts = {}},
-      {.name = "gds",
-       .nodes = {{"/dev", "nvidia-fs"}},
-       .mounts = {"/run/udev", "/etc/cufile.json"}},
-      {.name = "mofed",
-       .nodes = {{"/dev/infiniband", "uverbs"}, {"/dev/infiniband", "rdma_cm"}},
-       .mounts = {}},
-      {.name = "nvswitch", .nodes = {{"/dev", "nvidia-nvswitch"}}, .mounts = {}},
-  };
-  return kClasses;
-}
-
-const DeviceClass* FindDeviceClass(std::string_view name) {
-  const auto classes = DeviceClasses();
-  const auto found = std::ranges::find(classes, name, &DeviceClass::name);
-  return found == classes.end() ? nullptr : &*found;
-}
-
 base::Result<std::optional<cdi::Spec>> GenerateClass(const DeviceClass& device_class,
                                                      std::string_view vendor,
                                                      const ClassRoots& roots) {
@@ -68,17 +48,13 @@ base::Result<std::optional<cdi::Spec>> GenerateClass(const DeviceClass& device_c
     if (!host::Exists(roots.driver.At(path)).value_or(false)) continue;
     edits.mounts.push_back({.host_path = host::Root(roots.driver_on_host).At(path).string(),
                             .container_path = std::string(path),
-                            .options = {"ro", "nosuid", "nodev", "rbind", "rprivate"},
+                            .options = cdi::ClassMountOptions(),
                             .type = ""});
   }
   cdi::Spec spec;
   spec.kind = fmt::format("{}/{}", vendor, device_class.name);
   spec.devices = {{.name = "all", .annotations = {}, .edits = std::move(edits)}};
   return spec;
-}
-
-std::string ImexChannelPath(std::int64_t channel) {
-  return fmt::format("/dev/nvidia-caps-imex-channels/channel{}", channel);
 }
 
 cdi::Spec GenerateImexChannels(std::span<const std::int64_t> channels, std::string_view vendor,

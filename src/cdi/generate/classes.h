@@ -1,6 +1,5 @@
-// The classes of CDI devices beside GPUs: what a container gets for GPUDirect Storage, GDRCopy,
-// RDMA and IMEX (device-plugin.md section 16, container-toolkit.md section 6). A class is a row of
-// a table; GPUs and the management class are in generate.h.
+// CDI specifications of the classes beside GPUs (cdi/device_classes.h) and of IMEX channels; GPUs and
+// the management class are in generate.h.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +10,16 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cdi/device_classes.h"
 #include "cdi/spec.h"
 #include "host/root.h"
 
 namespace pitcrew::cdi_generate {
 
-// Device nodes of one folder, by the beginning of their names.
-struct NodePattern {
-  std::string_view folder;  // "/dev"
-  std::string_view prefix;  // "gdrdrv"
-};
-
-struct DeviceClass {
-  std::string_view name;  // "gds": devices are named <vendor>/gds=all
-  std::vector<NodePattern> nodes;
-  // Mounted read-only where the driver root has them, if there is any node.
-  std::vector<std::string_view> mounts;
-};
-
-// All of them: gdrcopy, gds, mofed, nvswitch.
-std::span<const DeviceClass> DeviceClasses();
-// Null when there is no such class.
-const DeviceClass* FindDeviceClass(std::string_view name);
+using cdi::DeviceClass;
+using cdi::DeviceClasses;
+using cdi::FindDeviceClass;
+using cdi::ImexChannelPath;
 
 // Where things are: as this process sees them, and as the host names them.
 struct ClassRoots {
@@ -51,8 +38,6 @@ base::Result<std::optional<cdi::Spec>> GenerateClass(const DeviceClass& device_c
                                                      std::string_view vendor,
                                                      const ClassRoots& roots);
 
-// The path of an IMEX channel's device, in every root.
-std::string ImexChannelPath(std::int64_t channel);
 // Kind <vendor>/imex-channel: a device for each channel, named by its number.
 cdi::Spec GenerateImexChannels(std::span<const std::int64_t> channels, std::string_view vendor,
                                const ClassRoots& roots);

@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "base/log.h"
+#include "base/strings.h"
+#include "cdi/driver_annotations.h"
 #include "cdi/format.h"
 #include "cdi/generate/generate.h"
 #include "cdi/generate/locate.h"
@@ -57,6 +61,45 @@ base::Result<gpu::Inventory> ReadInventory(const Options& options) {
   return library->ReadInventory();
 }
 
+// NVML's numbers of brands, in the words of images' requirements.
+std::string_view BrandName(unsigned brand) {
+  static constexpr std::array<std::string_view, 17> kNames = {
+      "unknown",     "quadro",      "tesla",        "nvs",                "grid",      "geforce",
+      "titan",       "nvidiavapps", "nvidiavpc",    "nvidiavcs",          "nvidiavws", "nvidiacloudgaming",
+      "quadrortx",   "nvidiartx",   "nvidia",       "geforcertx",         "titanrtx"};
+  return brand < kNames.size() ? kNames[brand] : kNames[0];
+}
+
+// The GPU that a device of the specification is, or is a part of: "0", "0:1", "GPU-...", "MIG-...".
+const gpu::Device* GpuOf(const std::string& name, const gpu::Inventory& inventory) {
+  if (const auto* device = inventory.FindDevice(name)) return device;
+  if (const auto match = inventory.FindMigDevice(name); match.parent != nullptr) {
+    return match.parent;
+  }
+  const auto index = base::ParseUnsigned(name.substr(0, name.find(':')));
+  if (!index) return nullptr;
+  const auto found = std::ranges::find(inventory.devices, *index, &gpu::Device::index);
+  return found == inventory.devices.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+void DescribeDriver(const gpu::Inventory& inventory, cdi::Spec& spec) {
+  if (inventory.cuda_version != 0) {
+    spec.annotations[std::string(cdi::kCudaVersion)] =
+        fmt::format("{}.{}", inventory.CudaMajor(), inventory.CudaMinor());
+  }
+  spec.annotations[std::string(cdi::kDriverVersion)] = inventory.driver_version;
+  for (auto& device : spec.devices) {
+    const auto* gpu = GpuOf(device.name, inventory);
+    if (gpu == nullptr || gpu->fault) continue;
+    device.annotations[std::string(cdi::kComputeCapability)] = gpu->compute_capability.ToString();
+    device.annotations[std::string(cdi::kBrand)] = BrandName(gpu->brand);
+  }
+}
+
+namespace {
+
 // The specification for unqualified names. Without NVML nothing is known, so an earlier one stays;
 // only a driver that answers without any GPU removes it.
 base::Status WriteRuntimeSpec(const Options& options, const base::Result<gpu::Inventory>& inventory,
@@ -71,6 +114,7 @@ base::Status WriteRuntimeSpec(const Options& options, const base::Result<gpu::In
     }
     return base::Fail(generated.error());
   }
+  DescribeDriver(*inventory, generated->spec);
   for (const auto& error : generated->omitted) {
     base::LogWarning("A GPU cannot be requested by its name", error);
   }

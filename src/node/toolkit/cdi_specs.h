@@ -3,6 +3,8 @@
 #pragma once
 
 #include "base/result.h"
+#include "cdi/spec.h"
+#include "gpu/inventory.h"
 #include "node/toolkit/options.h"
 
 namespace pitcrew::node::toolkit {
@@ -16,5 +18,9 @@ void CreateControlNodes(const Options& options);
 // every GPU by index and UUID that the runtime takes unqualified names from. Fails with
 // "NoDeviceNodes" when the device root has none.
 base::Status WriteCdiSpecs(const Options& options);
+
+// Annotations of driver and GPUs (cdi/driver_annotations.h), for requirements of images, which the
+// runtime looks at in mode legacy.
+void DescribeDriver(const gpu::Inventory& inventory, cdi::Spec& spec);
 
 }  // namespace pitcrew::node::toolkit

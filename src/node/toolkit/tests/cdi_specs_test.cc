@@ -80,5 +80,31 @@ TEST_F(CdiSpecs, UnknownGpusDoNotRemoveTheRuntimeSpecification) {
   EXPECT_EQ(*base::ReadFile(folder_ / "cdi/runtime.nvidia.com-gpu.yaml"), "kept");
 }
 
+TEST_F(CdiSpecs, DriverAndGpusAreDescribedForRequirementsOfImages) {
+  gpu::Inventory inventory;
+  inventory.driver_version = "550.54.15";
+  inventory.cuda_version = 12040;
+  gpu::Device gpu;
+  gpu.index = 1;
+  gpu.uuid = "GPU-1";
+  gpu.brand = 2;
+  gpu.compute_capability = {7, 5};
+  gpu.mig_devices.emplace_back().uuid = "MIG-1";
+  inventory.devices.push_back(gpu);
+  cdi::Spec spec;
+  for (const char* name : {"1", "1:0", "GPU-1", "MIG-1", "all", "0"}) {
+    spec.devices.push_back({name, {}, {}});
+  }
+  DescribeDriver(inventory, spec);
+  EXPECT_EQ(spec.annotations, (cdi::Annotations{{"runtime.nvidia.com/cuda-version", "12.4"},
+                                                {"runtime.nvidia.com/driver-version", "550.54.15"}}));
+  const cdi::Annotations of_gpu = {{"runtime.nvidia.com/brand", "tesla"},
+                                   {"runtime.nvidia.com/compute-capability", "7.5"}};
+  for (std::size_t i = 0; i < spec.devices.size(); ++i) {
+    EXPECT_EQ(spec.devices[i].annotations, i < 4 ? of_gpu : cdi::Annotations())
+        << spec.devices[i].name;
+  }
+}
+
 }  // namespace
 }  // namespace pitcrew::node::toolkit
