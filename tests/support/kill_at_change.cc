@@ -28,9 +28,12 @@ bool IsChange(const __ptrace_syscall_info& call) {
     const auto flags = call.entry.args[kOpenFlags];
     return (flags & O_CREAT) != 0 || (flags & O_ACCMODE) != O_RDONLY;
   }
-  // What goes to standard output and error is the log.
-  if (call.entry.nr == SYS_write) return call.entry.args[0] > STDERR_FILENO;
   return kChanges.contains(call.entry.nr);
+}
+
+// What goes to standard output and error is the log.
+bool IsWrite(const __ptrace_syscall_info& call) {
+  return call.entry.nr == SYS_write && call.entry.args[0] > STDERR_FILENO;
 }
 
 // Lets the child go on until its next system call. False when it has ended.
@@ -41,7 +44,7 @@ bool Continue(pid_t child) {
 }
 
 // Runs `work` in a child process until it begins its change `number`. 0 when it made fewer.
-pid_t StopAtChange(int number, const std::function<void()>& work) {
+pid_t StopAtChange(int number, bool writes_too, const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::ptrace(PTRACE_TRACEME, 0, 0, 0);
@@ -57,7 +60,8 @@ pid_t StopAtChange(int number, const std::function<void()>& work) {
   while (Continue(child)) {
     __ptrace_syscall_info call{};
     ::ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof(call), &call);
-    if (call.op == PTRACE_SYSCALL_INFO_ENTRY && IsChange(call) && --number == 0) return child;
+    if (call.op != PTRACE_SYSCALL_INFO_ENTRY) continue;
+    if ((IsChange(call) || (writes_too && IsWrite(call))) && --number == 0) return child;
   }
   return 0;
 }
@@ -65,7 +69,7 @@ pid_t StopAtChange(int number, const std::function<void()>& work) {
 }  // namespace
 
 bool KillAtChange(int number, const std::function<void()>& work) {
-  const pid_t child = StopAtChange(number, work);
+  const pid_t child = StopAtChange(number, false, work);
   if (child == 0) return false;
   int status = 0;
   ::kill(child, SIGKILL);
@@ -75,7 +79,7 @@ bool KillAtChange(int number, const std::function<void()>& work) {
 
 bool InterruptAtChange(int number, const std::function<void()>& work,
                        const std::function<void()>& meanwhile) {
-  const pid_t child = StopAtChange(number, work);
+  const pid_t child = StopAtChange(number, true, work);
   if (child == 0) return false;
   meanwhile();
   while (Continue(child)) {

@@ -11,8 +11,8 @@ namespace pitcrew::test_support {
 // its end. `work` is for one thread.
 bool KillAtChange(int number, const std::function<void()>& work);
 
-// The same, but it goes on to its end after `meanwhile` has run in this process: another one that
-// changes the same files in that moment.
+// The same, with writes to files as changes too, but it goes on to its end after `meanwhile` has
+// run in this process: another one that changes the same files in that moment.
 bool InterruptAtChange(int number, const std::function<void()>& work,
                        const std::function<void()>& meanwhile);
 

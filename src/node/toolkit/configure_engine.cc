@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -114,11 +115,35 @@ base::Status PutAll(const EngineFileStore& store, const Difference& difference) 
   return {};
 }
 
+// The restart that follows a change of files. Made before the change: a distribution that follows
+// its files may be quicker than we are.
+class Restart {
+ public:
+  explicit Restart(const EngineOptions& options) : options_(options) {
+    if (options.restart != RestartMode::kByDistribution) return;
+    auto engine = FindEngine(options.socket);
+    if (!engine) return;
+    // containerd that is told to end waits two minutes for a connection that says nothing.
+    if (engine->handle.valid()) engine->connection = {};
+    before_ = *std::move(engine);
+  }
+  [[nodiscard]] base::Status Run(const io::StopToken& stop,
+                                 base::SteadyClock::time_point deadline) const {
+    return before_ ? AwaitNextEngine(options_, *before_, stop, deadline)
+                   : RestartEngine(options_, stop, deadline);
+  }
+
+ private:
+  const EngineOptions& options_;
+  std::optional<EngineProcess> before_;
+};
+
 // `change` is on disk before the first file changes, and before the engine is told.
 base::Status WriteAndRestart(const EngineOptions& options, const Difference& difference,
                              const std::filesystem::path& toolkit_folder,
                              const std::filesystem::path& state_folder, EngineChange& change,
                              const io::StopToken& stop) {
+  const Restart restart(options);
   TRY(PutAll(EngineFileStore(options.host_root), difference));
   const auto runtimes = RuntimesFor(options, toolkit_folder);
   // It may have restarted the engine since a killed toolkit wrote.
@@ -130,7 +155,7 @@ base::Status WriteAndRestart(const EngineOptions& options, const Difference& dif
   change.restarting = true;
   TRY(WriteEngineChange(state_folder, change));
   const auto deadline = base::SteadyClock::now() + options.restart_time;
-  TRY(RestartEngine(options, stop, deadline));
+  TRY(restart.Run(stop, deadline));
   return CheckRunning(options, runtimes, stop, deadline);
 }
 
@@ -154,13 +179,14 @@ void RollBack(const EngineOptions& options, const EngineChange& change,
               const std::vector<FileContent>& wanted, const std::filesystem::path& state_folder,
               const base::Error& why) {
   base::LogError("The container engine's configuration is put back", why);
+  const Restart restart(options);
   // The journal stays for the next process where something is left to put back.
   if (!PutBack(EngineFileStore(options.host_root), change.before, wanted)) return;
   base::Status done;
   if (change.restarting && !change.before.empty()) {
     // An engine in a restart loop picks the old files up by itself; one that still runs needs
     // another restart only if it came up with the new ones.
-    done = RestartEngine(options, {}, base::SteadyClock::now() + options.restart_time);
+    done = restart.Run({}, base::SteadyClock::now() + options.restart_time);
     if (done) base::LogInfo("The container engine answers again with its old configuration");
   }
   if (done) done = ForgetEngineChange(state_folder);
@@ -258,9 +284,10 @@ base::Status RestoreOnce(const EngineOptions& options, const std::filesystem::pa
   }
   // Nothing to put back: whoever starts after a kill either goes on here or configures anew.
   TRY(WriteEngineChange(state_folder, {.before = {}, .restarting = true}));
+  const Restart restart(options);
   TRY(PutAll(store, difference));
   if (options.restart != RestartMode::kByDistribution || !difference.wanted.empty()) {
-    TRY(RestartEngine(options, {}, base::SteadyClock::now() + kCleanupTime));
+    TRY(restart.Run({}, base::SteadyClock::now() + kCleanupTime));
   }
   base::LogInfo("The NVIDIA runtimes are out of the container engine's configuration");
   return ForgetEngineChange(state_folder);

@@ -166,21 +166,6 @@ base::Status SignalEngine(const EngineOptions& options, const io::StopToken& sto
   return WaitForExit(*engine, options, stop, deadline);
 }
 
-// Until the distribution has put another process in the place of the one that runs.
-base::Status AwaitNextEngine(const EngineOptions& options, const io::StopToken& stop,
-                             base::SteadyClock::time_point deadline) {
-  const auto engine = FindEngine(options.socket);
-  if (!engine) return {};  // between the two
-  base::LogInfo("Waiting for the distribution to restart its container engine",
-                {{"distribution", ToString(options.distribution.name)}, {"pid", engine->pid}});
-  const auto ended = WaitForExit(*engine, options, stop, deadline);
-  if (ended || ended.error().code != base::Code::kTimeout) return ended;
-  return base::Fail(base::Error{
-      base::Code::kTimeout, "EngineDidNotRestart",
-      fmt::format("{} has not restarted its containerd (pid {}) for {}",
-                  ToString(options.distribution.name), engine->pid, options.drop_in.string())});
-}
-
 // A program of the host that gets nothing of this container.
 host::ProgramRun InHost(const EngineOptions& options) {
   host::ProgramRun run;
@@ -350,10 +335,24 @@ base::Status RestartEngine(const EngineOptions& options, const io::StopToken& st
       TRY(SignalEngine(options, stop, deadline));
       break;
     case RestartMode::kByDistribution:
-      TRY(AwaitNextEngine(options, stop, deadline));
       break;
   }
   if (!seen) return {};
+  return WaitForEngine(options.kind, options.socket, stop, deadline);
+}
+
+base::Status AwaitNextEngine(const EngineOptions& options, const EngineProcess& before,
+                             const io::StopToken& stop, base::SteadyClock::time_point deadline) {
+  base::LogInfo("Waiting for the distribution to restart its container engine",
+                {{"distribution", ToString(options.distribution.name)}, {"pid", before.pid}});
+  const auto ended = WaitForExit(before, options, stop, deadline);
+  if (!ended && ended.error().code == base::Code::kTimeout) {
+    return base::Fail(base::Error{
+        base::Code::kTimeout, "EngineDidNotRestart",
+        fmt::format("{} has not restarted its containerd (pid {}) for {}",
+                    ToString(options.distribution.name), before.pid, options.drop_in.string())});
+  }
+  TRY(ended);
   return WaitForEngine(options.kind, options.socket, stop, deadline);
 }
 

@@ -39,7 +39,13 @@ base::Status ProbeEngine(EngineKind kind, const std::filesystem::path& socket,
 base::Status WaitForEngine(EngineKind kind, const std::filesystem::path& socket,
                            const io::StopToken& stop, base::SteadyClock::time_point deadline);
 
-// Restarts or reloads the engine in the mode of the options and waits until it answers again.
+// Waits until the distribution has put another process in the place of the one that ran `before`
+// its files changed, and that one answers. kTimeout "EngineDidNotRestart".
+base::Status AwaitNextEngine(const EngineOptions& options, const EngineProcess& before,
+                             const io::StopToken& stop, base::SteadyClock::time_point deadline);
+
+// Restarts or reloads the engine in the mode of the options and waits until it answers again. In
+// the mode kByDistribution it only waits for an answer.
 base::Status RestartEngine(const EngineOptions& options, const io::StopToken& stop,
                            base::SteadyClock::time_point deadline);
 

@@ -20,6 +20,7 @@
 #include "base/strings.h"
 #include "codec/toml.h"
 #include "host/process.h"
+#include "io/file_watcher.h"
 #include "node/toolkit/configure_engine.h"
 #include "node/toolkit/engine.h"
 #include "node/toolkit/engine_files.h"
@@ -325,6 +326,33 @@ TEST_F(Containerd, ARootOfVersion2KeepsItsSettings) {
   ASSERT_TRUE(RestoreEngine(options_, "/opt/t/toolkit", folder_));
   EXPECT_FALSE(Runtimes().contains("nvidia"));
   EXPECT_EQ(settings(), before);
+}
+
+// As k0s does it: it follows the folder, and ends containerd by itself when a file appears there.
+TEST_F(Containerd, ADistributionThatRestartsItByItselfIsWaitedFor) {
+  RecordProperty("holds", "runtimes-and-distributions.md #34, #35");
+  ASSERT_TRUE(base::WriteFileAtomically(
+      options_.config, "imports = [\"" + folder_.string() + "/conf.d/*.toml\"]\n" + Config()));
+  Start();
+  options_.distribution = {Distribution::kK0s, Placement::kDropIn, {}};
+  options_.restart = RestartMode::kByDistribution;
+  options_.restart_time = test_support::kPatience;
+  const pid_t before = Pid();
+  std::thread k0s([&] {
+    (void)io::WaitForFiles({options_.drop_in.parent_path()},
+                           [&]() -> base::Result<bool> { return fs::exists(options_.drop_in); },
+                           {});
+    ::kill(before, SIGTERM);
+  });
+  const auto configured = Configure();
+  k0s.join();
+  ASSERT_TRUE(configured) << configured.error().message;
+  EXPECT_EQ(supervisor_->starts(), 2);
+  EXPECT_THAT(Handlers(), Contains("nvidia-legacy"));
+  // A killed toolkit had written before k0s restarted it: there is nothing to wait for.
+  ASSERT_TRUE(WriteEngineChange(folder_, {.before = {}, .restarting = false}));
+  ASSERT_TRUE(Configure());
+  EXPECT_EQ(supervisor_->starts(), 2);
 }
 
 // A configuration that containerd itself refuses is put back without any restart.

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <tuple>
+#include <vector>
 
 #include "base/file.h"
 #include "node/toolkit/configure_engine.h"
@@ -29,6 +30,7 @@ struct Engine {
   std::string config;
   std::string drop_in;
   bool hook = false;
+  Placement placement = Placement::kRootFile;
 };
 
 const Engine kEngines[] = {
@@ -63,7 +65,14 @@ const Engine kEngines[] = {
      {{"daemon.json",
        "{\"features\": {\"buildkit\": true}, \"runtimes\": {\"r\": {\"path\": \"/r\"}}}"}},
      "daemon.json",
-     ""}};
+     ""},
+    {"k3s_template",
+     EngineKind::kContainerd,
+     {{"config.toml", "version = 3\n"}, {"config-v3.toml.tmpl", "# of the site\n{{ x }}\n"}},
+     "config.toml",
+     "config-v3.toml.tmpl",
+     false,
+     Placement::kTemplate}};
 
 // Name, content, mode, owner, group.
 using Tree = std::map<std::string, std::tuple<std::string, mode_t, uid_t, gid_t>>;
@@ -81,6 +90,10 @@ class KilledEngine : public ::testing::TestWithParam<Engine> {
     options_.config_sources = {"file"};
     options_.set_as_default = true;
     options_.enable_cdi = true;
+    if (engine.placement != Placement::kRootFile) {
+      options_.distribution = {Distribution::kK3s, engine.placement, "k3s.service"};
+      options_.set_as_default = false;
+    }
     if (engine.kind == EngineKind::kCrio) {
       options_.hook = {engine.hook, Etc() / "hooks.d/oci-nvidia-hook.json",
                        "/t/nvidia-container-runtime-hook"};
@@ -110,7 +123,7 @@ class KilledEngine : public ::testing::TestWithParam<Engine> {
     Tree tree;
     for (const auto& entry : fs::recursive_directory_iterator(Etc())) {
       if (entry.is_directory()) continue;
-      struct stat status{};
+      struct stat status {};
       EXPECT_EQ(::lstat(entry.path().c_str(), &status), 0);
       tree[fs::relative(entry.path(), Etc()).string()] = {
           base::ReadFile(entry.path()).value_or("?"), status.st_mode, status.st_uid, status.st_gid};
@@ -207,9 +220,11 @@ TEST_P(KilledEngine, WhileRollingBackTheOldStateIsWhole) {
   EXPECT_GT(steps, 8);
 }
 
+// Engines whose root file the toolkit writes itself.
+class WrittenRootFile : public KilledEngine {};
+
 // Somebody's editor or Ansible renames a file of its own over the root file at any moment.
-TEST_P(KilledEngine, AnotherWriterAtAnyStepLosesNothing) {
-  if (GetParam().kind == EngineKind::kCrio) GTEST_SKIP() << "its root file is never written";
+TEST_P(WrittenRootFile, AnotherWriterAtAnyStepLosesNothing) {
   const bool docker = GetParam().kind == EngineKind::kDocker;
   const std::string theirs = docker ? "{\"theirs\": true}" : "# theirs\nversion = 2\n";
   const auto write = [&] {
@@ -224,7 +239,8 @@ TEST_P(KilledEngine, AnotherWriterAtAnyStepLosesNothing) {
   int steps = 1;
   for (bool stopped = true; stopped; ++steps) {
     Reset();
-    stopped = test_support::InterruptAtChange(steps, [&] { (void)Configure(); }, write);
+    stopped = test_support::InterruptAtChange(
+        steps, [&] { (void)Configure(); }, write);
     if (!stopped) break;
     EXPECT_THAT(text(), HasSubstr("theirs")) << "step " << steps;
     ASSERT_TRUE(Configure()) << "step " << steps;
@@ -233,17 +249,18 @@ TEST_P(KilledEngine, AnotherWriterAtAnyStepLosesNothing) {
 
     Reset();
     ASSERT_TRUE(Configure());
-    (void)test_support::InterruptAtChange(steps, [&] { (void)Restore(); }, write);
+    (void)test_support::InterruptAtChange(
+        steps, [&] { (void)Restore(); }, write);
     if (text().find("theirs") == std::string::npos) {
-      EXPECT_FALSE(test_support::InterruptAtChange(steps, [&] { (void)Restore(); }, [] {}));
+      EXPECT_FALSE(test_support::InterruptAtChange(
+          steps, [&] { (void)Restore(); }, [] {}));
     }
   }
   EXPECT_GT(steps, 8);
 }
 
 // What does not parse is somebody's work in progress: nothing is written over it.
-TEST_P(KilledEngine, AFileThatDoesNotParseStays) {
-  if (GetParam().kind == EngineKind::kCrio) GTEST_SKIP() << "its root file is never written";
+TEST_P(WrittenRootFile, AFileThatDoesNotParseStays) {
   const Tree before = [&] {
     folder_.Write(fs::path("etc") / GetParam().config, "{ \"a\" = [1,\n");
     return Look();
@@ -256,6 +273,19 @@ TEST_P(KilledEngine, AFileThatDoesNotParseStays) {
   EXPECT_EQ(Look(), before);
   EXPECT_TRUE(IsStateEmpty());
 }
+
+std::vector<Engine> WithRootFile() {
+  std::vector<Engine> engines;
+  for (const auto& engine : kEngines) {
+    if (engine.kind != EngineKind::kCrio && engine.placement == Placement::kRootFile) {
+      engines.push_back(engine);
+    }
+  }
+  return engines;
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, WrittenRootFile, ::testing::ValuesIn(WithRootFile()),
+                         [](const auto& engine) { return std::string(engine.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Engines, KilledEngine, ::testing::ValuesIn(kEngines),
                          [](const auto& engine) { return std::string(engine.param.name); });
