@@ -185,6 +185,11 @@ Look HandlerMissing(const OperandContext& context) {
   seen.evidence.push_back({"Node " + context.on.node.name,
                            "status.nodeInfo.containerRuntimeVersion", context.on.node.runtime,
                            std::nullopt});
+  if (const auto name = context.on.node.distribution(); !name.empty()) {
+    seen.evidence.push_back({"Node " + context.on.node.name, "status.nodeInfo.kubeletVersion",
+                             fmt::format("{}: the containerd of {}", context.on.node.kubelet, name),
+                             std::nullopt});
+  }
   if (toolkit != nullptr) {
     seen.evidence.push_back({"Pod " + toolkit->key.ToString(), "",
                              toolkit->ready ? "ready" : "not ready", toolkit->ready_changed});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "api/labels.h"
 #include "base/strings.h"
@@ -202,6 +203,15 @@ bool Node::is_discovered() const {
       labels, [](const auto& label) { return desired::IsDiscoveryLabel(label.first); });
 }
 
+std::string_view Node::distribution() const {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"+k3s", "k3s"}, {"+rke2r", "RKE2"}, {"+k0s", "k0s"}};
+  for (const auto& [part, whose] : kNames) {
+    if (kubelet.find(part) != std::string::npos) return whose;
+  }
+  return Label("microk8s.io/cluster") == "true" ? "MicroK8s" : "";
+}
+
 bool Node::has_gpu_pci_label() const {
   return !desired::GpuPciLabel([&](std::string_view key) { return Label(key); }).empty();
 }
@@ -297,6 +307,7 @@ Node ReadNode(const Json& object) {
   node.runtime = FindString(object, {"status", "nodeInfo", "containerRuntimeVersion"});
   node.kernel = FindString(object, {"status", "nodeInfo", "kernelVersion"});
   node.os_image = FindString(object, {"status", "nodeInfo", "osImage"});
+  node.kubelet = FindString(object, {"status", "nodeInfo", "kubeletVersion"});
   ForEachResource(Find(object, {"status", "capacity"}),
                   [&](const auto& name, auto amount) { node.capacity[name] = amount; });
   ForEachResource(Find(object, {"status", "allocatable"}),

@@ -85,6 +85,7 @@ struct Node {
   std::string runtime;  // "containerd://2.2.0"
   std::string kernel;
   std::string os_image;
+  std::string kubelet;  // its version: "v1.34.1+k3s1"
   // Resources of nvidia.com.
   std::map<std::string, std::int64_t, std::less<>> capacity;
   std::map<std::string, std::int64_t, std::less<>> allocatable;
@@ -93,6 +94,9 @@ struct Node {
   // Node feature discovery has labelled it.
   [[nodiscard]] bool is_discovered() const;
   [[nodiscard]] bool has_gpu_pci_label() const;
+  // "k3s", "RKE2", "k0s", "MicroK8s": those that bring a containerd of their own, as far as the
+  // Node tells (runtimes-and-distributions.md 5.2); "" for any other.
+  [[nodiscard]] std::string_view distribution() const;
 
   bool operator==(const Node&) const = default;
 };

@@ -31,6 +31,22 @@ TEST(ViewsTest, OfNonsenseAreEmpty) {
   }
 }
 
+// runtimes-and-distributions.md 5.2: the kubelet's version, or a label.
+TEST(ViewsTest, ANodeTellsTheDistributionWhoseContainerdItHas) {
+  const auto of = [](const char* kubelet, const char* labels) {
+    return std::string(ReadNode(Yaml(fmt::format("metadata: {{name: a, labels: {}}}\nstatus: "
+                                                 "{{nodeInfo: {{kubeletVersion: '{}'}}}}\n",
+                                                 labels, kubelet)))
+                           .distribution());
+  };
+  EXPECT_EQ(of("v1.34.1+k3s1", "{}"), "k3s");
+  EXPECT_EQ(of("v1.34.1+rke2r1", "{}"), "RKE2");
+  EXPECT_EQ(of("v1.36.0+k0s.0", "{}"), "k0s");
+  EXPECT_EQ(of("v1.34.1", "{microk8s.io/cluster: 'true'}"), "MicroK8s");
+  EXPECT_EQ(of("v1.34.1", "{microk8s.io/cluster: 'false'}"), "");
+  EXPECT_EQ(of("v1.33.5-eks-113cf36", "{}"), "");
+}
+
 TEST(ViewsTest, AmountsOfAllContainersAreAdded) {
   const Pod pod = ReadPod(Yaml(R"(
 spec:
