@@ -1,6 +1,7 @@
 #include "node/toolkit/engine_command.h"
 
 #include <charconv>
+#include <utility>
 
 #include "base/file.h"
 #include "base/strings.h"
@@ -33,13 +34,16 @@ pid_t ParentOf(const std::filesystem::path& proc, pid_t pid) {
 }
 
 std::string UnitOf(const std::filesystem::path& proc, pid_t pid) {
-  // "0::/system.slice/k3s.service": a service can have groups of its own below it.
+  // "0::/system.slice/k3s.service/x": a service can have groups of its own below it, and a whole
+  // node can run in a service of another one.
+  std::string unit;
   for (const auto& line : base::Split(ReadOf(proc, pid, "cgroup"), '\n')) {
-    for (const auto& part : base::Split(line, '/')) {
-      if (part.ends_with(".service")) return part;
+    for (auto& part : base::Split(line, '/')) {
+      if (part.ends_with(".service")) unit = std::move(part);
     }
+    if (!unit.empty()) break;
   }
-  return {};
+  return unit;
 }
 
 std::string OptionOf(const std::vector<std::string>& words,

@@ -25,6 +25,7 @@ using codec::Json;
 constexpr std::string_view kSockets[] = {
     "/run/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock",
     "/var/snap/microk8s/common/run/containerd.sock", "/run/k0s/containerd.sock"};
+constexpr std::string_view kOrdinaryConfig = "/etc/containerd/config.toml";
 constexpr std::string_view kFolders[] = {"/var/lib/rancher/k3s/agent/etc/containerd",
                                          "/var/lib/rancher/rke2/agent/etc/containerd",
                                          "/var/snap/microk8s/current/args", "/etc/k0s"};
@@ -103,7 +104,10 @@ base::Result<FoundProcess> FindProcess(const NodeView& node, const fs::path& cho
     return found;
   }
   if (const std::string own = OwnSocket(node); !own.empty()) {
-    return ProcessOf(Seen(node.root, own), "it runs this pod");
+    auto found = ProcessOf(Seen(node.root, own), "it runs this pod");
+    // In a restart, or out of sight: where it is the ordinary one, nothing is to be known of it.
+    if (!found && own == kSockets[0]) return FoundProcess{{}, 0, found.error().message};
+    return found;
   }
   return OnlyOneThatAnswers(node);
 }
@@ -132,6 +136,7 @@ base::Result<Distribution> DistributionOf(const NodeView& node, pid_t pid,
                                           const NodeEngine& engine) {
   const std::string config = engine.config.string();
   if (config.ends_with("/agent/etc/containerd/config.toml")) return K3sOrRke2(node, pid, engine);
+  if (config == kOrdinaryConfig) return Distribution::kNone;
   if (engine.unit.starts_with("snap.microk8s.")) return Distribution::kMicroK8s;
   if (engine.unit.starts_with("k0s")) return Distribution::kK0s;
   // Without systemd: what the daemon was told to read.
@@ -142,14 +147,14 @@ base::Result<Distribution> DistributionOf(const NodeView& node, pid_t pid,
 
 // The root of the node's first process is not mounted read-only for a pod, as /host is.
 base::Result<host::Root> WritableRoot(const NodeView& node) {
-  struct statvfs mount{};
+  struct statvfs mount {};
   if (::statvfs(node.root.path().c_str(), &mount) != 0) {
     return base::Fail(base::FromErrno(errno, "look at " + node.root.path().string()));
   }
   if ((mount.f_flag & ST_RDONLY) == 0) return node.root;
   const auto other = node.proc / "1/root";
-  struct stat ours{};
-  struct stat theirs{};
+  struct stat ours {};
+  struct stat theirs {};
   if (::stat(node.root.path().c_str(), &ours) == 0 && ::stat(other.c_str(), &theirs) == 0 &&
       ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino) {
     return host::Root(other);
@@ -274,7 +279,7 @@ base::Status CheckDeclared(const Options& options, const NodeEngine& engine) {
 // Both are named as the process itself has been told, so on the node.
 fs::path ConfigOf(const std::vector<std::string>& words) {
   const fs::path config = OptionOf(words, {"--config", "-c", "-config"});
-  return config.empty() ? fs::path("/etc/containerd/config.toml") : config;
+  return config.empty() ? fs::path(kOrdinaryConfig) : config;
 }
 
 }  // namespace

@@ -134,6 +134,19 @@ TEST_F(NodeEngineTest, AnOrdinaryNodeIsConfiguredAsBefore) {
   EXPECT_EQ(options_.engine.distribution.name, Distribution::kNone);
 }
 
+// A node that is a container on another one has that one's service above its own.
+TEST_F(NodeEngineTest, TheInnermostUnitCounts) {
+  Listen("/run/containerd/containerd.sock");
+  Process(::getpid(), {"containerd"}, kParent,
+          "/system.slice/k0sworker.service/x/containerd.service");
+  const auto inner = FindNodeEngine(View(), {});
+  ASSERT_TRUE(inner) << inner.error().message;
+  EXPECT_EQ(inner->unit, "containerd.service");
+  // An ordinary configuration is read by no distribution's containerd.
+  Process(::getpid(), {"containerd"}, kParent, "/system.slice/k0sworker.service/x");
+  EXPECT_EQ(FindNodeEngine(View(), {})->distribution, Distribution::kNone);
+}
+
 // Same engine, same socket, same layout.
 TEST_F(NodeEngineTest, K3sAndRke2AreToldApart) {
   RecordProperty("holds", "runtimes-and-distributions.md #31");
@@ -398,6 +411,19 @@ TEST_F(NodeEngineTest, OfTwoThatAnswerTheOneThatRunsThisPodCounts) {
   EXPECT_EQ(found->socket, At(kK3sSocket));
   EXPECT_EQ(found->distribution, Distribution::kK3s);
   EXPECT_EQ(found->why, "it runs this pod");
+}
+
+// In a restart, or out of sight. Of an ordinary containerd nothing has to be known.
+TEST_F(NodeEngineTest, AnOwnEngineThatDoesNotAnswerIsOrdinaryOrAnError) {
+  Put(std::string(kK3s) + "/config.toml", kRendered);
+  Pod("/run/containerd/containerd.sock");
+  const auto ordinary = FindNodeEngine(View(), {});
+  ASSERT_TRUE(ordinary) << ordinary.error().message;
+  EXPECT_EQ(ordinary->distribution, Distribution::kNone);
+  Pod(kK3sSocket);
+  const auto down = FindNodeEngine(View(), {});
+  ASSERT_FALSE(down);
+  EXPECT_THAT(down.error().message, HasSubstr(kK3sSocket));
 }
 
 TEST_F(NodeEngineTest, WhatSomebodyChoseStays) {

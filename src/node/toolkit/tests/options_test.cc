@@ -105,6 +105,8 @@ TEST(ToolkitOptions, Refusals) {
            {"--create-device-nodes", "all"},
            {"--no-such-flag"},
            {"--restart-mode", "later"},
+           {"--distribution", "kind"},
+           {"--settings-by-default", "config,restart-mode"},
            {"--runtime=crio", "--restart-mode=signal"},
            {"--runtime=crio", "--config-mode=both"},
            {"--runtime=crio", "--hooks-dir=hooks.d"},
@@ -118,6 +120,28 @@ TEST(ToolkitOptions, Refusals) {
     ASSERT_FALSE(parsed) << words[0];
     EXPECT_EQ(parsed.error().code, base::Code::kInvalid) << words[0];
   }
+}
+
+// The operator sets every variable: it says which of them nobody chose.
+TEST(ToolkitOptions, WhatSomebodyChoseIsKnown) {
+  const std::map<std::string, std::string> all = {{"RUNTIME_CONFIG", "/runtime/config-dir/x"},
+                                                  {"RUNTIME_DROP_IN_CONFIG", "/d"},
+                                                  {"CONTAINERD_SOCKET", "/s"},
+                                                  {"RUNTIME_RESTART_MODE", "none"}};
+  const auto chosen = (*Parse({"-r", "containerd"}, all))->given;
+  EXPECT_TRUE(chosen.config && chosen.drop_in && chosen.socket && chosen.restart);
+  EXPECT_FALSE(chosen.distribution);
+  auto told = all;
+  told["RUNTIME_SETTINGS_BY_DEFAULT"] = "config,drop-in-config";
+  told["RUNTIME_DISTRIBUTION"] = "rke2";
+  const auto defaults = (*Parse({"-r", "containerd"}, told))->given;
+  EXPECT_FALSE(defaults.config || defaults.drop_in);
+  EXPECT_TRUE(defaults.socket);
+  EXPECT_EQ(defaults.distribution, Distribution::kRke2);
+  const auto nothing = (*Parse({"-r", "containerd"}))->given;
+  EXPECT_FALSE(nothing.config || nothing.drop_in || nothing.socket || nothing.restart);
+  EXPECT_EQ((*Parse({"--distribution=none"}))->given.distribution, Distribution::kNone);
+  EXPECT_FALSE((*Parse({"--distribution=auto"}))->given.distribution);
 }
 
 TEST(ToolkitOptions, HookOfCrio) {
