@@ -99,8 +99,10 @@ std::vector<Runtime> RuntimesFor(const EngineOptions& options,
   const auto program = (toolkit_folder / "nvidia-container-runtime").string();
   std::vector<Runtime> runtimes = {
       {name, program}, {kCdiRuntime, program + ".cdi"}, {kLegacyRuntime, program + ".legacy"}};
-  // k3s and RKE2 look for no program of the last one's name.
-  if (options.distribution.placement == Placement::kFoundByItself) runtimes.pop_back();
+  // k3s and RKE2 look for no nvidia-container-runtime.legacy, and older ones not for .cdi either.
+  if (options.distribution.placement == Placement::kFoundByItself) {
+    runtimes.erase(runtimes.begin() + 1, runtimes.end());
+  }
   const std::string wanted = options.runtime_name.empty() ? name : options.runtime_name;
   for (auto& runtime : runtimes) {
     runtime.is_default = options.set_as_default && runtime.name == wanted;

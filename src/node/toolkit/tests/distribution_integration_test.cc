@@ -93,7 +93,7 @@ class K3sNode : public ::testing::Test {
 
 TEST_F(K3sNode, WhereItFindsTheToolkitItIsRestartedOnceAndNoFileIsEdited) {
   RecordProperty("holds", "runtimes-and-distributions.md #28");
-  Start({"runc", "nvidia", "nvidia-cdi"});
+  Start({"runc", "nvidia"});
   Render();
   Install();
   const auto configured = Configure();
