@@ -314,7 +314,6 @@ base::Status ConfigureForDistribution(NodeView node, Options& options) {
   engine.host_root = root.path();
   engine.config = Seen(root, found.config);
   engine.drop_in = place.file.empty() ? fs::path() : Seen(root, place.file);
-  engine.drop_in_host_path.clear();
   if (!options.given.socket) engine.socket = found.socket;
   engine.distribution = {found.distribution, place.placement, found.unit};
   engine.restart_time = kDistributionRestartTime;

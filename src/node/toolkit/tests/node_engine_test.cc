@@ -255,6 +255,24 @@ TEST_F(NodeEngineTest, WhereTheRootFileImportsAFolderItGetsADropIn) {
   EXPECT_FALSE(fs::exists(options_.engine.drop_in));
 }
 
+// containerd 1.7 takes the last file's table as a whole, passwords and all.
+TEST_F(NodeEngineTest, ADropInOfVersion2HasTheWholeTableForItsOwnerOnly) {
+  K3s("version = 2\nimports = [\"" + std::string(kK3s) +
+      "/config.toml.d/*.toml\"]\n[plugins.\"io.containerd.grpc.v1.cri\"]\n"
+      "  sandbox_image = \"r.example.com/pause:1\"\n"
+      "[plugins.\"io.containerd.grpc.v1.cri\".registry.configs.\"r.example.com\".auth]\n"
+      "  password = \"secret\"\n");
+  ASSERT_TRUE(Find());
+  ASSERT_TRUE(Configure());
+  const auto drop_in = codec::ParseToml(Text(std::string(kK3s) + "/config.toml.d/99-nvidia.toml"));
+  ASSERT_TRUE(drop_in);
+  const auto& cri = drop_in->at("plugins").at("io.containerd.grpc.v1.cri");
+  EXPECT_EQ(cri.at("sandbox_image"), "r.example.com/pause:1");
+  EXPECT_EQ(cri.at("containerd").at("runtimes").size(), 3u);
+  EXPECT_EQ(fs::status(options_.engine.drop_in).permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
+}
+
 TEST_F(NodeEngineTest, OfTwoTemplatesTheNewerIsExtended) {
   RecordProperty("holds", "runtimes-and-distributions.md #30");
   const std::string newer = "# mine\n{{ template \"base\" . }}";
