@@ -78,17 +78,15 @@ base::Result<Mode> ResolveMode(std::string_view mode, const Requests& requests) 
   if (mode == "cdi") return Mode::kCdi;
   if (mode == "legacy") return Mode::kLegacy;
   if (mode == "jit-cdi") return Mode::kPrepared;
+  // What the lists of a Tegra system name the toolkit has prepared, too.
+  if (mode == "csv") return Mode::kCsv;
   if (mode == "auto") {
     return !requests.devices.empty() && AllQualified(requests.devices) ? Mode::kCdi
                                                                        : Mode::kPrepared;
   }
-  if (mode == "csv") {
-    return base::Fail(base::Error{base::Code::kUnsupported, "UnsupportedRuntimeMode",
-                                  "runtime mode csv (Tegra) is not supported; use cdi or auto"});
-  }
   return base::Fail(base::Invalid(
       "InvalidRuntimeMode",
-      fmt::format("runtime mode \"{}\" is none of auto, cdi, jit-cdi, legacy", mode)));
+      fmt::format("runtime mode \"{}\" is none of auto, cdi, csv, jit-cdi, legacy", mode)));
 }
 
 bool IsPrepared(const std::string& name) { return name.starts_with("runtime.nvidia.com/gpu="); }

@@ -22,8 +22,8 @@ struct Requests {
 Requests FindRequests(const oci::Spec& spec, const Config& config,
                       const std::vector<std::string>& prefixes);
 
-// kLegacy is kPrepared with the rules of legacy_rules.h and requirements.h.
-enum class Mode { kCdi, kPrepared, kLegacy };
+// kLegacy is kPrepared with the rules of legacy_rules.h and requirements.h, kCsv with the latter.
+enum class Mode { kCdi, kPrepared, kLegacy, kCsv };
 
 struct Resolution {
   Mode mode = Mode::kCdi;
@@ -34,8 +34,8 @@ struct Resolution {
 // kPrepared names devices of the kind runtime.nvidia.com/gpu, whose specification the toolkit
 // prepares beforehand; upstream generates it anew for every container (its jit-cdi mode) or injects
 // behind the runtime's back (its legacy mode). `forced_mode` is empty or wins over the
-// configuration. kUnsupported for mode csv, kInvalid for an unknown one, and
-// "MixedDeviceKinds" where prepared devices are named together with others.
+// configuration. kInvalid for a mode that there is not, and "MixedDeviceKinds" where prepared devices
+// are named together with others.
 base::Result<Resolution> ResolveRequests(const oci::Spec& spec, const Config& config,
                                          std::string_view forced_mode);
 

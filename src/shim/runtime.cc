@@ -170,7 +170,9 @@ base::Result<cdi::ContainerEdits> EditsForRequests(const oci::Spec& spec, const 
     if (!IsNone(name, known)) wanted.push_back(name);
   }
   if (wanted.empty()) return cdi::ContainerEdits();
-  if (resolution.mode == Mode::kLegacy) TRY(CheckRequirements(spec, config, registry, wanted));
+  if (resolution.mode == Mode::kLegacy || resolution.mode == Mode::kCsv) {
+    TRY(CheckRequirements(spec, config, registry, wanted));
+  }
   auto edits = registry.Resolve(wanted);
   if (edits) {
     report.Debug("injected " + base::Join(wanted, ", "));
@@ -206,10 +208,10 @@ base::Result<bool> EditSpec(oci::Spec& spec, const Config& config, std::string_v
   for (const auto& warning : resolution.warnings) report.Warning(warning);
   const bool removed = spec.RemoveHooks("prestart", IsNvidiaHook) > 0;
   TRY_ASSIGN(auto edits, EditsForRequests(spec, config, resolution, report));
-  // Upstream's mode legacy has them with GPUs only.
+  // Upstream's modes legacy and csv have them with GPUs only.
   const bool may_have_others =
       resolution.mode == Mode::kPrepared ||
-      (resolution.mode == Mode::kLegacy && !resolution.names.empty());
+      (resolution.mode != Mode::kCdi && !resolution.names.empty());
   if (may_have_others) {
     TRY_ASSIGN(auto others, FindGatedRequests(spec, config));
     const auto more = GatedEdits(others, config.driver_root);

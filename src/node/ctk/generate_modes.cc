@@ -8,12 +8,11 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "cdi/generate/device_ids.h"
-#include "cdi/generate/tegra.h"
 #include "cdi/generate/wsl.h"
 #include "host/dxcore.h"
 #include "host/platform.h"
-#include "host/tegra.h"
 #include "node/toolkit/options.h"
+#include "node/toolkit/tegra_spec.h"
 #include "nvml/nvml.h"
 
 namespace pitcrew::node::ctk {
@@ -27,7 +26,6 @@ constexpr std::pair<DriverMode, std::string_view> kModes[] = {
     {DriverMode::kManagement, "management"},
     {DriverMode::kNvml, "nvml"},
     {DriverMode::kWsl, "wsl"}};
-constexpr std::size_t kMostMissing = 10;  // names in one line of the log
 
 cdi_generate::LocateOptions LocateOptionsOf(const GenerateRequest& request,
                                             const GpusOrError& gpus) {
@@ -66,31 +64,14 @@ base::Result<cdi::Spec> GenerateManagement(const GenerateRequest& request,
 }
 
 base::Result<cdi::Spec> GenerateCsv(const GenerateRequest& request, const GpusOrError& gpus) {
-  const auto read = host::ReadTegraLists({request.tegra.lists.begin(), request.tegra.lists.end()});
-  for (const auto& error : read.errors) base::LogWarning("A list of files is passed over", error);
-  auto options = LocateOptionsOf(request, gpus);
-  options.library_folders = request.library_folders;
-  TRY_ASSIGN(const auto tegra,
-             cdi_generate::LocateTegra(options, read.lists, request.tegra.ignored_links));
-  if (!tegra.missing.empty()) {
-    auto some = tegra.missing;
-    some.resize(std::min(some.size(), kMostMissing));
-    base::LogInfo("Some of what the lists name is not on this system",
-                  {{"entries", tegra.missing.size()}, {"first", base::Join(some, ", ")}});
-  }
-  cdi_generate::DriverFiles files;
-  TRY(cdi_generate::LocateDevices(options, files));
-  cdi_generate::TegraOptions tegra_options;
-  tegra_options.one_device = request.tegra.one_device;
-  if (!request.tegra.compat_root.empty()) {
-    tegra_options.orin_compat_root = request.tegra.compat_root;
-  }
-  TRY_ASSIGN(auto generated, cdi_generate::GenerateTegra(gpus ? &*gpus : nullptr, tegra, files,
-                                                         request.options, tegra_options));
-  if (generated.undivided) {
-    base::LogWarning("The GPUs of this system are offered as one device", *generated.undivided);
-  }
-  return std::move(generated.spec);
+  toolkit::TegraRequest tegra{LocateOptionsOf(request, gpus),
+                              {request.tegra.lists.begin(), request.tegra.lists.end()},
+                              request.tegra.ignored_links,
+                              {}};
+  tegra.locate.library_folders = request.library_folders;
+  tegra.tegra.one_device = request.tegra.one_device;
+  if (!request.tegra.compat_root.empty()) tegra.tegra.orin_compat_root = request.tegra.compat_root;
+  return toolkit::GenerateTegraSpec(gpus ? &*gpus : nullptr, tegra, request.options);
 }
 
 base::Result<cdi::Spec> GenerateWsl(const GenerateRequest& request) {

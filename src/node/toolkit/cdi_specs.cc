@@ -15,6 +15,8 @@
 #include "cdi/generate/locate.h"
 #include "host/device_node.h"
 #include "host/kernel.h"
+#include "host/platform.h"
+#include "node/toolkit/tegra_spec.h"
 #include "nvml/nvml.h"
 
 namespace pitcrew::node::toolkit {
@@ -121,6 +123,26 @@ base::Status WriteRuntimeSpec(const Options& options, const base::Result<gpu::In
   return WriteIfChanged(path, std::move(generated->spec));
 }
 
+bool IsTegra(const host::Root& driver_root, const base::Result<gpu::Inventory>& inventory) {
+  std::vector<std::string> names;
+  if (inventory) {
+    for (const auto& device : inventory->devices) names.push_back(device.name);
+  }
+  return host::FindPlatform(driver_root, names) == host::Platform::kTegra;
+}
+
+// Its driver is no package of libraries with a version, so there is only what its lists name.
+base::Status WriteTegraSpec(const Options& options, const base::Result<gpu::Inventory>& inventory) {
+  const host::Root root(options.driver_root_container);
+  TegraRequest request;
+  request.locate.driver_root = root;
+  request.locate.dev_root = host::Root(DevRootHere(options));
+  request.lists = TegraListsBelow(root);
+  TRY_ASSIGN(auto spec, GenerateTegraSpec(inventory ? &*inventory : nullptr, request,
+                                          GenerateOptions(options, kRuntimeKind)));
+  return WriteIfChanged(SpecPath(options, kRuntimeKind), std::move(spec));
+}
+
 }  // namespace
 
 void CreateControlNodes(const Options& options) {
@@ -144,6 +166,7 @@ base::Status WriteCdiSpecs(const Options& options) {
   const auto inventory = ReadInventory(options);
   if (!inventory) base::LogWarning("NVML does not tell this node's GPUs", inventory.error());
   const host::Root driver_root(options.driver_root_container);
+  if (IsTegra(driver_root, inventory)) return WriteTegraSpec(options, inventory);
   const host::Root dev_root(DevRootHere(options));
   TRY_ASSIGN(const auto files,
              cdi_generate::Locate({driver_root, dev_root,

@@ -168,7 +168,8 @@ TEST(Requests, Modes) {
   EXPECT_EQ(names({"NVIDIA_VISIBLE_DEVICES=all"}, "cdi"), Names{"management.nvidia.com/gpu=all"});
   EXPECT_EQ(names({"NVIDIA_VISIBLE_DEVICES=none"}, "cdi"), Names{"management.nvidia.com/gpu=none"});
   EXPECT_EQ(names({}, "cdi"), Names{});
-  EXPECT_EQ(names({}, "csv"), Names{"UnsupportedRuntimeMode"});
+  EXPECT_EQ(names({"NVIDIA_VISIBLE_DEVICES=0"}, "csv"), Names{"runtime.nvidia.com/gpu=0"});
+  EXPECT_EQ(names({}, "csv"), Names{});
   EXPECT_EQ(names({}, "fancy"), Names{"InvalidRuntimeMode"});
 }
 

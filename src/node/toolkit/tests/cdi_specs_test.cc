@@ -73,6 +73,28 @@ TEST_F(CdiSpecs, ManagementSpecificationHasHostPaths) {
   EXPECT_EQ(fs::last_write_time(path), before);
 }
 
+TEST_F(CdiSpecs, ATegraSystemIsWhatItsListsName) {
+  const auto write = [&](const std::string& inside, const std::string& text) {
+    ASSERT_TRUE(base::WriteFileAtomically(folder_ / "driver" / inside, text));
+  };
+  write("etc/nv_tegra_release", "# R36\n");
+  write("etc/nvidia-container-runtime/host-files-for-container.d/devices.csv", "dev, /dev/null\n");
+  write("etc/nvidia-container-runtime/host-files-for-container.d/drivers.csv",
+        "lib, /usr/lib/tegra/libnvos.so\n");
+  write("usr/lib/tegra/libnvos.so", "x");
+  options_.dev_root = options_.dev_root_container = "/";
+  ASSERT_TRUE(WriteCdiSpecs(options_));
+  EXPECT_FALSE(fs::exists(folder_ / "cdi/example.com-class.yaml"));
+  const auto spec =
+      cdi::ParseSpec(*base::ReadFile(folder_ / "cdi/runtime.nvidia.com-gpu.yaml"), "spec");
+  ASSERT_TRUE(spec) << spec.error().message;
+  ASSERT_EQ(spec->devices.size(), 2U);
+  EXPECT_EQ(spec->devices[0].name, "0");
+  EXPECT_EQ(spec->devices[0].edits.device_nodes[0].path, "/dev/null");
+  ASSERT_EQ(spec->edits.mounts.size(), 2U);
+  EXPECT_EQ(spec->edits.mounts[1].host_path, "/host/driver/root/usr/lib/tegra/libnvos.so");
+}
+
 // A specification from before stays when NVML tells nothing now.
 TEST_F(CdiSpecs, UnknownGpusDoNotRemoveTheRuntimeSpecification) {
   ASSERT_TRUE(base::WriteFileAtomically(folder_ / "cdi/runtime.nvidia.com-gpu.yaml", "kept"));
