@@ -13,6 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import cases  # noqa: E402
+import cdi  # noqa: E402
 import configurations  # noqa: E402
 import label_history  # noqa: E402
 import meaning  # noqa: E402
@@ -272,6 +273,39 @@ class Sandbox(unittest.TestCase):
         for case in chosen:
             addresses = [device["at"] for device in case["tree"]["pci"]]
             self.assertEqual(len(addresses), len(set(addresses)))
+
+
+class Cdi(unittest.TestCase):
+    @staticmethod
+    def spec(hooks=(), node=None, names=("0",)):
+        edits = {"deviceNodes": [node or {"path": "/dev/nvidia0", "major": 195}]}
+        return {"kind": "nvidia.com/gpu", "devices": [{"name": name, "containerEdits": edits} for name in names],
+                "containerEdits": {"hooks": list(hooks)}}
+
+    def found(self, ours, theirs, words=(), status=(0, 0)):
+        texts = [one if isinstance(one, str) else "---\n" + yaml.safe_dump(one) for one in (ours, theirs)]
+        return cdi.differences({side: {"status": code, "stdout": text, "stderr": "why"}
+                                for side, code, text in zip(("ours", "theirs"), status, texts)}, words)
+
+    def test_equal_specifications_and_two_refusals_do_not_differ(self):
+        self.assertEqual(self.found(self.spec(), self.spec()), [])
+        self.assertEqual(self.found("", "other", status=(2, 1)), [])
+
+    def test_whatever_is_not_accepted_is_a_difference(self):
+        for other in (self.spec(names=("1",)), self.spec(names=("0", "all")), self.spec(hooks=[{"args": ["x"]}]),
+                      self.spec(node={"path": "/dev/nvidia0", "major": 1})):
+            self.assertTrue(self.found(self.spec(), other))
+        self.assertIn("why", self.found(self.spec(), "", status=(0, 1)))
+        self.assertTrue(self.found('{"devices": []}', '{"devices": []}{"devices": []}'))
+
+    def test_what_is_accepted_is_so_only_where_it_is_said(self):
+        bare = self.spec(node={"path": "/dev/nvidia0"})
+        self.assertEqual(self.found(bare, self.spec(), ["--mode=gds"]), [])
+        self.assertTrue(self.found(bare, self.spec(), ["--mode=nvml"]))
+        self.assertEqual(self.found(self.spec(), self.spec(names=("0", "all")), ["--mode=imex"]), [])
+        rooted, plain = ([{"args": ["--link", f"a::{root}/b"]}] for root in ("/driver-root", ""))
+        self.assertEqual(self.found(self.spec(hooks=plain), self.spec(hooks=rooted)), [])
+        self.assertEqual(self.found(self.spec(hooks=plain), self.spec(hooks=rooted + plain)), [])
 
 
 class Files(unittest.TestCase):
