@@ -2,19 +2,31 @@
 // version>=<driver store>" with ";" between them; the store "-" is an adapter that does not answer.
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string>
 #include <vector>
 
-#include "base/strings.h"
 #include "host/dxcore_abi.h"
 
 using namespace pitcrew::host::dxcore;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-std::vector<std::string> Adapters() {
+struct Adapter {
+  std::uint32_t version = 0;
+  std::string store;
+};
+
+std::vector<Adapter> Adapters() {
   const char* text = std::getenv("FAKE_DXCORE");
-  return pitcrew::base::SplitTrimmed(text == nullptr ? "" : text, ';');
+  std::istringstream rest(text == nullptr ? "" : text);
+  std::vector<Adapter> adapters;
+  Adapter one;
+  char equals = 0;
+  while (rest >> one.version >> equals && std::getline(rest, one.store, ';')) {
+    adapters.push_back(one);
+  }
+  return adapters;
 }
 
 template <class Question>
@@ -58,10 +70,9 @@ int D3DKMTQueryAdapterInfo(QueryAdapterInfo* question) {
   const auto adapters = Adapters();
   const std::size_t index = question->handle - 100;
   if (index >= adapters.size()) return -1;
-  const auto words = pitcrew::base::Split(adapters[index], '=');
-  if (question->type == kQueryRegistry) return TellStore(words[1], question);
+  if (question->type == kQueryRegistry) return TellStore(adapters[index].store, question);
   if (question->type != kDriverVersion) return -1;
-  *static_cast<std::uint32_t*>(question->data) = static_cast<std::uint32_t>(std::stoul(words[0]));
+  *static_cast<std::uint32_t*>(question->data) = adapters[index].version;
   return 0;
 }
 
