@@ -64,8 +64,8 @@ class Spec {
   // `entry` is NAME=value: replaces the variables of that name in the place of the first, else is
   // appended.
   void SetEnv(std::string_view entry);
-  // Takes the place of devices of the same path. Character and block devices also get an allow rule with
-  // `access` ("rwm") in linux.resources.devices.
+  // Takes the place of devices of the same path. Character and block devices also get an allow rule
+  // with `access` ("rwm") in linux.resources.devices.
   void SetDevice(const Device& device, std::string_view access);
   // Comes last, and instead of a mount of the same destination.
   void SetMount(const Mount& mount);

@@ -114,6 +114,7 @@ base::Status RunHook(const HookEntry& hook, const Words& arguments) {
   TRY_ASSIGN(const auto path, ContainerRootPath(state));
   TRY_ASSIGN(const auto root, ContainerRoot::Open(path));
   if (hook.task != Task::kMounts) TRY(ConfineTo(root));
+  TRY(ForbidCalls(hook.task));
   return hook.run(root, flags);
 }
 

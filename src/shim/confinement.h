@@ -24,4 +24,9 @@ base::Status GiveUpPrivileges(Task task);
 // anything, and to mount. A kernel without Landlock (before 5.13, or switched off) lets it be.
 base::Status ConfineTo(const ContainerRoot& root);
 
+// From now on the kernel refuses this process calls that the task has no use for, with EPERM: other
+// programs and processes, sockets, modes and owners by path, mounts, namespaces, kernel modules. A
+// kernel without seccomp filters lets it be.
+base::Status ForbidCalls(Task task);
+
 }  // namespace pitcrew::shim

@@ -52,10 +52,10 @@ base::Error OnAnotherMount(std::string_view inside) {
 // Whether the kernel makes up what is read there.
 bool IsMadeUp(int fd) {
   static constexpr std::uint32_t kKinds[] = {
-      PROC_SUPER_MAGIC,    SYSFS_MAGIC,         DEBUGFS_MAGIC, TRACEFS_MAGIC,   SECURITYFS_MAGIC,
-      CGROUP_SUPER_MAGIC,  CGROUP2_SUPER_MAGIC, BPF_FS_MAGIC,  SELINUX_MAGIC,   SMACK_MAGIC,
-      DEVPTS_SUPER_MAGIC,  PSTOREFS_MAGIC,      EFIVARFS_MAGIC, NSFS_MAGIC,     RDTGROUP_SUPER_MAGIC,
-      0x62656570 /*configfs*/};
+      PROC_SUPER_MAGIC, SYSFS_MAGIC,        DEBUGFS_MAGIC,        TRACEFS_MAGIC,
+      SECURITYFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC,  BPF_FS_MAGIC,
+      SELINUX_MAGIC,    SMACK_MAGIC,        DEVPTS_SUPER_MAGIC,   PSTOREFS_MAGIC,
+      EFIVARFS_MAGIC,   NSFS_MAGIC,         RDTGROUP_SUPER_MAGIC, 0x62656570 /*configfs*/};
   struct statfs info{};
   // One that cannot be asked is not trusted either.
   return ::fstatfs(fd, &info) != 0 ||
@@ -150,9 +150,9 @@ std::string RandomName() {
 
 base::Result<ContainerRoot> ContainerRoot::Open(const std::filesystem::path& path) {
   const auto refused = [&](std::string_view why) {
-    return base::Fail(base::Invalid(
-        "InvalidContainerRoot",
-        fmt::format("\"{}\" cannot be a container's root: {}", path.string(), why)));
+    return base::Fail(
+        base::Invalid("InvalidContainerRoot",
+                      fmt::format("\"{}\" cannot be a container's root: {}", path.string(), why)));
   };
   constexpr std::string_view kHost = "hooks do not work on the host";
   if (path.empty() || path.lexically_normal() == "/") return refused(kHost);

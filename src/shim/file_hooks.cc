@@ -64,8 +64,9 @@ base::Result<base::FileDescriptor> FindParams(const ContainerRoot& root) {
   TRY_ASSIGN(const auto proc, root.FindWithoutLinks("/proc"));
   struct statfs info{};
   if (::fstatfs(proc.get(), &info) != 0 || info.f_type != PROC_SUPER_MAGIC) {
-    return base::Fail(base::Error{base::Code::kDenied, "NotProc",
-                                  "/proc of the container is no proc file system; mount one there"});
+    return base::Fail(
+        base::Error{base::Code::kDenied, "NotProc",
+                    "/proc of the container is no proc file system; mount one there"});
   }
   return root.FindWithoutLinks(kParams);
 }

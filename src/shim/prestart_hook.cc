@@ -72,8 +72,9 @@ int RunPrestartHook(int argc, char** argv) {
   const auto status =
       CheckPrestart(config_path.empty() ? ConfigPath(ProgramFolder()) : config_path);
   if (status) return 0;
-  std::fputs(("nvidia-container-runtime-hook: " + OnOneLine(status.error().ToString()) + "\n").c_str(),
-             stderr);
+  std::fputs(
+      ("nvidia-container-runtime-hook: " + OnOneLine(status.error().ToString()) + "\n").c_str(),
+      stderr);
   return 1;
 }
 

@@ -54,7 +54,8 @@ void Report::Warning(std::string_view message) const { Write("warning", message)
 
 void Report::Error(const base::Error& error) const {
   Write("error", error.ToString());
-  WriteLine(STDERR_FILENO, fmt::format("nvidia-container-runtime: {}\n", OnOneLine(error.ToString())));
+  WriteLine(STDERR_FILENO,
+            fmt::format("nvidia-container-runtime: {}\n", OnOneLine(error.ToString())));
 }
 
 void Report::Write(std::string_view level, std::string_view message) const {

@@ -1,5 +1,5 @@
-// What an attacker's image holds: a library that leaves its mark outside the container as soon as anything loads it,
-// however it came to be loaded.
+// What an attacker's image holds: a library that leaves its mark outside the container as soon as
+// anything loads it, however it came to be loaded.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// A deliberately careless double of nvidia-cdi-hook: the same command line, each step done the way that the published
-// escapes need. The attacks must succeed against it, else they prove nothing.
+// A deliberately careless double of nvidia-cdi-hook: the same command line, each step done the way
+// that the published escapes need. The attacks must succeed against it, else they prove nothing.
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <linux/capability.h>
@@ -46,7 +46,8 @@ std::string RootOf(const std::string& text) {
   const Json state = Json::parse(text);
   std::string root = state.value("root", "");
   if (root.empty()) {
-    root = Json::parse(ReadAll(state.value("bundle", "") + "/config.json"))["root"].value("path", "");
+    root =
+        Json::parse(ReadAll(state.value("bundle", "") + "/config.json"))["root"].value("path", "");
   }
   if (!root.starts_with('/')) root = state.value("bundle", "") + "/" + root;
   if (root == "/") std::exit(1);
@@ -109,11 +110,13 @@ std::size_t ReadCache(const std::string& path) {
     // A device or pipe cannot be mapped: all of it, then.
     std::string all;
     char buffer[65536];
-    for (ssize_t count = 0; (count = ::read(file, buffer, sizeof(buffer))) > 0;) all.append(buffer, count);
+    for (ssize_t count = 0; (count = ::read(file, buffer, sizeof(buffer))) > 0;)
+      all.append(buffer, count);
     return all.size();
   }
   if (info.st_size < 48) return 0;
-  const auto* bytes = static_cast<const char*>(::mmap(nullptr, info.st_size, PROT_READ, MAP_PRIVATE, file, 0));
+  const auto* bytes =
+      static_cast<const char*>(::mmap(nullptr, info.st_size, PROT_READ, MAP_PRIVATE, file, 0));
   if (std::memcmp(bytes, "glibc-ld.so.cache1.1", 20) != 0) return 0;
   std::uint32_t count = 0;
   std::memcpy(&count, bytes + 20, 4);
@@ -143,7 +146,8 @@ void UpdateCache(const std::string& root, const Words& folders) {
   Write(In(root, "/etc/ld.so.cache"), std::to_string(length));
 }
 
-// What the first advisories were about: the library behind the link is put where the container's loader finds it.
+// What the first advisories were about: the library behind the link is put where the container's
+// loader finds it.
 void UseCompat(const std::string& root, std::string folder) {
   if (folder.empty()) folder = "/usr/local/cuda/compat";
   std::error_code ignored;
@@ -158,7 +162,8 @@ void CoverParameters(const std::string& root) {
   const std::string file = root + "/run/params";
   Write(file, "ModifyDeviceFiles: 0\n");
   const std::string target = root + "/proc/driver/nvidia/params";
-  if (::mount(file.c_str(), target.c_str(), nullptr, MS_BIND, nullptr) != 0) std::perror(target.c_str());
+  if (::mount(file.c_str(), target.c_str(), nullptr, MS_BIND, nullptr) != 0)
+    std::perror(target.c_str());
 }
 
 // CAP_DAC_OVERRIDE and CAP_FOWNER only, and nothing else changed.

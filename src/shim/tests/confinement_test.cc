@@ -5,9 +5,11 @@
 #include <linux/capability.h>
 #include <linux/landlock.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -106,10 +108,11 @@ TEST_F(Confinement, NothingOutsideTheRootCanBeReached) {
     const base::FileDescriptor written(::open(outside.c_str(), O_WRONLY | O_CLOEXEC));
     const base::FileDescriptor made(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     const bool linked = ::symlink("x", (fresh + "2").c_str()) == 0;
-    const bool executed = ::access("/bin/true", X_OK) == 0 && InChild([] {
-                            ::execl("/bin/true", "true", nullptr);
-                            return 1;
-                          }) == 0;
+    const bool executed =
+        ::access("/bin/true", X_OK) == 0 && InChild([] {
+                                              ::execl("/bin/true", "true", nullptr);
+                                              return 1;
+                                            }) == 0;
     return (read.valid() ? 1 : 0) + (written.valid() ? 2 : 0) + (made.valid() ? 4 : 0) +
            (linked ? 8 : 0) + (executed ? 16 : 0);
   };
@@ -117,18 +120,92 @@ TEST_F(Confinement, NothingOutsideTheRootCanBeReached) {
   EXPECT_EQ(InChild([&] { return ConfineTo(*root) ? reaches_it() : 64; }), 0);
 }
 
+// As a fault in the hook would: 1 for a new program, 2 a socket, 4 a mode by path, 8 a mount.
+TEST_F(Confinement, CallsWithoutAUseAreRefused) {
+  const std::string file = (folder_ / "outside/file").string();
+  const auto able = [&] {
+    const bool started =
+        ::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr) == -1 && errno == EPERM;
+    const base::FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const bool moded = ::chmod(file.c_str(), 0640) == 0;
+    // Without a mount to move: EPERM comes from the filter only.
+    const bool mounted = ::syscall(SYS_move_mount, -1, "", -1, "", 0) == -1 && errno != EPERM;
+    return (started ? 0 : 1) + (socket.valid() ? 2 : 0) + (moded ? 4 : 0) + (mounted ? 8 : 0);
+  };
+  const auto after = [&](Task task) {
+    return InChild([&] { return GiveUpPrivileges(task) && ForbidCalls(task) ? able() : 64; });
+  };
+  EXPECT_EQ(after(Task::kFiles), 0);
+  EXPECT_EQ(after(Task::kModes), 4);
+  if (::geteuid() == 0) {
+    EXPECT_EQ(after(Task::kMounts), 12);
+  }
+  EXPECT_EQ(InChild([&] { return able() & 6; }), 6) << "without it";
+}
+
+// The least, the greatest and some between of what is refused, each without an effect if it were
+// not.
+TEST_F(Confinement, EveryForbiddenCallIsFound) {
+  struct Call {
+    long number;
+    const char* name;
+  };
+  const std::vector<Call> calls = {{SYS_execve, "execve"},
+                                   {SYS_ptrace, "ptrace"},
+                                   {SYS_socket, "socket"},
+                                   {SYS_bpf, "bpf"},
+                                   {SYS_setns, "setns"},
+                                   {SYS_pidfd_getfd, "pidfd_getfd"},
+                                   {SYS_keyctl, "keyctl"},
+                                   {SYS_clone3, "clone3"},
+                                   {SYS_move_mount, "move_mount"},
+                                   {SYS_fsconfig, "fsconfig"},
+                                   {SYS_fchmodat, "fchmodat"},
+                                   {SYS_mknodat, "mknodat"},
+                                   {SYS_linkat, "linkat"},
+                                   {SYS_unshare, "unshare"},
+                                   {SYS_kill, "kill"},
+                                   {SYS_io_uring_setup, "uring"},
+                                   {SYS_finit_module, "finit_module"},
+                                   {SYS_setresuid, "setresuid"},
+                                   {442, "mount_setattr"},
+                                   {452, "fchmodat2"},
+                                   {467, "open_tree_attr"}};
+  for (const auto& call : calls) {
+    EXPECT_EQ(InChild([&] {
+                if (!GiveUpPrivileges(Task::kFiles) || !ForbidCalls(Task::kFiles)) return 64;
+                return ::syscall(call.number, -1L, -1L, -1L, -1L, -1L) == -1 && errno == EPERM ? 0
+                                                                                               : 1;
+              }),
+              0)
+        << call.name;
+  }
+  EXPECT_EQ(
+      InChild([&] {
+        if (!GiveUpPrivileges(Task::kFiles) || !ForbidCalls(Task::kFiles)) return 64;
+        for (const long number : {SYS_read, SYS_openat, SYS_close, SYS_renameat, SYS_fchmod}) {
+          if (::syscall(number, -1L, nullptr, -1L, nullptr, 0L) == -1 && errno == EPERM) return 1;
+        }
+        return ::getpid() > 0 ? 0 : 2;
+      }),
+      0);
+}
+
 TEST_F(Confinement, HooksWorkInside) {
   const auto root = ContainerRoot::Open(folder_ / "root");
   ASSERT_TRUE(root) << root.error().message;
-  EXPECT_EQ(InChild([&] {
-              if (!GiveUpPrivileges(Task::kFiles) || !ConfineTo(*root)) return 1;
-              if (!root->WriteFile("/etc/new/file", "a", 0644)) return 2;
-              if (!root->WriteFile("/etc/new/file", "b", 0600)) return 3;
-              if (root->ReadFile("/etc/new/file").value_or("") != "b") return 4;
-              if (!root->SetLink("/etc/link", "new") || !root->SetLink("/etc/link", "old")) return 5;
-              return root->ChangeMode("/etc/new", 0711) && root->List("/etc") ? 0 : 6;
-            }),
-            0);
+  EXPECT_EQ(
+      InChild([&] {
+        if (!GiveUpPrivileges(Task::kModes) || !ConfineTo(*root) || !ForbidCalls(Task::kModes)) {
+          return 1;
+        }
+        if (!root->WriteFile("/etc/new/file", "a", 0644)) return 2;
+        if (!root->WriteFile("/etc/new/file", "b", 0600)) return 3;
+        if (root->ReadFile("/etc/new/file").value_or("") != "b") return 4;
+        if (!root->SetLink("/etc/link", "new") || !root->SetLink("/etc/link", "old")) return 5;
+        return root->ChangeMode("/etc/new", 0711) && root->List("/etc") ? 0 : 6;
+      }),
+      0);
   EXPECT_EQ(fs::read_symlink(folder_ / "root/etc/link"), "old");
 }
 
@@ -155,29 +232,30 @@ TEST_F(Confinement, ModesChangeOnlyOfTheContainersOwn) {
   const auto mode = [](const fs::path& path) {
     return static_cast<int>(fs::status(path).permissions());
   };
-  EXPECT_EQ(InChild([&] {
-              if (!OwnMounts()) return 1;
-              const fs::path volume = folder_ / "outside";
-              if (::mount("tmpfs", dev.c_str(), "tmpfs", 0, nullptr) != 0 ||
-                  ::mount(volume.c_str(), (folder_ / "root/data").c_str(), nullptr, MS_BIND,
-                          nullptr) != 0 ||
-                  ::mkdir((dev / "caps").c_str(), 0700) != 0 ||
-                  ::mkdir((dev / "volume").c_str(), 0700) != 0 ||
-                  ::mount(volume.c_str(), (dev / "volume").c_str(), nullptr, MS_BIND, nullptr) != 0) {
-                return 2;
-              }
-              fs::create_symlink("../data", dev / "link");
-              const int before = mode(volume);
-              const auto root = ContainerRoot::Open(folder_ / "root");
-              if (!root->ChangeMode("/dev/caps", 0755) || mode(dev / "caps") != 0755) return 3;
-              for (const char* path : {"/dev/volume", "/dev/link", "/data", "/data/file"}) {
-                const auto changed = root->ChangeMode(path, 0711);
-                if (changed || changed.error().reason != "OnAnotherMount") return 4;
-              }
-              if (mode(volume) != before) return 5;
-              return root->ChangeMode("/dev/none", 0711) && root->ChangeMode("/none", 0711) ? 0 : 6;
-            }),
-            0);
+  EXPECT_EQ(
+      InChild([&] {
+        if (!OwnMounts()) return 1;
+        const fs::path volume = folder_ / "outside";
+        if (::mount("tmpfs", dev.c_str(), "tmpfs", 0, nullptr) != 0 ||
+            ::mount(volume.c_str(), (folder_ / "root/data").c_str(), nullptr, MS_BIND, nullptr) !=
+                0 ||
+            ::mkdir((dev / "caps").c_str(), 0700) != 0 ||
+            ::mkdir((dev / "volume").c_str(), 0700) != 0 ||
+            ::mount(volume.c_str(), (dev / "volume").c_str(), nullptr, MS_BIND, nullptr) != 0) {
+          return 2;
+        }
+        fs::create_symlink("../data", dev / "link");
+        const int before = mode(volume);
+        const auto root = ContainerRoot::Open(folder_ / "root");
+        if (!root->ChangeMode("/dev/caps", 0755) || mode(dev / "caps") != 0755) return 3;
+        for (const char* path : {"/dev/volume", "/dev/link", "/data", "/data/file"}) {
+          const auto changed = root->ChangeMode(path, 0711);
+          if (changed || changed.error().reason != "OnAnotherMount") return 4;
+        }
+        if (mode(volume) != before) return 5;
+        return root->ChangeMode("/dev/none", 0711) && root->ChangeMode("/none", 0711) ? 0 : 6;
+      }),
+      0);
 }
 
 // A container that has the host's /dev keeps the host's modes.
@@ -215,7 +293,8 @@ TEST_F(Confinement, FilesThatTheKernelMakesAreNotRead) {
             0);
 }
 
-// The node's parameters, played by a file over /proc/driver; `container` makes the container's /proc.
+// The node's parameters, played by a file over /proc/driver; `container` makes the container's
+// /proc.
 class Parameters : public Confinement {
  protected:
   int Cover(const std::function<bool()>& container) {
@@ -229,7 +308,7 @@ class Parameters : public Confinement {
         return 91;
       }
       const auto root = ContainerRoot::Open(folder_ / "root");
-      if (!GiveUpPrivileges(Task::kMounts)) return 92;
+      if (!GiveUpPrivileges(Task::kMounts) || !ForbidCalls(Task::kMounts)) return 92;
       const auto done = DisableDeviceNodeModification(*root);
       if (base::ReadFile(folder_ / "outside/params").value_or("x") != "x") return 93;
       if (!done) return done.error().reason == "NotProc" ? 1 : 2;
@@ -259,8 +338,8 @@ TEST_F(Parameters, AreNotCoveredThroughALink) {
               fs::create_directories(folder_ / "root/data");
               fs::create_symlink("/data/params", folder_ / "root/proc/driver/nvidia/params");
               return base::WriteFileAtomically(folder_ / "outside/params", "x").has_value() &&
-                     ::mount((folder_ / "outside").c_str(), (folder_ / "root/data").c_str(), nullptr,
-                             MS_BIND, nullptr) == 0;
+                     ::mount((folder_ / "outside").c_str(), (folder_ / "root/data").c_str(),
+                             nullptr, MS_BIND, nullptr) == 0;
             }),
             1);
 }
