@@ -157,7 +157,7 @@ struct Word {
   std::uint32_t refused = 0;
 };
 
-std::vector<Word> Words(std::vector<std::uint32_t> calls) {
+std::vector<Word> InWords(std::vector<std::uint32_t> calls) {
   std::ranges::sort(calls);
   std::vector<Word> words;
   for (const auto call : calls) {
@@ -205,7 +205,7 @@ bool Install(std::vector<std::uint32_t> calls) {
   Add(code, BPF_ST, kBit);
   Add(code, BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
   Add(code, BPF_ALU | BPF_RSH | BPF_K, 5);
-  const Code search = Search(Words(std::move(calls)));
+  const Code search = Search(InWords(std::move(calls)));
   code.insert(code.end(), search.begin(), search.end());
   const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
   return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;

@@ -17,7 +17,7 @@ import races
 import specs
 import world
 from trees import ALL, ATTACKS, BY_RUNC, DIRECT, LINKS, ROOTLESS, RUNC, RUNC_ROOTLESS, RUNC_USER
-from world import CONTAINER_ID, NOBODY, PATIENCE, SECRET, Programs, World
+from world import CONTAINER_ID, NOBODY, Programs, World
 
 USER_OF_CONTAINER = 100000
 PROGRAMS = None
@@ -72,7 +72,7 @@ def run_by_runc(w, hooks, way):
     try:
         done = subprocess.run([str(w.toolkit / "nvidia-container-runtime"), *runc, "create", "--bundle",
                                str(w.bundle), CONTAINER_ID], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, timeout=3 * PATIENCE, cwd="/", env=environment, **user)
+                              stderr=subprocess.PIPE, timeout=3 * w.patience, cwd="/", env=environment, **user)
         w.log += done.stderr.decode(errors="replace")
     except subprocess.TimeoutExpired:
         w.problems.append("it did not end")

@@ -18,6 +18,7 @@
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -81,21 +82,21 @@ void MakeLink(const std::string& root, const std::string& argument) {
 
 // As deep as the files say, as often as they say.
 void ReadConf(const std::string& root, const std::string& path, Words& folders) {
-  char here[16384];  // what a careless reader keeps on its stack
-  std::memset(here, 1, sizeof(here));
-  std::ifstream file(In(root, path));
-  for (std::string line; std::getline(file, line);) {
+  std::istringstream lines(ReadAll(In(root, path)));
+  for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with("include ")) {
       folders.push_back(line);
       continue;
     }
-    const std::string pattern = line.substr(8);
-    const fs::path folder = In(root, fs::path(pattern).parent_path());
+    const fs::path pattern = line.substr(8);
+    Words names;
     std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-      const std::string name = entry.path().filename();
-      if (::fnmatch(fs::path(pattern).filename().c_str(), name.c_str(), 0) == 0) {
-        ReadConf(root, (fs::path(pattern).parent_path() / name).string(), folders);
+    for (const auto& entry : fs::directory_iterator(In(root, pattern.parent_path()), ignored)) {
+      names.push_back(entry.path().filename());
+    }
+    for (const auto& name : names) {
+      if (::fnmatch(pattern.filename().c_str(), name.c_str(), 0) == 0) {
+        ReadConf(root, (pattern.parent_path() / name).string(), folders);
       }
     }
   }

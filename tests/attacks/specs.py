@@ -131,7 +131,7 @@ def run(w, prepare, side):
                    str(w.folder / "log")]
     try:
         done = subprocess.run([*command, "create", "--bundle", str(w.bundle), CONTAINER_ID], capture_output=True,
-                              env={"PATH": f"{low_level.parent}:/usr/bin:/bin"}, timeout=PATIENCE, preexec_fn=limit)
+                              env={"PATH": f"{low_level.parent}:/usr/bin:/bin"}, timeout=PATIENCE[side], preexec_fn=limit)
     except subprocess.TimeoutExpired:
         return ["it did not end"]
     w.log = done.stderr.decode(errors="replace")
