@@ -215,7 +215,7 @@ bool Install(std::vector<std::uint32_t> calls) {
 
 base::Status ForbidCalls(Task task) {
   std::vector<std::uint32_t> calls(std::begin(kNever), std::end(kNever));
-  if (task == Task::kFiles) calls.insert(calls.end(), std::begin(kModes), std::end(kModes));
+  if (task != Task::kModes) calls.insert(calls.end(), std::begin(kModes), std::end(kModes));
   if (task != Task::kMounts) calls.insert(calls.end(), std::begin(kMounts), std::end(kMounts));
   if (Install(std::move(calls)) || errno == EINVAL || errno == ENOSYS) return {};
   return base::Fail(base::FromErrno(errno, "forbid the hook calls that it has no use for"));

@@ -138,7 +138,7 @@ TEST_F(Confinement, CallsWithoutAUseAreRefused) {
   EXPECT_EQ(after(Task::kFiles), 0);
   EXPECT_EQ(after(Task::kModes), 4);
   if (::geteuid() == 0) {
-    EXPECT_EQ(after(Task::kMounts), 12);
+    EXPECT_EQ(after(Task::kMounts), 8);
   }
   EXPECT_EQ(InChild([&] { return able() & 6; }), 6) << "without it";
 }
