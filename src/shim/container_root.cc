@@ -156,7 +156,10 @@ base::Result<ContainerRoot> ContainerRoot::Open(const std::filesystem::path& pat
   };
   constexpr std::string_view kHost = "hooks do not work on the host";
   if (path.empty() || path.lexically_normal() == "/") return refused(kHost);
-  base::FileDescriptor root(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  // "link/" and "link/." would be followed.
+  std::string last = path.string();
+  while (last.ends_with('/') || last.ends_with("/.")) last.pop_back();
+  base::FileDescriptor root(::open(last.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat info{};
   if (!root.valid() || ::fstat(root.get(), &info) != 0) {
     return base::Fail(base::FromErrno(errno, "open the container's root " + path.string()));

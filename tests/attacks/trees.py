@@ -235,6 +235,13 @@ def the_root_is_a_link(w):
 
 
 @attack(DIRECT, ROOTLESS)
+def the_root_is_a_link_with_something_behind_it(w):
+    os.symlink(w.outside, w.bundle / "link")
+    w.state_root = f"{w.bundle}/link/."
+    return [LINKS, CACHE]
+
+
+@attack(DIRECT, ROOTLESS)
 def the_root_is_the_hosts_by_another_name(w):
     w.state_root = "/proc/self/root/"
     return [["create-symlinks", "--link", f"target::{w.outside}/mark"]]

@@ -216,9 +216,12 @@ TEST_F(Confinement, ARootThatIsTheHostsByAnotherNameIsRefused) {
     EXPECT_EQ(root.error().reason, "InvalidContainerRoot") << name;
   }
   fs::create_directory_symlink("root", folder_ / "link");
-  const auto link = ContainerRoot::Open(folder_ / "link");
-  ASSERT_FALSE(link);
-  EXPECT_NE(link.error().message.find("it is a link"), std::string::npos) << link.error().message;
+  for (const char* ending : {"", "/", "//", "/.", "/./"}) {
+    const auto link = ContainerRoot::Open((folder_ / "link").string() + ending);
+    ASSERT_FALSE(link) << ending;
+    EXPECT_NE(link.error().message.find("it is a link"), std::string::npos) << link.error().message;
+    EXPECT_TRUE(ContainerRoot::Open((folder_ / "root").string() + ending)) << ending;
+  }
   EXPECT_FALSE(ContainerRoot::Open(folder_ / "outside/file"));
   EXPECT_EQ(ContainerRoot::Open(folder_ / "none").error().code, base::Code::kNotFound);
 }
