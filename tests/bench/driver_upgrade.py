@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE.parent / "differential"))
 
 import apiserver  # noqa: E402
-import driver_upgrade as upgrade  # noqa: E402
+import upgrade_player as upgrade  # noqa: E402
 from operator_scale import by_verb, memory, processor_seconds  # noqa: E402
 from sides import Side, oracle_command  # noqa: E402
 

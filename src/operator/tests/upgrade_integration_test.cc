@@ -197,6 +197,31 @@ TEST_F(UpgradeTest, ADriverThatDoesNotStartFailsItsNode) {
   EXPECT_FALSE(IsCordoned(node));
 }
 
+TEST_F(UpgradeTest, ANodeWhoseDriverCrashesStopsNoOther) {
+  const auto bad = AddNode("a");
+  const auto good = AddNode("b");
+  // It comes first: with one at a time the other one waits for its place.
+  SetNode(good, {{"metadata", {{"labels", {{std::string(api::kUpgradeSkip), "true"}}}}}});
+  CreateUpgradePolicy("{maxParallelUpgrades: 1, maxUnavailable: '100%'}");
+  RunningOperator running(name_space_);
+  ASSERT_TRUE(Settles());
+  const LabelHistory history(client_);
+  bad_drivers_.insert(bad);
+  ChangeDriver("590.3.4");
+  ASSERT_TRUE(Reaches(bad, "upgrade-failed"));
+  ASSERT_TRUE(Reaches(good, "upgrade-required"));
+  SetNode(good, {{"metadata", {{"labels", {{std::string(api::kUpgradeSkip), nullptr}}}}}});
+  ASSERT_TRUE(Reaches(good, "upgrade-done"));
+  EXPECT_THAT(After(history.Of(good), 1), ElementsAreArray(kWholeWay));
+  EXPECT_EQ(StateOf(bad), "upgrade-failed");
+  EXPECT_TRUE(IsCordoned(bad)) << "nothing may be put on it";
+  EXPECT_FALSE(IsCordoned(good));
+  // What status and doctor tell of it they read from its label, and from this.
+  EXPECT_THAT(Traces(bad), Contains(HasSubstr("failed-revision")));
+  EXPECT_TRUE(Eventually([&] { return running.Value("gpu_operator_nodes_upgrades_failed") == 1; }));
+  EXPECT_EQ(Condition("cluster-policy", "DriverUpgradeReady"), "") << "one is no reason to stop";
+}
+
 TEST_F(UpgradeTest, ACordonOfAPersonStays) {
   RecordProperty("holds", "driver-lifecycle.md #70, #80");
   const auto before = AddNode("a");

@@ -18,10 +18,15 @@ using codec::Json;
 using driver_upgrade::Jobs;
 using driver_upgrade::Removal;
 
-// Each removal has a watch and a thread for every pod.
-constexpr int kMostRemovals = 100;
-
 std::string OnNode(const std::string& node) { return "spec.nodeName=" + node; }
+
+// Of a removal whose time was up while it waited for another turn.
+base::Error NotGone(const std::vector<workload::PodReference>& pods) {
+  std::vector<std::string> names;
+  for (const workload::PodReference& pod : pods) names.push_back(pod.key.ToString());
+  return {base::Code::kTimeout, "PodsNotGone",
+          "pods were not gone in time: " + base::Join(names, "; ")};
+}
 
 // The server could not be asked: that says nothing about the pods.
 bool IsPassing(const base::Error& error) {
@@ -40,8 +45,12 @@ bool IsPassing(const base::Error& error) {
 
 NodeWork::NodeWork(std::shared_ptr<kube::Client> client,
                    std::function<void(const std::string&)> changed,
-                   std::function<void(const std::string&, const std::string&)> held_up)
-    : client_(std::move(client)), changed_(std::move(changed)), held_up_(std::move(held_up)) {}
+                   std::function<void(const std::string&, const std::string&)> held_up,
+                   const RemovalLimits& limits)
+    : client_(std::move(client)),
+      changed_(std::move(changed)),
+      held_up_(std::move(held_up)),
+      limits_(limits) {}
 
 NodeWork::~NodeWork() {
   std::map<std::string, Node> nodes;
@@ -71,20 +80,68 @@ void NodeWork::End(std::shared_ptr<RemovalJob> job) {
   if (job->thread.joinable()) job->thread.join();
 }
 
-bool NodeWork::TakeTurn(const io::StopToken& stop) {
+bool NodeWork::TakeTurn(RemovalJob& job, const io::StopToken& stop) {
   std::unique_lock lock(mutex_);
-  turns_changed_.wait(lock, [&] { return stop.stopped() || turns_ < kMostRemovals; });
-  if (stop.stopped()) return false;
-  ++turns_;
-  return true;
+  waiting_.push_back(&job);
+  while (!stop.stopped() && (waiting_.front() != &job || turns_.size() >= limits_.at_once)) {
+    const auto again = waiting_.front() == &job ? MakeRoom() : std::nullopt;
+    if (again) {
+      turns_changed_.wait_until(lock, *again);
+    } else {
+      turns_changed_.wait(lock);
+    }
+  }
+  std::erase(waiting_, &job);
+  const bool taken = !stop.stopped();
+  if (taken) {
+    job.turn = io::StopSource::LinkedTo(stop);
+    turns_.insert(&job);
+  }
+  lock.unlock();
+  turns_changed_.notify_all();
+  return taken;
 }
 
-void NodeWork::GiveTurn() {
+bool NodeWork::GiveTurn(RemovalJob& job) {
+  bool again = false;
   {
     const std::lock_guard lock(mutex_);
-    --turns_;
+    turns_.erase(&job);
+    job.turn.reset();
+    job.held_up_since.reset();
+    again = std::exchange(job.makes_room, false);
   }
   turns_changed_.notify_all();
+  return again;
+}
+
+std::optional<base::SteadyClock::time_point> NodeWork::MakeRoom() {
+  RemovalJob* longest = nullptr;
+  for (RemovalJob* job : turns_) {
+    if (job->makes_room) return std::nullopt;
+    if (job->held_up_since &&
+        (longest == nullptr || *job->held_up_since < *longest->held_up_since)) {
+      longest = job;
+    }
+  }
+  if (longest == nullptr) return std::nullopt;
+  const auto due = *longest->held_up_since + limits_.held_up;
+  if (base::SteadyClock::now() < due) return due;
+  longest->makes_room = true;
+  longest->turn->Stop();
+  return std::nullopt;
+}
+
+void NodeWork::NoteHeldUp(const std::string& node, RemovalJob& job, const kube::ObjectKey& pod,
+                          const base::Error& why) {
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!job.held_up_since) job.held_up_since = base::SteadyClock::now();
+    first = job.told_of.insert(pod).second;
+  }
+  turns_changed_.notify_all();
+  if (first) held_up_(node, pod.ToString() + " is held back: " + why.message);
 }
 
 void NodeWork::Remove(const std::string& node, const PodsToRemove& pods,
@@ -109,10 +166,15 @@ void NodeWork::Remove(const std::string& node, const PodsToRemove& pods,
 
 void NodeWork::Run(const std::string& node, RemovalJob& job) {
   const io::StopToken stop = job.ending.token();
-  if (!TakeTurn(stop)) return;
-  if (!job.begun) job.begun = base::SteadyClock::now();
-  const auto removed = RemovePods(node, job, stop);
-  GiveTurn();
+  base::Result<int> removed = 0;
+  bool again = true;
+  while (again) {
+    if (!TakeTurn(job, stop)) return;
+    if (!job.begun) job.begun = base::SteadyClock::now();
+    removed = RemovePods(node, job, job.turn->token());
+    // What came to its end while it was asked for room has ended.
+    again = GiveTurn(job) && !removed && removed.error().code == base::Code::kCancelled;
+  }
   if (stop.stopped()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -127,7 +189,7 @@ void NodeWork::Run(const std::string& node, RemovalJob& job) {
   changed_(node);
 }
 
-base::Result<int> NodeWork::RemovePods(const std::string& node, const RemovalJob& job,
+base::Result<int> NodeWork::RemovePods(const std::string& node, RemovalJob& job,
                                        const io::StopToken& stop) {
   const auto listed = client_->List(
       kube::kPods, "", {.label_selector = job.pods.label_selector, .field_selector = OnNode(node)},
@@ -135,7 +197,7 @@ base::Result<int> NodeWork::RemovePods(const std::string& node, const RemovalJob
   if (!listed) {
     // A list that is refused is no pod that stays: upstream stays in the state too.
     base::Error error = listed.error().Within("list the pods of node " + node);
-    error.code = base::Code::kUnavailable;
+    if (error.code != base::Code::kCancelled) error.code = base::Code::kUnavailable;
     return base::Fail(std::move(error));
   }
   std::vector<Json> pods;
@@ -151,9 +213,10 @@ base::Result<int> NodeWork::RemovePods(const std::string& node, const RemovalJob
   workload::EvictOptions options;
   if (how.timeout_seconds > 0) {
     options.deadline = *job.begun + std::chrono::seconds(how.timeout_seconds);
+    if (options.deadline.passed() && !plan.evict.empty()) return base::Fail(NotGone(plan.evict));
   }
   options.held_up = [&](const kube::ObjectKey& pod, const base::Error& why) {
-    held_up_(node, pod.ToString() + " is held back: " + why.message);
+    NoteHeldUp(node, job, pod, why);
   };
   TRY(workload::EvictPods(client_, node, plan.evict, options, stop));
   return static_cast<int>(plan.evict.size());

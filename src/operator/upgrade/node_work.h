@@ -3,12 +3,15 @@
 // is gone stays gone.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -31,13 +34,21 @@ struct PodsToRemove {
   api::PodRemoval how;
 };
 
+// Each removal has a watch and a thread for every pod, so not all are at it at once.
+struct RemovalLimits {
+  std::size_t at_once = 100;
+  // One that a disruption budget holds up for so long makes room for one that waits.
+  std::chrono::milliseconds held_up = std::chrono::seconds(10);
+};
+
 // Thread-safe.
 class NodeWork {
  public:
   // `changed` is called with a node about which something else can be told, and `held_up` with one
   // that a disruption budget holds up: both from other threads, and neither may block.
   NodeWork(std::shared_ptr<kube::Client> client, std::function<void(const std::string&)> changed,
-           std::function<void(const std::string& node, const std::string& why)> held_up);
+           std::function<void(const std::string& node, const std::string& why)> held_up,
+           const RemovalLimits& limits = {});
   ~NodeWork();
   NodeWork(const NodeWork&) = delete;
   NodeWork& operator=(const NodeWork&) = delete;
@@ -63,6 +74,11 @@ class NodeWork {
     std::optional<base::Error> trouble;  // it has to be begun again
     bool told = false;                   // of the trouble
     io::StopSource ending;
+    // The present turn. Guarded by mutex_, as what follows.
+    std::optional<io::StopSource> turn;
+    std::optional<base::SteadyClock::time_point> held_up_since;
+    bool makes_room = false;
+    std::set<kube::ObjectKey> told_of;  // pods that are held up
     std::thread thread;
   };
   struct JobWatch {
@@ -74,11 +90,17 @@ class NodeWork {
     std::shared_ptr<RemovalJob> drain;
     std::unique_ptr<JobWatch> jobs;
   };
-  // Waits until few enough removals are under way; false on stop.
-  bool TakeTurn(const io::StopToken& stop);
-  void GiveTurn();
+  // Waits until few enough removals are under way, in the order of coming; false on stop.
+  bool TakeTurn(RemovalJob& job, const io::StopToken& stop);
+  // Whether it is to take another turn, after those that wait.
+  bool GiveTurn(RemovalJob& job);
+  // Under the lock: ends the turn of the removal that has been held up the longest, if it has been
+  // so for long enough. When to ask again; nothing where only a change can help.
+  std::optional<base::SteadyClock::time_point> MakeRoom();
+  void NoteHeldUp(const std::string& node, RemovalJob& job, const kube::ObjectKey& pod,
+                  const base::Error& why);
   void Run(const std::string& node, RemovalJob& job);
-  base::Result<int> RemovePods(const std::string& node, const RemovalJob& job,
+  base::Result<int> RemovePods(const std::string& node, RemovalJob& job,
                                const io::StopToken& stop);
   // Waits for the job's thread.
   void End(std::shared_ptr<RemovalJob> job);
@@ -88,9 +110,10 @@ class NodeWork {
   std::function<void(const std::string&, const std::string&)> held_up_;
   mutable std::mutex mutex_;
   std::map<std::string, Node> nodes_;
-  // Each removal has threads of its own; more of them wait for their turn.
+  const RemovalLimits limits_;
   std::condition_variable turns_changed_;
-  int turns_ = 0;
+  std::deque<RemovalJob*> waiting_;
+  std::set<RemovalJob*> turns_;
 };
 
 }  // namespace pitcrew::gpu_operator

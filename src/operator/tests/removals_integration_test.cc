@@ -1,0 +1,116 @@
+// Pods that are sent away from many nodes at once, on a real kube-apiserver.
+#include <mutex>
+#include <set>
+
+#include "operator/upgrade/node_work.h"
+#include "support_upgrade.h"
+
+namespace pitcrew::gpu_operator::testing {
+namespace {
+
+using driver_upgrade::Removal;
+
+class RemovalsTest : public UpgradeTest {
+ protected:
+  // A pod that uses a GPU, on a node of its own, which has the pod's name.
+  void CreatePodOf(const std::string& budget, const std::string& name) {
+    CreatePod(name, name_space_ + "-" + name, {{"labels", {{"app", budget}}}},
+              {{"resources", {{"limits", {{"nvidia.com/gpu", "1"}}}}}},
+              {{"terminationGracePeriodSeconds", 0}});
+    Merge(kube::kPods, Own(name),
+          {{"status",
+            {{"phase", "Running"},
+             {"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}},
+          "status");
+    pods_.push_back(name);
+  }
+  void RemoveAll(NodeWork& work) {
+    for (const std::string& pod : pods_) {
+      work.Remove(name_space_ + "-" + pod,
+                  {.only_gpu = true, .label_selector = "", .how = {.force = true}}, {});
+    }
+  }
+  [[nodiscard]] Removal::State StateOfRemoval(NodeWork& work, const std::string& pod) const {
+    const auto removal = work.RemovalOf(name_space_ + "-" + pod, true);
+    return removal ? removal->state : Removal::State::kNotBegun;
+  }
+  void NoteHeldUp(const std::string& node) {
+    const std::lock_guard lock(mutex_);
+    ++held_up_[node];
+  }
+  [[nodiscard]] std::map<std::string, int> HeldUp() const {
+    const std::lock_guard lock(mutex_);
+    return held_up_;
+  }
+  [[nodiscard]] std::unique_ptr<NodeWork> MakeWork(const RemovalLimits& limits) {
+    return std::make_unique<NodeWork>(
+        client_, [](const std::string&) {},
+        [this](const std::string& node, const std::string&) { NoteHeldUp(node); }, limits);
+  }
+
+  std::vector<std::string> pods_;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, int> held_up_;
+};
+
+// Seen in the code: with as many nodes held up as there were places, all others waited for ever.
+TEST_F(RemovalsTest, NodesThatBudgetsHoldUpKeepNoOthersWaiting) {
+  for (const char* name : {"a", "b", "c"}) CreatePodOf("held", name);
+  Allow("held", 0);
+  CreatePodOf("free", "d");
+  const auto work = MakeWork({.at_once = 2, .held_up = std::chrono::milliseconds(200)});
+  RemoveAll(*work);
+  EXPECT_TRUE(Eventually([&] { return StateOfRemoval(*work, "d") == Removal::State::kDone; }));
+  EXPECT_TRUE(Eventually([&] { return HeldUp().size() == 3; })) << "each has its turn";
+  for (const char* name : {"a", "b", "c"}) {
+    EXPECT_TRUE(Exists(kube::kPods, Own(name)));
+    EXPECT_EQ(StateOfRemoval(*work, name), Removal::State::kUnderWay);
+  }
+  EXPECT_TRUE(Eventually([&] {
+    Allow("held", 3);
+    return std::ranges::all_of(pods_, [&](const std::string& pod) {
+      return StateOfRemoval(*work, pod) == Removal::State::kDone;
+    });
+  }));
+  for (const auto& [node, times] : HeldUp()) EXPECT_EQ(times, 1) << node << " is told of once";
+}
+
+TEST_F(RemovalsTest, MoreThanAHundredNodesWhoseBudgetRefusesAllGoOnceItAllows) {
+  constexpr int kNodes = 130;
+  for (int number = 0; number < kNodes; ++number) CreatePodOf("held", std::to_string(number));
+  Allow("held", 0);
+  const auto work = MakeWork({.at_once = 100, .held_up = std::chrono::seconds(1)});
+  RemoveAll(*work);
+  EXPECT_TRUE(Eventually([&] { return HeldUp().size() == kNodes; }));
+  for (const std::string& pod : pods_) EXPECT_TRUE(Exists(kube::kPods, Own(pod)));
+  EXPECT_TRUE(Eventually([&] {
+    Allow("held", kNodes);
+    return std::ranges::all_of(pods_, [&](const std::string& pod) {
+      return StateOfRemoval(*work, pod) == Removal::State::kDone;
+    });
+  }));
+  for (const std::string& pod : pods_) EXPECT_FALSE(Exists(kube::kPods, Own(pod)));
+}
+
+// It waits for no turn for longer than its time allows.
+TEST_F(RemovalsTest, ATimeLimitEndsAlsoWhatMakesRoomForOthers) {
+  for (const char* name : {"a", "b"}) CreatePodOf("held", name);
+  Allow("held", 0);
+  const auto work = MakeWork({.at_once = 1, .held_up = std::chrono::milliseconds(200)});
+  for (const std::string& pod : pods_) {
+    work->Remove(name_space_ + "-" + pod,
+                 {.only_gpu = true,
+                  .label_selector = "",
+                  .how = {.force = true, .timeout_seconds = 1}},
+                 {});
+  }
+  for (const std::string& pod : pods_) {
+    EXPECT_TRUE(Eventually([&] { return StateOfRemoval(*work, pod) == Removal::State::kFailed; }));
+    EXPECT_TRUE(Exists(kube::kPods, Own(pod)));
+  }
+}
+
+}  // namespace
+}  // namespace pitcrew::gpu_operator::testing
