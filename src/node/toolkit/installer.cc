@@ -1,24 +1,22 @@
 // nvidia-ctk-installer: install, configure, stay, clean up (container-toolkit.md 4.2).
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <thread>
 
 #include "base/log.h"
-#include "io/file_watcher.h"
 #include "io/stop.h"
 #include "node/toolkit/cdi_specs.h"
 #include "node/toolkit/command.h"
 #include "node/toolkit/configure_engine.h"
 #include "node/toolkit/engine.h"
+#include "node/toolkit/follow_node.h"
 #include "node/toolkit/installation.h"
 #include "node/toolkit/node_engine.h"
 #include "node/toolkit/node_pods.h"
 #include "node/toolkit/nri_plugin.h"
 #include "node/toolkit/options.h"
 #include "node/toolkit/pid_file.h"
-#include "node/validations/mig_change.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -94,37 +92,10 @@ base::Status Leave(const Options& options) {
   return {};
 }
 
-// Until the stop: after a change of the MIG geometry (validations/mig_change.h) other devices can
-// be asked for by name. A failure is logged: containers that run are not concerned.
-void FollowMigChanges(const Options& options, const io::StopToken& stop) {
-  auto watcher = io::FileWatcher::Create();
-  if (watcher) {
-    if (const auto watched = watcher->Watch(options.validations); !watched) {
-      base::LogInfo("Changes of the MIG geometry are not followed",
-                    {{"why", watched.error().message}});
-    }
-  }
-  while (watcher && options.cdi_enabled && io::WaitReadable({watcher->fd()}, stop)) {
-    const auto changes = watcher->Take();
-    if (!changes || std::ranges::none_of(*changes, [](const io::FileChange& change) {
-          return change.name.empty() || change.name == validations::kMigChange;
-        })) {
-      continue;
-    }
-    const auto changing =
-        validations::ReadMigChange(validations::StatusFolder(options.validations));
-    if (!changing || !changing->empty()) continue;
-    if (const auto written = WriteCdiSpecs(options); !written) {
-      base::LogWarning("CDI specifications stay as they are", written.error());
-    }
-  }
-  stop.Wait();
-}
-
 // Until the stop, or until the container runtime turns out to be none that NRI can serve.
 base::Status Stay(const Options& options, const io::StopToken& stop) {
   if (!options.nri) {
-    FollowMigChanges(options, stop);
+    FollowNode(options, stop);
     return {};
   }
   const auto both = io::StopSource::LinkedTo(stop);
@@ -133,7 +104,7 @@ base::Status Stay(const Options& options, const io::StopToken& stop) {
     served = RunNriPlugin(*options.nri, both.token());
     both.Stop();
   });
-  FollowMigChanges(options, both.token());
+  FollowNode(options, both.token());
   plugin.join();
   return served;
 }
