@@ -13,6 +13,7 @@ TARGET ?=
 SECONDS ?= 60
 COUNT ?= 25
 SEED ?= 1
+ROOMS ?=
 AT ?=
 URL ?=
 HOMEPAGE ?=
@@ -133,8 +134,8 @@ fuzz: ## look for inputs that break a parser (TARGET=name, SECONDS=60 for each)
 	@$(MAKE) --no-print-directory build PRESET=fuzz
 	@$(python) tools/fuzz.py --jobs $(JOBS) --seconds $(SECONDS) $(TARGET)
 
-mutants: programs ## change the product token by token and see which changes no test notices (COUNT=25, SEED=1, AT=file:line, PRESET=asan|dev)
-	@$(python) tools/mutants.py --jobs $(JOBS) --count $(COUNT) --seed $(SEED) $(if $(AT),--at $(AT)) \
+mutants: programs ## change the product token by token and see which changes no test notices (COUNT=25, SEED=1, ROOMS=a,b, AT=file:line, PRESET=asan|dev)
+	@$(python) tools/mutants.py --jobs $(JOBS) --count $(COUNT) --seed $(SEED) $(if $(ROOMS),--rooms $(ROOMS)) $(if $(AT),--at $(AT)) \
 	  $(if $(filter command%,$(origin PRESET)),--preset $(PRESET))
 
 bench: image programs ## the measures of docs/performance.md
