@@ -299,5 +299,28 @@ TEST(LinesTest, KeepTheCauseThatStandsLast) {
   EXPECT_EQ(LastLineOf(""), "");
 }
 
+// Drivers for virtual machines have a container of another name: the evidence names its image.
+TEST(PodsOutdatedTest, TheVgpuManagersImageIsNamedToo) {
+  Cluster cluster;
+  DaemonSet daemonset;
+  daemonset.key = {"gpu-operator", "nvidia-vgpu-manager-daemonset"};
+  daemonset.generation = daemonset.observed_generation = daemonset.template_generation = 2;
+  daemonset.on_delete = true;
+  daemonset.desired = 1;
+  daemonset.images.emplace("nvidia-vgpu-manager-ctr", "example.com/vgpu-manager:580.95.02");
+  cluster.daemonsets.emplace(daemonset.key.name, daemonset);
+  Pod pod;
+  pod.key = {"gpu-operator", "nvidia-vgpu-manager-daemonset-a"};
+  pod.node = "gpu-1";
+  pod.owner_kind = "DaemonSet";
+  pod.owner = daemonset.key.name;
+  pod.revision = "old";
+  pod.template_generation = 1;
+  cluster.pods.emplace(pod.key, pod);
+  const auto seen = look::PodsOutdated(cluster);
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_EQ(seen[0].evidence.back().text, "example.com/vgpu-manager:580.95.02");
+}
+
 }  // namespace
 }  // namespace pitcrew::fleet

@@ -251,6 +251,31 @@ TEST(Resilience, AListWhoseContinuationExpiresBeginsAgain) {
   EXPECT_EQ(list->items.size(), 2U);
 }
 
+// It begins again three times; a server on which every list expires says so then.
+TEST(Resilience, AListThatExpiresAgainAndAgainFails) {
+  const auto server =
+      ScriptedServer::Start([&](const ScriptedRequest& request, ScriptedReply& reply, const auto&) {
+        if (request.query.find("continue=") != std::string::npos) {
+          reply.Send(410, StatusBody(410, "Expired"));
+        } else {
+          reply.Send(200, ListBody("9", Json::array({Item("a", "1")}), "token"));
+        }
+      });
+  const auto list = ClientOf(**server)->List(kConfigMaps, "n");
+  ASSERT_FALSE(list);
+  EXPECT_EQ(list.error().code, base::Code::kGone);
+  EXPECT_EQ((*server)->requests().size(), 8U);
+}
+
+TEST(Resilience, AListThatIsForbiddenIsAskedForOnce) {
+  const auto server =
+      ScriptedServer::Start([&](const ScriptedRequest&, ScriptedReply& reply, const auto&) {
+        reply.Send(403, StatusBody(403, "Forbidden"));
+      });
+  EXPECT_FALSE(ClientOf(**server)->List(kConfigMaps, "n"));
+  EXPECT_EQ((*server)->requests().size(), 1U);
+}
+
 TEST(Resilience, ReadersSeeNothingOfASlowListBeforeItsEnd) {
   Counter reached;
   Counter released;

@@ -218,6 +218,22 @@ TEST(MasterConfig, InstancePrefixesTheBookkeeping) {
   EXPECT_FALSE(MakeMasterConfig({Json::object(), Json::object()}, overrides, "own"));
 }
 
+// Section 1's gates: NodeFeatureAPI is locked to true, DisableAutoPrefix is off unless it is named.
+TEST(MasterConfig, GatesCountByTheirNames) {
+  const auto with = [](std::vector<std::string> gates) {
+    MasterOverrides overrides;
+    overrides.feature_gates = std::move(gates);
+    return MakeMasterConfig({Json::object(), Json::object()}, overrides, "own");
+  };
+  EXPECT_TRUE(with({})->auto_prefix);
+  EXPECT_TRUE(with({"NodeFeatureAPI=true", "Another=true"})->auto_prefix);
+  EXPECT_TRUE(with({"DisableAutoPrefix=false"})->auto_prefix);
+  EXPECT_FALSE(with({"DisableAutoPrefix=true"})->auto_prefix);
+  EXPECT_FALSE(with({"DisableAutoPrefix"})->auto_prefix);
+  EXPECT_FALSE(with({"NodeFeatureAPI=false"}));
+  EXPECT_FALSE(with({"DisableAutoPrefix=perhaps"}));
+}
+
 TEST(MasterConfig, ListsAddUpAndFlagsReplace) {  // section 8.2
   RecordProperty("holds", "node-feature-discovery.md #78");
   const ConfigTexts texts{.file = *codec::ParseYaml("{extraLabelNs: [a], resyncPeriod: 5m}"),

@@ -125,6 +125,24 @@ labels:
   EXPECT_FALSE(now["features"]["attributes"].contains("storage.gone"));
 }
 
+// Names of feature files have no prefix by which labels could be told apart (section 6.10): those
+// labels are what local.label holds.
+TEST(Collector, TakesOverTheLabelsOfFeatureFiles) {
+  const test_support::TemporaryFolder root;
+  Collector collector(*MakeWorkerConfig(File("core: {featureSources: [local]}"), {}),
+                      HostPaths::Below(root.path()), "node-a");
+  collector.Restore(*codec::ParseYaml(R"(
+features:
+  attributes:
+    local.label: {elements: {nvidia.com/gpu.count: "2"}}
+    local.feature: {elements: {nvidia.com/gpu.count: "2", other: x}}
+labels:
+  nvidia.com/gpu.count: "2"
+  feature.node.kubernetes.io/kernel-version.full: 6.8.0
+)"));
+  EXPECT_EQ(collector.Spec().at("labels"), Json({{"nvidia.com/gpu.count", "2"}}));
+}
+
 TEST(Collector, TellsWhenALineExpires) {
   const test_support::TemporaryFolder root;
   MakeTree(*codec::ParseYaml(R"(
