@@ -58,14 +58,6 @@ const Device* Inventory::FindDevice(std::string_view uuid) const {
   return found == devices.end() ? nullptr : &*found;
 }
 
-Inventory::MigMatch Inventory::FindMigDevice(std::string_view uuid) const {
-  for (const auto& device : devices) {
-    const auto found = std::ranges::find(device.mig_devices, uuid, &MigDevice::uuid);
-    if (found != device.mig_devices.end()) return {&device, &*found};
-  }
-  return {};
-}
-
 bool IsSkippedDeviceName(std::string_view name) {
   return name == "DGX Display" || name == "NVIDIA DGX Display";
 }

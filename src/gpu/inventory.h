@@ -137,11 +137,6 @@ struct Inventory {
 
   // Null when there is none; borrowed.
   [[nodiscard]] const Device* FindDevice(std::string_view uuid) const;
-  struct MigMatch {
-    const Device* parent = nullptr;
-    const MigDevice* device = nullptr;
-  };
-  [[nodiscard]] MigMatch FindMigDevice(std::string_view uuid) const;
 };
 
 // Names that upstream's device walks skip by exact match (device-plugin.md section 7).

@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 
-#include "base/result.h"
 #include "codec/json.h"
 #include "kube/resource.h"
 
@@ -20,11 +19,6 @@ struct OwnerReference {
   bool operator==(const OwnerReference&) const = default;
 };
 
-// Makes `owner` (with metadata.name and uid, as the server gave it) the controller of `object`.
-// kConflict when another one is; kInvalid when a namespaced owner would own something outside its
-// namespace.
-base::Status SetControllerReference(codec::Json& object, const codec::Json& owner,
-                                    const ResourceKind& owner_kind);
 std::optional<OwnerReference> ControllerOf(const codec::Json& object);
 bool IsControlledBy(const codec::Json& object, std::string_view owner_uid);
 

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace pitcrew::prom {
 
 // Shared with the tokens of collectors.
@@ -43,28 +41,12 @@ void Gauge::Expose(Exposition& exposition) const {
   });
 }
 
-void Histogram::Observe(double value, const LabelValues& labels) {
-  Alter(labels, [&](HistogramValue& series) {
-    series.counts.resize(bounds_.size() + 1);
-    // A bound belongs to its bucket: `le` means at most.
-    const auto bucket = std::ranges::lower_bound(bounds_, value) - bounds_.begin();
-    ++series.counts[static_cast<std::size_t>(bucket)];
-    series.sum += value;
-  });
-}
-
-void Histogram::Expose(Exposition& exposition) const {
-  Each([&](const Labels& labels, const HistogramValue& series) {
-    exposition.AddHistogram(name(), help(), bounds_, series.counts, series.sum, labels);
-  });
-}
-
 Registry::Registry() : state_(std::make_shared<State>()) {}
 Registry::~Registry() = default;
 
-template <class Kind, class... Rest>
+template <class Kind>
 base::Result<Kind*> Registry::Make(std::string name, std::string help,
-                                   std::vector<std::string> label_names, Rest... rest) {
+                                   std::vector<std::string> label_names) {
   TRY(CheckMetricName(name));
   for (const auto& label : label_names) TRY(CheckLabelName(label));
   const std::lock_guard lock(state_->mutex);
@@ -72,8 +54,7 @@ base::Result<Kind*> Registry::Make(std::string name, std::string help,
     return base::Fail(base::Error{base::Code::kExists, "MetricExists",
                                   fmt::format("there is a metric {} already", name)});
   }
-  auto family =
-      std::make_shared<Kind>(name, std::move(help), std::move(label_names), std::move(rest)...);
+  auto family = std::make_shared<Kind>(name, std::move(help), std::move(label_names));
   Kind* const made = family.get();
   state_->families.emplace(std::move(name), State::Entry{std::move(family), [made](Exposition& to) {
                                                            made->Expose(to);
@@ -89,19 +70,6 @@ base::Result<Counter*> Registry::MakeCounter(std::string name, std::string help,
 base::Result<Gauge*> Registry::MakeGauge(std::string name, std::string help,
                                          std::vector<std::string> label_names) {
   return Make<Gauge>(std::move(name), std::move(help), std::move(label_names));
-}
-
-base::Result<Histogram*> Registry::MakeHistogram(std::string name, std::string help,
-                                                 std::vector<double> bounds,
-                                                 std::vector<std::string> label_names) {
-  if (!std::ranges::is_sorted(bounds) ||
-      std::ranges::find(label_names, "le") != label_names.end()) {
-    return base::Fail(base::Invalid(
-        "InvalidHistogram",
-        fmt::format("the bounds of {} must ascend, and \"le\" is no label of its own", name)));
-  }
-  return Make<Histogram>(std::move(name), std::move(help), std::move(label_names),
-                         std::move(bounds));
 }
 
 std::shared_ptr<void> Registry::Collect(Collector collector) {

@@ -1,5 +1,5 @@
-// The metrics of a program: families of counters, gauges and histograms with labels, and whatever
-// is read only when somebody asks.
+// The metrics of a program: families of counters and gauges with labels, and whatever is read
+// only when somebody asks.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace pitcrew::prom {
 // Values of a family's labels, one for each of its names, in their order.
 using LabelValues = std::vector<std::string>;
 
-// What the three kinds share. Thread-safe. A series exists from its first value on.
+// What both kinds share. Thread-safe. A series exists from its first value on.
 template <class Value>
 class Family {
  public:
@@ -33,11 +33,6 @@ class Family {
   void Remove(const LabelValues& labels) {
     const std::lock_guard lock(mutex_);
     series_.erase(labels);
-  }
-  // Every series goes for which this holds, for example those of a pod that has ended.
-  void RemoveIf(const std::function<bool(const LabelValues&)>& goes) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(series_, [&](const auto& entry) { return goes(entry.first); });
   }
   void Clear() {
     const std::lock_guard lock(mutex_);
@@ -89,25 +84,6 @@ class Gauge final : public Family<double> {
   void Expose(Exposition& exposition) const;
 };
 
-struct HistogramValue {
-  std::vector<std::uint64_t> counts;  // per bucket, the last one for what is above all bounds
-  double sum = 0;
-};
-
-class Histogram final : public Family<HistogramValue> {
- public:
-  // `bounds` are the buckets' upper ones, ascending.
-  Histogram(std::string name, std::string help, std::vector<std::string> label_names,
-            std::vector<double> bounds)
-      : Family(std::move(name), std::move(help), std::move(label_names)),
-        bounds_(std::move(bounds)) {}
-  void Observe(double value, const LabelValues& labels = {});
-  void Expose(Exposition& exposition) const;
-
- private:
-  const std::vector<double> bounds_;
-};
-
 // Owns the families. Thread-safe; families live as long as it does.
 class Registry {
  public:
@@ -125,9 +101,6 @@ class Registry {
                                      std::vector<std::string> label_names = {});
   base::Result<Gauge*> MakeGauge(std::string name, std::string help,
                                  std::vector<std::string> label_names = {});
-  base::Result<Histogram*> MakeHistogram(std::string name, std::string help,
-                                         std::vector<double> bounds,
-                                         std::vector<std::string> label_names = {});
   // `collector` adds to every rendering until what is returned goes, which may outlive this object.
   [[nodiscard]] std::shared_ptr<void> Collect(Collector collector);
 
@@ -136,9 +109,9 @@ class Registry {
 
  private:
   struct State;
-  template <class Kind, class... Rest>
-  base::Result<Kind*> Make(std::string name, std::string help, std::vector<std::string> label_names,
-                           Rest... rest);
+  template <class Kind>
+  base::Result<Kind*> Make(std::string name, std::string help,
+                           std::vector<std::string> label_names);
 
   std::shared_ptr<State> state_;
 };

@@ -49,12 +49,8 @@ TEST(Inventory, FindsDevicesByUuid) {
   Inventory inventory;
   inventory.devices.resize(2);
   inventory.devices[1].uuid = "GPU-1";
-  inventory.devices[1].mig_devices.resize(1);
-  inventory.devices[1].mig_devices[0].uuid = "MIG-1";
   EXPECT_EQ(inventory.FindDevice("GPU-1"), &inventory.devices[1]);
   EXPECT_EQ(inventory.FindDevice("GPU-2"), nullptr);
-  EXPECT_EQ(inventory.FindMigDevice("MIG-1").parent, &inventory.devices[1]);
-  EXPECT_EQ(inventory.FindMigDevice("MIG-2").device, nullptr);
 }
 
 // device-plugin.md section 7

@@ -10,7 +10,6 @@
 #include "kube/controller.h"
 #include "kube/events.h"
 #include "kube/leader.h"
-#include "kube/ownership.h"
 #include "kube/projection.h"
 #include "loopback/tcp_proxy.h"
 #include "support_changes.h"
@@ -196,16 +195,6 @@ TEST_F(ControlTest, ARepeatedEventCountsUpOneObject) {
   recorder.Record(event);
   recorder.Flush();
   EXPECT_EQ(events().size(), 1U);
-}
-
-TEST_F(ControlTest, TheServerAcceptsOurOwnerReferences) {
-  const auto owner = client_->Create(kConfigMaps, MakeConfigMap(space_, "owner", "1"));
-  ASSERT_TRUE(owner);
-  Json owned = MakeConfigMap(space_, "owned", "1");
-  ASSERT_TRUE(SetControllerReference(owned, *owner, kConfigMaps));
-  const auto created = client_->Create(kConfigMaps, owned);
-  ASSERT_TRUE(created) << created.error().message;
-  EXPECT_TRUE(IsControlledBy(*created, MetaOf(*owner)->uid));
 }
 
 }  // namespace

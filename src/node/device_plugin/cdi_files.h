@@ -12,8 +12,6 @@
 
 namespace pitcrew::node::device_plugin {
 
-inline constexpr std::string_view kCdiFolder = "/var/run/cdi";
-
 // Where the driver and its device nodes are, as this process sees them.
 struct DriverRoots {
   host::Root driver;

@@ -197,12 +197,6 @@ class Writer {
 
 }  // namespace
 
-std::string EscapeLabelValue(std::string_view value) {
-  std::string text;
-  AppendEscaped(text, value);
-  return text;
-}
-
 std::string ToText(const Round& round, const OwnersOf& owners, const TextOptions& options) {
   return Writer(round, owners, options).Write();
 }

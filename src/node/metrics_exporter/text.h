@@ -34,7 +34,4 @@ using OwnersOf = std::vector<Owners>;
 // `owners` may be shorter than the entities: those behind have none.
 std::string ToText(const Round& round, const OwnersOf& owners, const TextOptions& options);
 
-// Label values may hold anything.
-std::string EscapeLabelValue(std::string_view value);
-
 }  // namespace pitcrew::node::metrics_exporter

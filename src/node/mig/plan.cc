@@ -252,25 +252,4 @@ base::Status AssertConfig(const std::vector<Gpu>& gpus, const NamedConfig& confi
   return {};
 }
 
-base::Status AssertModes(const std::vector<Gpu>& gpus, const Checkpoint& checkpoint) {
-  for (const auto& device : checkpoint.devices) {
-    TRY_ASSIGN(const Gpu* gpu, RequireGpu(gpus, device.uuid));
-    TRY(CompareMode(*gpu, device.layout.mig_enabled));
-  }
-  return {};
-}
-
-base::Status AssertCheckpoint(const std::vector<Gpu>& gpus, const Checkpoint& checkpoint) {
-  TRY(AssertModes(gpus, checkpoint));
-  for (const auto& device : checkpoint.devices) {
-    TRY_ASSIGN(const Gpu* gpu, RequireGpu(gpus, device.uuid));
-    if (!device.layout.mig_enabled) continue;
-    if (gpu->layout.is_unknown()) return base::Fail(gpu->layout.error()->Within(gpu->Title()));
-    const Layout current = gpu->layout.is_present() ? *gpu->layout.value() : Layout{};
-    if (SameLayout(current, device.layout)) continue;
-    return NotApplied(fmt::format("{} has other instances than the checkpoint", gpu->Title()));
-  }
-  return {};
-}
-
 }  // namespace pitcrew::node::mig

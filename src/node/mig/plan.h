@@ -56,7 +56,5 @@ base::Result<Plan> PlanCheckpoint(const std::vector<Gpu>& gpus, const Checkpoint
 base::Status AssertModes(const std::vector<Gpu>& gpus, const NamedConfig& config);
 // The whole configuration; every GPU of the node has to be meant by an entry.
 base::Status AssertConfig(const std::vector<Gpu>& gpus, const NamedConfig& config);
-base::Status AssertModes(const std::vector<Gpu>& gpus, const Checkpoint& checkpoint);
-base::Status AssertCheckpoint(const std::vector<Gpu>& gpus, const Checkpoint& checkpoint);
 
 }  // namespace pitcrew::node::mig

@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "kube/ownership.h"
+#include "kube/resource.h"
 
 #include "desired/predecessor.h"
 #include "support_operator.h"
@@ -125,8 +125,14 @@ TEST_F(TakeOverTest, LeftoversOfDisabledOperandsGoAndOthersStay) {
   InstallUpstream("{}");
   const auto policy = client_->Get(desired::kClusterPolicies, Cluster("cluster-policy"));
   ASSERT_TRUE(policy);
-  Json mine = {{"metadata", {{"name", "mine"}, {"namespace", name_space_}}}};
-  ASSERT_TRUE(kube::SetControllerReference(mine, *policy, desired::kClusterPolicies));
+  const Json owner = {{"apiVersion", desired::kClusterPolicies.api_version()},
+                      {"kind", desired::kClusterPolicies.kind},
+                      {"name", "cluster-policy"},
+                      {"uid", kube::MetaOf(*policy)->uid},
+                      {"controller", true}};
+  const Json mine = {
+      {"metadata",
+       {{"name", "mine"}, {"namespace", name_space_}, {"ownerReferences", Json::array({owner})}}}};
   Create(kube::kConfigMaps, mine);
   Create(kube::kServiceAccounts,
          {{"metadata", {{"name", "nvidia-vfio-manager"}, {"namespace", name_space_}}}});

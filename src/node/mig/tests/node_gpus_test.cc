@@ -115,11 +115,10 @@ TEST_F(NodeGpusTest, WhatWasCheckpointedIsRestored) {
     ASSERT_TRUE(saved) << saved.error().ToString();
     EXPECT_THAT(saved->devices, SizeIs(2)) << "boards without MIG are left out";
     ASSERT_TRUE(ApplyToAll({{"7g.40gb", 1}}));
-    ASSERT_FALSE(AssertCheckpoint(Read(), *saved));
+    ASSERT_NE(*MakeCheckpoint(Read()), *saved);
     const Planner back = [&](const std::vector<Gpu>& gpus) { return PlanCheckpoint(gpus, *saved); };
     const auto restored = Apply(*gpus_, back, options_);
     ASSERT_TRUE(restored) << restored.error().ToString();
-    EXPECT_TRUE(AssertCheckpoint(Read(), *saved));
     EXPECT_EQ(*MakeCheckpoint(Read()), *saved);
   }
 }
