@@ -74,13 +74,13 @@ std::string_view BrandName(unsigned brand) {
 
 // The GPU that a device of the specification is, or is a part of: "0", "0:1", "GPU-...", "MIG-...".
 const gpu::Device* GpuOf(const std::string& name, const gpu::Inventory& inventory) {
-  if (const auto* device = inventory.FindDevice(name)) return device;
-  if (const auto match = inventory.FindMigDevice(name); match.parent != nullptr) {
-    return match.parent;
-  }
   const auto index = base::ParseUnsigned(name.substr(0, name.find(':')));
-  if (!index) return nullptr;
-  const auto found = std::ranges::find(inventory.devices, *index, &gpu::Device::index);
+  const auto found = std::ranges::find_if(inventory.devices, [&](const gpu::Device& device) {
+    return index ? device.index == *index
+                 : device.uuid == name || std::ranges::find(device.mig_devices, name,
+                                                            &gpu::MigDevice::uuid) !=
+                                              device.mig_devices.end();
+  });
   return found == inventory.devices.end() ? nullptr : &*found;
 }
 

@@ -11,14 +11,14 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-oci::Spec WithEnv(const std::vector<std::string>& env) {
+oci::Spec ImageWithEnv(const std::vector<std::string>& env) {
   auto spec = oci::Spec::Parse(codec::ToJsonText({{"process", {{"env", env}}}}));
   EXPECT_TRUE(spec);
   return *std::move(spec);
 }
 
 std::vector<std::string> Requirements(const std::vector<std::string>& env, bool disabled = false) {
-  const auto found = FindRequirements(WithEnv(env), disabled);
+  const auto found = FindRequirements(ImageWithEnv(env), disabled);
   return found ? *found : std::vector<std::string>{found.error().reason};
 }
 
