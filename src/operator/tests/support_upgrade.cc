@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "api/labels.h"
@@ -377,7 +378,7 @@ void UpgradeTest::SetBudget(const std::string& app, int disruptions) {
            {"disruptedPods", nullptr},
            {"disruptionsAllowed", disruptions},
            {"currentHealthy", 1},
-           {"desiredHealthy", 1 - disruptions},
+           {"desiredHealthy", std::max(0, 1 - disruptions)},
            {"expectedPods", 1}}}},
         "status");
 }
