@@ -107,7 +107,7 @@ void PlanEngine(node::toolkit::EngineKind kind, std::string_view input) {
   if (!source) return;
   (void)LowLevelRuntimes(kind, *source);
   const auto runtimes = RuntimesFor(options, "/usr/local/nvidia/toolkit");
-  EngineFiles files{.config = std::string(input), .drop_in = {}};
+  EngineFiles files{.config = std::string(input), .drop_in = {}, .hook = {}};
   const auto planned = PlanSetup(options, runtimes, *source, files);
   if (!planned) return;
   for (const auto& file : *planned) {
