@@ -7,7 +7,7 @@ Each operator has a kube-apiserver of its own, for all cases; controllers and ku
 same for both. Drawn are also drivers that crash, budgets that refuse, jobs that last, validators that are late, another
 change in the middle, and operators that are killed. What may differ is only what differs on purpose
 (docs/differences.md, "Driver upgrades"); that is not drawn: nodes fail only where there is no limit to hold the others up,
-and not so many that Pitcrew would begin no other.
+and not so many that Pitcrew would begin no other; an upgrade that was asked for waits for no place.
 
 The other operator is named by $PITCREW_ORACLE (see run.py). Without it the exit status is 77.
 """
@@ -34,11 +34,11 @@ HELD = {"budget": "frees", "job": "ends", "driver": "late", "validator": "late"}
 
 def draw(rng, most_nodes):
     """What there is, and what changes."""
-    parallel = rng.choice([0, 0, 1, 2])
+    change = rng.choice(["version", "version", "template", "request"])
+    parallel = 0 if change == "request" else rng.choice([0, 0, 1, 2])
     unavailable = "100%" if parallel == 0 else rng.choice(["100%", "50%", 2])
     count = min(most_nodes, rng.choices([rng.randint(1, 4), rng.randint(5, 20), rng.randint(21, 60),
                                          rng.randint(61, 200)], [75, 18, 5, 2])[0])
-    change = rng.choice(["version", "version", "template", "request"])
     # Where a template alone changes, no pods are sent away and no jobs are waited for; where nothing changes, pods of
     # drivers stay.
     gates = {"version": list(GATES), "template": ["driver", "validator"], "request": ["budget", "job"]}[change]

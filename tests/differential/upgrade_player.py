@@ -271,7 +271,7 @@ class Played:
             meta = node["metadata"]
             if meta["name"] in self.names:
                 nodes[meta["name"]] = {
-                    "states": history.states.get(meta["name"]), "cordoned": node["spec"].get("unschedulable", False),
+                    "states": list(history.states.get(meta["name"], [])), "cordoned": node["spec"].get("unschedulable", False),
                     "annotations": sorted(key for key in meta.get("annotations", {})
                                           if "gpu-driver-upgrade" in key and key not in OWN_ANNOTATIONS)}
         pods = sorted(pod["metadata"]["name"] for pod in self.server.get(PODS)["items"])
