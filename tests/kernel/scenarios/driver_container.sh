@@ -137,7 +137,7 @@ chroot $image /usr/sbin/modprobe nvidia-drm
 sleep 1000 < /dev/nvidia0 & user=$!
 kill -TERM $driver
 await "DriverInUse"
-said "sleep (process $user)"
+said "(process $user)"
 for module in nvidia nvidia_uvm nvidia_modeset nvidia_drm; do loaded $module; done
 kill -0 "$persistence" || fail "the persistence daemon was ended under a running program"
 is "$(chroot /run/nvidia/driver /usr/bin/nvidia-smi)" 580.95.05 "the driver of the node"
