@@ -65,6 +65,11 @@ refuses() {
   is "$status" 1 "the exit status"
   refused "reason=$reason"
 }
+# A program that has a GPU open.
+use_gpu() {
+  sleep 1000 < /dev/nvidia0 & user=$!
+  until [ "$(readlink /proc/$user/fd/0)" = /dev/nvidia0 ]; do sleep 0.1; done
+}
 works() {
   is "$(chroot /run/nvidia/driver /usr/bin/nvidia-smi)" "$1" "the driver of the node"
   is "$(cat /run/nvidia/validations/.driver-daemons-status)" Ready "the daemons' status"
@@ -134,7 +139,7 @@ loaded nvidia
 
 echo "== asked to end while a program uses a GPU: all stays until it lets go (driver-lifecycle.md #112)"
 chroot $image /usr/sbin/modprobe nvidia-drm
-sleep 1000 < /dev/nvidia0 & user=$!
+use_gpu
 kill -TERM $driver
 await "DriverInUse"
 said "(process $user)"
@@ -193,7 +198,7 @@ echo "== an upgrade while a program uses a GPU: the old driver stays whole"
 begin nvidia-driver init
 up
 killed
-sleep 1000 < /dev/nvidia0 & user=$!
+use_gpu
 version=590.10.01 digest=333
 refuses DriverInUse KERNEL_MODULE_TYPE=proprietary nvidia-driver init
 is "$(cat /sys/module/nvidia/version)" 580.95.05 "the loaded driver"
