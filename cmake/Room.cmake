@@ -16,22 +16,12 @@ set(PITCREW_TEST_ROOMS "" CACHE STRING "Only the test programs of these rooms (n
 # All test programs that there are, for presets that build nothing else.
 add_custom_target(room_tests)
 
-# The folders that tests read. Only for the sources of `target` that name them, so that the compiler's cache serves the
-# others in every checkout; but one file with its own flags would be left out of a unity build. A file that begins to
-# name one needs a new configure.
+# What tests read (tests/support/folders.h). No path of this checkout is in the command line, so that the compiler's cache
+# serves every checkout.
 function(pitcrew_define_folders target)
-  set(folders PITCREW_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/tests/data" PITCREW_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-              PITCREW_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  if(CMAKE_UNITY_BUILD)
-    target_compile_definitions(${target} PRIVATE ${folders})
-    return()
-  endif()
-  foreach(source ${ARGN})
-    file(STRINGS ${source} words REGEX "PITCREW_(TEST_DATA|SOURCE_DIR|BINARY_DIR)" LIMIT_COUNT 1)
-    if(words)
-      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS ${folders})
-    endif()
-  endforeach()
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE folder)
+  target_compile_definitions(${target} PRIVATE PITCREW_TEST_DATA="${folder}/tests/data")
+  target_link_libraries(${target} PRIVATE pitcrew_test_folders)
 endfunction()
 
 # One CTest test per program, so that its tests share one server; GTEST_FILTER picks one of them. A program that takes longer
@@ -69,7 +59,7 @@ function(pitcrew_room_tests name target kind pattern)
     target_link_libraries(${name}_support PRIVATE ${libraries})
     target_include_directories(${name}_support PRIVATE ${CMAKE_SOURCE_DIR})  # tests/support
     pitcrew_use_precompiled(${name}_support pitcrew_precompiled_tests)
-    pitcrew_define_folders(${name}_support ${support})
+    pitcrew_define_folders(${name}_support)
   endif()
   set(program ${name}_${kind}_test)
   add_executable(${program} ${sources} $<$<TARGET_EXISTS:${name}_support>:$<TARGET_OBJECTS:${name}_support>>)
@@ -77,7 +67,7 @@ function(pitcrew_room_tests name target kind pattern)
   target_link_libraries(${program} PRIVATE ${libraries} GTest::gtest_main)
   target_include_directories(${program} PRIVATE ${CMAKE_SOURCE_DIR})  # tests/support
   pitcrew_use_precompiled(${program} pitcrew_precompiled_tests)
-  pitcrew_define_folders(${program} ${sources})
+  pitcrew_define_folders(${program})
   if(kind STREQUAL "integration")
     pitcrew_integration_test(${name} ${program})
     return()

@@ -9,6 +9,7 @@
 
 #include "simulation/sysfs/control_file.h"
 #include "simulation/testing/test_node.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::simulation {
 
@@ -29,7 +30,7 @@ SimulatedSysfs::SimulatedSysfs(const std::string& description, bool load_driver,
                                         "--pdeathsig",
                                         "TERM",
                                         "--",
-                                        PITCREW_BINARY_DIR "/bin/pitcrew-simulate",
+                                        (test_support::BuildFolder() / "bin/pitcrew-simulate").string(),
                                         "sysfs",
                                         "--node-name",
                                         "test-node",

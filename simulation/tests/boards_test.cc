@@ -14,11 +14,12 @@
 #include "gpu/mig_profile.h"
 #include "simulation/description/profiles.h"
 #include "simulation/tests/support_nvml_library.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::simulation {
 namespace {
 
-const std::string kData = PITCREW_TEST_DATA;
+const std::string kData = test_support::TestData();
 
 class Boards : public NvmlLibrary {
  protected:

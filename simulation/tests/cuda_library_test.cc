@@ -10,6 +10,7 @@
 
 #include "simulation/state/discovery.h"
 #include "simulation/testing/test_node.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::simulation {
 namespace {
@@ -23,7 +24,7 @@ constexpr const char* kKernel =
 class CudaLibrary : public ::testing::Test {
  protected:
   void SetUp() override {
-    library_ = ::dlopen((std::string(PITCREW_BINARY_DIR) + "/lib/libcuda.so.1").c_str(),
+    library_ = ::dlopen((test_support::BuildFolder().string() + "/lib/libcuda.so.1").c_str(),
                         RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(library_, nullptr) << ::dlerror();
   }

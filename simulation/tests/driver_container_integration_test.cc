@@ -20,6 +20,7 @@
 #include "simulation/testing/process.h"
 #include "simulation/testing/simulated_sysfs.h"
 #include "simulation/testing/test_node.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::simulation {
 namespace {
@@ -83,7 +84,7 @@ class DriverContainerTest : public ::testing::Test {
     ASSERT_TRUE(WritePciTree(pci(), *node));
   }
   void MakeContainer() {
-    const fs::path build = PITCREW_BINARY_DIR;
+    const fs::path build = test_support::BuildFolder();
     for (const char* program : {"bin/pitcrew-simulate", "bin/nvidia-smi"}) {
       CopyWithLibraries(build / program, container());
     }

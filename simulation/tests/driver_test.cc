@@ -11,6 +11,7 @@
 #include "simulation/state/discovery.h"
 #include "simulation/state/mig.h"
 #include "simulation/testing/test_node.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::simulation {
 namespace {
@@ -72,7 +73,7 @@ TEST(PciTree, BindsAndUnbinds) {
 
 TEST(DriverFiles, AreInstalledUnderTheirVersion) {
   TestNode node("gpus: [{profile: T4}]");
-  const fs::path build = PITCREW_BINARY_DIR;
+  const fs::path build = test_support::BuildFolder();
   const auto root = node.folder() / "root";
   ASSERT_TRUE(InstallDriverFiles(root, "570.124.06", {build / "lib", "/bin/true"}));
   const auto libraries = root / "usr/lib/x86_64-linux-gnu";

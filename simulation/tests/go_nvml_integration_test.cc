@@ -12,6 +12,7 @@
 #include "simulation/state/incidents.h"
 #include "simulation/testing/process.h"
 #include "simulation/testing/test_node.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::simulation {
 namespace {
@@ -49,13 +50,13 @@ class GoNvml : public ::testing::Test {
     ASSERT_FALSE(go.empty())
         << "this test needs a Go toolchain (1.25 or newer): none is on PATH and "
            "none in $PITCREW_CACHE/go/go/bin; `make setup` installs one";
-    const fs::path program = fs::path(PITCREW_BINARY_DIR) / "bin/go-nvml";
+    const fs::path program = test_support::BuildFolder() / "bin/go-nvml";
     // Built beside and renamed: another test may be running the program.
     const std::string fresh = program.string() + "." + std::to_string(::getpid());
     const auto built =
         RunProgram({go, "build", "-buildvcs=false", "-o", fresh, "."},
                    {{"CGO_ENABLED", "1"}, {"CGO_CFLAGS", "-Wno-deprecated-declarations"}},
-                   fs::path(PITCREW_SOURCE_DIR) / "simulation/tests/go-nvml");
+                   test_support::SourceFolder() / "simulation/tests/go-nvml");
     ASSERT_EQ(built.status, 0) << built.errors;
     fs::rename(fresh, program);
     program_ = program;
@@ -68,7 +69,7 @@ class GoNvml : public ::testing::Test {
     node_ = std::make_unique<TestNode>(description);
     node_->Use();
     environment_ = node_->Environment();
-    environment_["LD_LIBRARY_PATH"] = std::string(PITCREW_BINARY_DIR) + "/lib";
+    environment_["LD_LIBRARY_PATH"] = test_support::BuildFolder().string() + "/lib";
   }
   Outcome Go(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), program_.string());

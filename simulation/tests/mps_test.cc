@@ -18,6 +18,7 @@
 #include "simulation/state/incidents.h"
 #include "simulation/testing/process.h"
 #include "simulation/testing/test_node.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::simulation {
 namespace {
@@ -94,7 +95,7 @@ class Mps : public ::testing::Test {
   template <class... Arguments>
   int Cuda(const char* name, Arguments... arguments) {
     if (library_ == nullptr) {
-      library_ = ::dlopen((std::string(PITCREW_BINARY_DIR) + "/lib/libcuda.so.1").c_str(),
+      library_ = ::dlopen((test_support::BuildFolder().string() + "/lib/libcuda.so.1").c_str(),
                           RTLD_NOW | RTLD_LOCAL);
     }
     auto* function = reinterpret_cast<int (*)(Arguments...)>(::dlsym(library_, name));
@@ -114,7 +115,7 @@ class Mps : public ::testing::Test {
   fs::path PidFile() { return folder_ / "pipe/nvidia-cuda-mps-control.pid"; }
 
   static inline const std::string kControl =
-      std::string(PITCREW_BINARY_DIR) + "/bin/nvidia-cuda-mps-control";
+      test_support::BuildFolder().string() + "/bin/nvidia-cuda-mps-control";
   fs::path folder_;
   bool daemon_ = false;
   void* library_ = nullptr;

@@ -11,6 +11,7 @@
 #include "simulation/state/discovery.h"
 #include "simulation/testing/process.h"
 #include "simulation/testing/test_node.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::simulation {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-const fs::path kBuild = PITCREW_BINARY_DIR;
+const fs::path kBuild = test_support::BuildFolder();
 
 class Program : public ::testing::Test {
  protected:

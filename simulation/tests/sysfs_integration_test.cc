@@ -19,6 +19,7 @@
 #include "simulation/sysfs/sriov.h"
 #include "simulation/testing/simulated_sysfs.h"
 #include "simulation/testing/test_node.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::simulation {
 namespace {
@@ -42,7 +43,8 @@ class MountedSysfs : public ::testing::Test {
 TEST_F(MountedSysfs, DoesWhatTheKernelDoes) {
   SimulatedSysfs machine(kDescription);
   sysfs::FileSubject subject(machine.root());
-  for (const auto& file : fs::directory_iterator(PITCREW_SOURCE_DIR "/tests/kernel/expectations")) {
+  for (const auto& file :
+       fs::directory_iterator(test_support::SourceFolder() / "tests/kernel/expectations")) {
     if (file.is_directory()) continue;
     const auto outcome = sysfs::TryExpectations(file.path(),
                                                 {{"gpu", "0000:1b:00.0"},
@@ -144,7 +146,8 @@ TEST_F(MountedSysfs, ChangesAreAnnouncedByTheKernel) {
   const auto folder = MakeTemporaryFolder();
   fs::create_directories(folder / "sys");
   std::ofstream(folder / "description.yaml") << kDescription;
-  Process program({"unshare", "--net", "--", PITCREW_BINARY_DIR "/bin/pitcrew-simulate", "sysfs",
+  const std::string simulate = test_support::BuildFolder() / "bin/pitcrew-simulate";
+  Process program({"unshare", "--net", "--", simulate, "sysfs",
                    "--load-driver", "--description", folder / "description.yaml", "--into",
                    folder / "sys"});
   ASSERT_FALSE(program.ReadLine().empty());
@@ -177,7 +180,7 @@ TEST_F(MountedSysfs, TakesThePlaceOfSys) {
   const auto folder = MakeTemporaryFolder();
   std::ofstream(folder / "description.yaml") << kDescription;
   Process program({"unshare", "--mount", "--propagation", "private", "--",
-                   PITCREW_BINARY_DIR "/bin/pitcrew-simulate", "sysfs", "--no-uevents",
+                   (test_support::BuildFolder() / "bin/pitcrew-simulate").string(), "sysfs", "--no-uevents",
                    "--description", folder / "description.yaml", "--over", "/sys"});
   ASSERT_FALSE(program.ReadLine().empty());
   const fs::path sys = "/proc/" + std::to_string(program.pid()) + "/root/sys";

@@ -12,6 +12,7 @@
 #include "simulation/sysfs/file_system.h"
 #include "simulation/sysfs/hardware.h"
 #include "simulation/testing/test_node.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::simulation::sysfs {
 namespace {
@@ -118,7 +119,7 @@ gpus:
 )");
   ASSERT_EQ(subject.Write("sys/simulation/control", "load nvidia"), 0);
   const auto outcome =
-      TryExpectations(fs::path(PITCREW_SOURCE_DIR) / "tests/kernel/expectations" / GetParam(),
+      TryExpectations(test_support::SourceFolder() / "tests/kernel/expectations" / GetParam(),
                       {{"gpu", kGpu},
                        {"driver", "nvidia"},
                        {"id", "10de 2330"},
@@ -208,7 +209,7 @@ TEST(Machine, WithoutIommuDoesWhatTheKernelDoes) {
   Unmounted subject("kernel: {iommu: false}\ngpus: [{profile: T4}]");
   ASSERT_EQ(subject.Write("sys/simulation/control", "load nvidia"), 0);
   const auto outcome = TryExpectations(
-      fs::path(PITCREW_SOURCE_DIR) / "tests/kernel/expectations_without_iommu/driver.yaml",
+      test_support::SourceFolder() / "tests/kernel/expectations_without_iommu/driver.yaml",
       {{"gpu", kGpu}, {"driver", "nvidia"}}, subject);
   ASSERT_TRUE(outcome) << outcome.error().message;
   EXPECT_GT(outcome->steps, 5u);

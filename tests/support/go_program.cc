@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/strings.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::testing {
 namespace {
@@ -83,11 +84,11 @@ base::Result<fs::path> FindGo() {
 
 base::Result<fs::path> BuildGoProgram(const fs::path& folder, const std::string& name) {
   TRY_ASSIGN(const fs::path go, FindGo());
-  const fs::path program = fs::path(PITCREW_BINARY_DIR) / "bin" / name;
+  const fs::path program = test_support::BuildFolder() / "bin" / name;
   // Built beside and renamed: another test may be running the program.
   const std::string fresh = program.string() + "." + std::to_string(::getpid());
   TRY(RunIn({go, "build", "-buildvcs=false", "-o", fresh, "."},
-            fs::path(PITCREW_SOURCE_DIR) / folder, ""));
+            test_support::SourceFolder() / folder, ""));
   fs::rename(fresh, program);
   return program;
 }

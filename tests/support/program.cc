@@ -1,3 +1,4 @@
+#include "tests/support/folders.h"
 #include "tests/support/program.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ Program::Program(const std::string& name, std::vector<std::string> words,
   std::vector<char*> envp;
   for (auto& variable : environment) envp.push_back(variable.data());
   envp.push_back(nullptr);
-  const auto path = std::filesystem::path(PITCREW_BINARY_DIR) / "bin" / name;
+  const auto path = test_support::BuildFolder() / "bin" / name;
   // The test's own signal mask is not the program's.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);

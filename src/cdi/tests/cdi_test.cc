@@ -9,6 +9,7 @@
 #include "cdi/name.h"
 #include "cdi/registry.h"
 #include "cdi/yaml_writer.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::cdi {
 namespace {
@@ -36,7 +37,7 @@ ContainerEdits WithNode(DeviceNode node) {
 // container-toolkit.md 6.8: an excerpt in upstream's exact layout, read and written back.
 TEST(CdiFormat, YamlLayoutOfTheReferencesExample) {
   const auto text =
-      base::ReadFile(std::filesystem::path(PITCREW_TEST_DATA) / "reference_example.yaml");
+      base::ReadFile(test_support::TestData() / "reference_example.yaml");
   ASSERT_TRUE(text);
   const Spec spec = Parsed(*text);
   EXPECT_EQ(ToYamlText(spec), *text);

@@ -13,6 +13,7 @@
 #include "codec/json.h"
 #include "codec/yaml.h"
 #include "support/go_program.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::codec {
 namespace {
@@ -51,7 +52,7 @@ std::vector<std::string> Pieces(const std::string& text, const std::string& line
 
 std::vector<std::string> Scalars() {
   std::vector<std::string> documents;
-  const auto text = base::ReadFile(fs::path(PITCREW_TEST_DATA) / "yaml/scalars.txt");
+  const auto text = base::ReadFile(test_support::TestData() / "yaml/scalars.txt");
   EXPECT_TRUE(text);
   for (const auto& scalar : Lines(text.value_or(""))) {
     documents.push_back(scalar + "\n");
@@ -69,7 +70,7 @@ std::vector<std::string> Scalars() {
 }
 
 std::vector<std::string> Documents() {
-  const auto text = base::ReadFile(fs::path(PITCREW_TEST_DATA) / "yaml/documents.txt");
+  const auto text = base::ReadFile(test_support::TestData() / "yaml/documents.txt");
   EXPECT_TRUE(text);
   return Pieces(text.value_or(""), "=====");
 }
@@ -78,7 +79,7 @@ std::vector<std::string> Shipped() {
   std::vector<std::string> documents;
   for (const auto* folder : {"deploy", "src", "tests", "simulation"}) {
     for (const auto& entry :
-         fs::recursive_directory_iterator(fs::path(PITCREW_SOURCE_DIR) / folder)) {
+         fs::recursive_directory_iterator(test_support::SourceFolder() / folder)) {
       if (entry.path().extension() != ".yaml") continue;
       const auto text = base::ReadFile(entry.path());
       EXPECT_TRUE(text) << entry.path();

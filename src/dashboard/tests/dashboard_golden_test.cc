@@ -18,15 +18,16 @@
 #include "fleet/report.h"
 #include "support/patched_cluster.h"
 #include "support/temporary_folder.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::dashboard {
 namespace {
 
 using codec::Json;
 
-const std::filesystem::path kData = PITCREW_TEST_DATA;
+const std::filesystem::path kData = test_support::TestData();
 const std::filesystem::path kDoctorData =
-    std::filesystem::path(PITCREW_SOURCE_DIR) / "src/doctor/tests/data";
+    test_support::SourceFolder() / "src/doctor/tests/data";
 
 fleet::Cluster ReadPatched(const std::filesystem::path& patch) {
   const test_support::TemporaryFolder folder;

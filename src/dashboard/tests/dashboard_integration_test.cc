@@ -16,6 +16,7 @@
 #include "dashboard/site.h"
 #include "doctor/source.h"
 #include "io/http_client.h"
+#include "tests/support/folders.h"
 #include "tests/support/patience.h"
 
 namespace pitcrew::dashboard {
@@ -160,7 +161,7 @@ class DashboardTest : public ::testing::Test {
   static void SetUpTestSuite() {
     const auto client = ApiServer::Shared().MakeClient();
     const auto text =
-        base::ReadFile(std::filesystem::path(PITCREW_SOURCE_DIR) /
+        base::ReadFile(test_support::SourceFolder() /
                        "deploy/chart/gpu-operator/crds/nvidia.com_clusterpolicies.yaml");
     ASSERT_TRUE(text);
     ASSERT_TRUE(

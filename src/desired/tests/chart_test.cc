@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "codec/yaml.h"
 #include "desired/operand_table.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::desired {
 namespace {
@@ -22,7 +23,7 @@ using Names = std::set<std::string>;
 using ::testing::HasSubstr;
 
 std::string ReadChartFile(const std::string& name) {
-  const auto path = std::filesystem::path(PITCREW_SOURCE_DIR) / "deploy/chart/gpu-operator" / name;
+  const auto path = test_support::SourceFolder() / "deploy/chart/gpu-operator" / name;
   auto text = base::ReadFile(path);
   EXPECT_TRUE(text) << text.error().ToString();
   return text ? *text : "";

@@ -12,6 +12,7 @@
 #include "codec/yaml.h"
 #include "desired/driver_objects/render.h"
 #include "desired/testing/render_cluster.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::desired::testing {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 using codec::Json;
 
 std::filesystem::path DriverData() {
-  return std::filesystem::path(PITCREW_TEST_DATA).parent_path() / "driver_objects";
+  return test_support::TestData().parent_path() / "driver_objects";
 }
 
 std::vector<std::filesystem::path> DriverCases() {

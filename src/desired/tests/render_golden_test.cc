@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "codec/yaml.h"
 #include "desired/testing/render_cluster.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::desired::testing {
 namespace {
@@ -34,7 +35,7 @@ std::string_view FolderOf(const Operand& operand) {
   return folder;
 }
 
-std::filesystem::path Data() { return PITCREW_TEST_DATA; }
+std::filesystem::path Data() { return test_support::TestData(); }
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;

@@ -23,13 +23,14 @@
 #include "fleet/rules.h"
 #include "support/patched_cluster.h"
 #include "support/temporary_folder.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::doctor {
 namespace {
 
 using codec::Json;
 
-const std::filesystem::path kData = PITCREW_TEST_DATA;
+const std::filesystem::path kData = test_support::TestData();
 
 std::vector<Json> Objects(const std::string& name) {
   return test_support::PatchedObjects(
@@ -140,7 +141,7 @@ TEST(DoctorGoldenCasesTest, HaveEveryFinding) {
 
 TEST(DoctorDocumentationTest, TellsEveryFinding) {
   const auto text =
-      base::ReadFile(std::filesystem::path(PITCREW_SOURCE_DIR) / "docs" / "troubleshooting.md");
+      base::ReadFile(test_support::SourceFolder() / "docs" / "troubleshooting.md");
   ASSERT_TRUE(text) << text.error().ToString();
   std::set<std::string_view> ids;
   for (const std::string_view id : fleet::FindingIds()) {

@@ -15,6 +15,7 @@
 #include "doctor/source.h"
 #include "fleet/report.h"
 #include "kubevirt/kinds.h"
+#include "tests/support/folders.h"
 #include "tests/support/patience.h"
 
 namespace pitcrew::doctor {
@@ -56,7 +57,7 @@ class DoctorTest : public ::testing::Test {
   static void SetUpTestSuite() {
     const auto client = ApiServer::Shared().MakeClient();
     const std::filesystem::path crds =
-        std::filesystem::path(PITCREW_SOURCE_DIR) / "deploy/chart/gpu-operator/crds";
+        test_support::SourceFolder() / "deploy/chart/gpu-operator/crds";
     for (const auto& file : std::filesystem::directory_iterator(crds)) {
       const auto text = base::ReadFile(file.path());
       ASSERT_TRUE(text);

@@ -5,6 +5,7 @@
 #include "api/labels.h"
 #include "base/file.h"
 #include "codec/yaml.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::driver_upgrade::testing {
 namespace {
@@ -69,7 +70,7 @@ Json NodeOf(const Json& brief) {
 void RunCases(const std::string& kind, const std::function<Json(const Json& given)>& decide) {
   int cases = 0;
   for (const auto& folder :
-       std::filesystem::directory_iterator(std::string(PITCREW_TEST_DATA) + "/" + kind)) {
+       std::filesystem::directory_iterator(test_support::TestData().string() + "/" + kind)) {
     const auto text = base::ReadFile((folder.path() / "expected.yaml").string());
     ASSERT_TRUE(text) << text.error().ToString();
     const auto document = codec::ParseYaml(*text);

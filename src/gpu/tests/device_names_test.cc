@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/folders.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::gpu {
@@ -91,7 +92,7 @@ TEST(DeviceNames, OfTheImage) {
       {0x2bb5, "GB202GL_RTX_PRO_6000_BLACKWELL_SERVER_EDITION"},
       {0x3182, ""},
       {0x31c2, ""}};
-  const auto names = DeviceNames::Load(PITCREW_SOURCE_DIR "/deploy/image/pci.ids");
+  const auto names = DeviceNames::Load(test_support::SourceFolder() / "deploy/image/pci.ids");
   ASSERT_TRUE(names) << names.error().ToString();
   for (const auto& [device, name] : expected) {
     EXPECT_EQ(KubevirtName(names->Find(device)), name) << DeviceIdText(device);
@@ -100,7 +101,7 @@ TEST(DeviceNames, OfTheImage) {
 
 // The way back, from what a node offers to the devices that it may have.
 TEST(DeviceNames, AreFoundByWhatTheyAreCalled) {
-  const auto names = DeviceNames::Load(PITCREW_SOURCE_DIR "/deploy/image/pci.ids");
+  const auto names = DeviceNames::Load(test_support::SourceFolder() / "deploy/image/pci.ids");
   ASSERT_TRUE(names) << names.error().ToString();
   EXPECT_THAT(names->CalledForKubevirt("GA102GL_A10"), ElementsAre(0x2236));
   EXPECT_THAT(names->CalledForKubevirt("GA100_A100_PCIE_40GB"), ElementsAre(0x20b1, 0x20f1));

@@ -3,6 +3,7 @@
 
 #include "codec/yaml.h"
 #include "kubevirt/decision.h"
+#include "tests/support/folders.h"
 #include "tests/support/golden.h"
 
 namespace pitcrew::kubevirt {
@@ -11,7 +12,7 @@ namespace {
 using codec::Json;
 
 gpu::DeviceNames Names() {
-  auto names = gpu::DeviceNames::Load(PITCREW_SOURCE_DIR "/deploy/image/pci.ids");
+  auto names = gpu::DeviceNames::Load(test_support::SourceFolder() / "deploy/image/pci.ids");
   return names ? *std::move(names) : gpu::DeviceNames();
 }
 
@@ -71,7 +72,7 @@ void CheckAfter(const Json& input, const Json& before, Form form, const Decision
 // input.yaml: object, nodes, named (NamedOf), faded (resources), restore. expected.yaml: patch,
 // fading, obstacles, or refused.
 TEST(DecisionGolden, Cases) {
-  for (const auto& one : test_support::ReadGoldenCases(PITCREW_TEST_DATA)) {
+  for (const auto& one : test_support::ReadGoldenCases(test_support::TestData())) {
     SCOPED_TRACE(one.name + ": " + one.input.value("checks", std::string()));
     const Json& object = one.input.at("object");
     const auto form = FormOf(object);

@@ -12,6 +12,7 @@
 #include "nvml/nvml.h"
 #include "simulation/state/incidents.h"
 #include "simulation/testing/test_node.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::nvml {
 namespace {
@@ -25,7 +26,7 @@ class MeterTest : public ::testing::Test {
  protected:
   void Start(const std::string& description, const char* library = "lib/libnvidia-ml.so.1") {
     fs::create_directories(root_ / "usr/lib64");
-    fs::copy_file(fs::path(PITCREW_BINARY_DIR) / library, root_ / "usr/lib64/libnvidia-ml.so.1");
+    fs::copy_file(test_support::BuildFolder() / library, root_ / "usr/lib64/libnvidia-ml.so.1");
     node_ = std::make_unique<simulation::TestNode>(description);
     node_->Use();
     auto opened = OpenGuarded({root_}, {.limit = std::chrono::seconds(5)});

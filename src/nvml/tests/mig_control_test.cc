@@ -8,6 +8,7 @@
 
 #include "nvml/nvml.h"
 #include "simulation/testing/test_node.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::nvml {
 namespace {
@@ -26,7 +27,7 @@ class MigControlTest : public ::testing::Test {
  protected:
   void Start(const std::string& description) {
     fs::create_directories(root_ / "usr/lib64");
-    fs::copy_file(fs::path(PITCREW_BINARY_DIR) / "lib/libnvidia-ml.so.1",
+    fs::copy_file(test_support::BuildFolder() / "lib/libnvidia-ml.so.1",
                   root_ / "usr/lib64/libnvidia-ml.so.1");
     node_ = std::make_unique<simulation::TestNode>(description);
     node_->Use();

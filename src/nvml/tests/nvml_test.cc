@@ -14,6 +14,7 @@
 #include "nvml/guarded.h"
 #include "simulation/state/incidents.h"
 #include "simulation/testing/test_node.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::nvml {
 namespace {
@@ -39,7 +40,7 @@ class Root {
   fs::path path_;
 };
 
-const fs::path kBuild = PITCREW_BINARY_DIR;
+const fs::path kBuild = test_support::BuildFolder();
 
 class Nvml : public ::testing::Test {
  protected:

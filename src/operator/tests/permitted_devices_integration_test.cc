@@ -7,6 +7,7 @@
 #include "kubevirt/decision.h"
 #include "operator/uninstall/uninstall.h"
 #include "support_operator.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::gpu_operator::testing {
 namespace {
@@ -26,7 +27,9 @@ constexpr const char* kVgpu = "nvidia.com/NVIDIA_A10-24Q";
 Json HyperConvergedDefinition(const char* version) {
   const char* whole = std::getenv("PITCREW_HYPERCONVERGED_DEFINITION");
   const std::string file =
-      whole != nullptr ? whole : PITCREW_SOURCE_DIR "/src/operator/tests/data/hyperconverged.yaml";
+      whole != nullptr
+          ? std::filesystem::path(whole)
+          : test_support::SourceFolder() / "src/operator/tests/data/hyperconverged.yaml";
   auto definition = codec::ParseYaml(base::ReadFile(file).value_or(""), file).value_or(Json());
   for (Json& one : definition["spec"]["versions"]) {
     one["served"] = one["name"] == version;
@@ -45,7 +48,7 @@ class PermittedDevices : public OperatorTest {
   void SetUp() override {
     OperatorTest::SetUp();
     policy_ = "policy-" + name_space_;
-    auto names = gpu::DeviceNames::Load(PITCREW_SOURCE_DIR "/deploy/image/pci.ids");
+    auto names = gpu::DeviceNames::Load(test_support::SourceFolder() / "deploy/image/pci.ids");
     ASSERT_TRUE(names) << names.error().ToString();
     names_ = std::make_shared<const gpu::DeviceNames>(*std::move(names));
   }

@@ -1,6 +1,7 @@
 #include "support_operator.h"
 
 #include "base/file.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::gpu_operator::testing {
 
@@ -8,7 +9,7 @@ void OperatorTest::SetUpTestSuite() {
   const auto client = ApiServer::Shared().MakeClient();
   for (const char* name : {"nvidia.com_clusterpolicies.yaml", "nvidia.com_nvidiadrivers.yaml"}) {
     const auto text =
-        base::ReadFile(std::string(PITCREW_SOURCE_DIR) + "/deploy/chart/gpu-operator/crds/" + name);
+        base::ReadFile(test_support::SourceFolder().string() + "/deploy/chart/gpu-operator/crds/" + name);
     ASSERT_TRUE(text) << text.error().ToString();
     const auto definition = codec::ParseYaml(*text);
     ASSERT_TRUE(definition) << definition.error().ToString();

@@ -12,13 +12,14 @@
 #include "base/strings.h"
 #include "desired/operand_table.h"
 #include "plan/run.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::plan {
 namespace {
 
 std::vector<std::filesystem::path> Cases() {
   std::vector<std::filesystem::path> cases;
-  for (const auto& entry : std::filesystem::directory_iterator(PITCREW_TEST_DATA)) {
+  for (const auto& entry : std::filesystem::directory_iterator(test_support::TestData())) {
     cases.push_back(entry.path());
   }
   std::ranges::sort(cases);

@@ -18,6 +18,7 @@
 #include "operator/runner.h"
 #include "plan/run.h"
 #include "support/temporary_folder.h"
+#include "tests/support/folders.h"
 #include "tests/support/patience.h"
 
 namespace pitcrew::plan {
@@ -93,7 +94,7 @@ class PlanTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     const auto client = ApiServer::Shared().MakeClient();
-    const auto text = base::ReadFile(std::string(PITCREW_SOURCE_DIR) +
+    const auto text = base::ReadFile(test_support::SourceFolder().string() +
                                      "/deploy/chart/gpu-operator/crds/"
                                      "nvidia.com_clusterpolicies.yaml");
     ASSERT_TRUE(text) << text.error().ToString();

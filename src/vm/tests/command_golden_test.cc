@@ -3,6 +3,7 @@
 
 #include "base/strings.h"
 #include "codec/yaml.h"
+#include "tests/support/folders.h"
 #include "tests/support/golden.h"
 #include "tests/support/temporary_folder.h"
 #include "vm/command.h"
@@ -15,7 +16,7 @@ using codec::Json;
 // input.yaml: args, cluster (a list of objects). expected.yaml: exit, machine (what was printed, as
 // a value), said (lines on standard error).
 TEST(VmGolden, Cases) {
-  for (const auto& one : test_support::ReadGoldenCases(PITCREW_TEST_DATA)) {
+  for (const auto& one : test_support::ReadGoldenCases(test_support::TestData())) {
     SCOPED_TRACE(one.name + ": " + one.input.value("checks", std::string()));
     const test_support::TemporaryFolder folder;
     std::string cluster;

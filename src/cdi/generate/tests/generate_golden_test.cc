@@ -15,6 +15,7 @@
 #include "cdi/generate/tegra.h"
 #include "codec/yaml.h"
 #include "host/glob.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::cdi_generate {
 namespace {
@@ -157,7 +158,7 @@ base::Result<Outcome> GenerateCsv(const Json& input, const fs::path& root) {
 class Case : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Case, SpecificationIsAsExpected) {
-  const fs::path folder = fs::path(PITCREW_TEST_DATA) / GetParam();
+  const fs::path folder = test_support::TestData() / GetParam();
   const auto text = base::ReadFile(folder / "input.yaml");
   ASSERT_TRUE(text) << text.error().message;
   const auto input = codec::ParseYaml(*text, "input.yaml");
@@ -186,7 +187,7 @@ TEST_P(Case, SpecificationIsAsExpected) {
 
 std::vector<std::string> Cases() {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(PITCREW_TEST_DATA)) {
+  for (const auto& entry : fs::directory_iterator(test_support::TestData())) {
     if (entry.is_directory()) names.push_back(entry.path().filename().string());
   }
   std::ranges::sort(names);

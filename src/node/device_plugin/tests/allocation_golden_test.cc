@@ -3,6 +3,7 @@
 
 #include "codec/yaml.h"
 #include "node/device_plugin/allocation.h"
+#include "tests/support/folders.h"
 #include "tests/support/golden.h"
 #include "tests/support/inventory_yaml.h"
 
@@ -62,7 +63,7 @@ base::Result<rpc::ContainerAllocation> Answer(const Json& input) {
 }
 
 TEST(AllocateGolden, Cases) {
-  for (const auto& one : test_support::ReadGoldenCases(PITCREW_TEST_DATA "/allocate")) {
+  for (const auto& one : test_support::ReadGoldenCases(test_support::TestData() / "allocate")) {
     SCOPED_TRACE(one.name + ": " + one.input.value("checks", std::string()));
     const auto answer = Answer(one.input);
     if (one.expected.contains("error_contains")) {

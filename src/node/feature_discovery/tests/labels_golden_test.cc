@@ -6,6 +6,7 @@
 
 #include "codec/yaml.h"
 #include "node/feature_discovery/labels.h"
+#include "tests/support/folders.h"
 #include "tests/support/golden.h"
 #include "tests/support/inventory_yaml.h"
 
@@ -56,7 +57,7 @@ bool IsWanted(const std::string& name, const Json& input) {
 }
 
 TEST(LabelsGolden, Cases) {
-  for (const auto& one : test_support::ReadGoldenCases(PITCREW_TEST_DATA "/labels")) {
+  for (const auto& one : test_support::ReadGoldenCases(test_support::TestData() / "labels")) {
     SCOPED_TRACE(one.name + ": " + one.input.value("checks", std::string()));
     const auto answer = Answer(one.input);
     Json labels = Json::object();

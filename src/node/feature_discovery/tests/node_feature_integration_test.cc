@@ -11,6 +11,7 @@
 #include "kube/projection.h"
 #include "node/feature_discovery/output.h"
 #include "node/node_feature/node_feature.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::node::feature_discovery {
 namespace {
@@ -21,8 +22,8 @@ class NodeFeatureOnServer : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     client_ = testing::ApiServer::Shared().MakeClient();
-    const auto text = base::ReadFile(PITCREW_SOURCE_DIR
-                                     "/deploy/chart/gpu-operator/charts/node-feature-discovery/"
+    const auto text = base::ReadFile(test_support::SourceFolder() /
+                                     "deploy/chart/gpu-operator/charts/node-feature-discovery/"
                                      "crds/nfd-api-crds.yaml");
     ASSERT_TRUE(text.has_value()) << text.error().ToString();
     const auto definitions = codec::ParseYamlStream(*text);

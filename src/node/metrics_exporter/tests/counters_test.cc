@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "node/metrics_exporter/csv.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::node::metrics_exporter {
 namespace {
@@ -90,7 +91,7 @@ TEST(Counters, MetricsOfSeveralReadingsHaveTheirNames) {
 
 std::vector<Counter> Shipped(const std::string& name) {
   const auto text =
-      base::ReadFile(std::filesystem::path(PITCREW_SOURCE_DIR) / "deploy/counters" / name);
+      base::ReadFile(test_support::SourceFolder() / "deploy/counters" / name);
   EXPECT_TRUE(text) << text.error().message;
   const auto file = ParseCounters(*text, name);
   EXPECT_TRUE(file) << file.error().message;

@@ -19,6 +19,7 @@
 #include "node/metrics_exporter/collector.h"
 #include "nvml/guarded.h"
 #include "rpc/testing/fake_pod_resources.h"
+#include "tests/support/folders.h"
 #include "tests/support/patience.h"
 #include "tests/support/simulated_node.h"
 
@@ -387,7 +388,7 @@ const std::vector<Model> kModels = {
 
 TEST_F(ExporterTest, TheDefaultCountersOnElevenModels) {
   options_.counter_file =
-      std::filesystem::path(PITCREW_SOURCE_DIR) / "deploy/counters/default-counters.csv";
+      test_support::SourceFolder() / "deploy/counters/default-counters.csv";
   std::string gpus;
   for (const auto& model : kModels) gpus += fmt::format("{{profile: {}}}, ", model.name);
   Start(fmt::format(

@@ -7,6 +7,7 @@
 #include "node/metrics_exporter/pod_facts.h"
 #include "node/metrics_exporter/round.h"
 #include "node/metrics_exporter/text.h"
+#include "tests/support/folders.h"
 #include "tests/support/golden.h"
 #include "tests/support/inventory_yaml.h"
 
@@ -150,7 +151,7 @@ base::Result<std::string> Page(const Json& input) {
 
 TEST(PageGolden, EachCaseIsThisPage) {
   const auto cases =
-      test_support::ReadGoldenCases(std::filesystem::path(PITCREW_TEST_DATA) / "page");
+      test_support::ReadGoldenCases(test_support::TestData() / "page");
   ASSERT_FALSE(cases.empty());
   for (const auto& one : cases) {
     SCOPED_TRACE(one.name);

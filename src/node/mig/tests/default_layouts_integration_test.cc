@@ -8,6 +8,7 @@
 #include "node/mig/export.h"
 #include "node/mig/plan.h"
 #include "support_simulated.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::node::mig {
 namespace {
@@ -16,7 +17,7 @@ using ::testing::Each;
 using ::testing::IsEmpty;
 
 Configuration Defaults() {
-  const auto file = std::filesystem::path(PITCREW_SOURCE_DIR) /
+  const auto file = test_support::SourceFolder() /
                     "src/desired/manifests/state-mig-manager/0400_config_map.yaml";
   const auto manifest = codec::ParseYaml(*base::ReadFile(file));
   EXPECT_TRUE(manifest) << manifest.error().ToString();

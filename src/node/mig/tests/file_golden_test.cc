@@ -13,6 +13,7 @@
 #include "codec/yaml.h"
 #include "node/mig/checkpoint.h"
 #include "node/mig/configuration.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::node::mig {
 namespace {
@@ -22,7 +23,7 @@ using ::testing::HasSubstr;
 
 std::vector<fs::path> Cases(const std::string& kind) {
   std::vector<fs::path> cases;
-  for (const auto& entry : fs::directory_iterator(fs::path(PITCREW_TEST_DATA) / kind)) {
+  for (const auto& entry : fs::directory_iterator(test_support::TestData() / kind)) {
     cases.push_back(entry.path());
   }
   std::ranges::sort(cases);

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "node/mig/plan.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::node::mig {
 
@@ -19,7 +20,7 @@ void SimulatedMig::Start(const std::string& description) {
   fs::create_directories(root_ / "usr/lib64");
   fs::create_directories(root_ / "proc");
   std::ofstream(root_ / "proc/modules") << "";
-  fs::copy_file(fs::path(PITCREW_BINARY_DIR) / "lib/libnvidia-ml.so.1",
+  fs::copy_file(test_support::BuildFolder() / "lib/libnvidia-ml.so.1",
                 root_ / "usr/lib64/libnvidia-ml.so.1", fs::copy_options::overwrite_existing);
   node_ = std::make_unique<simulation::TestNode>(description);
   node_->Use();

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "simulation/testing/process.h"
 #include "simulation/testing/test_node.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::node::mig_parted {
 namespace {
@@ -48,9 +49,9 @@ class MigPartedTest : public ::testing::Test {
     node_->Use();
   }
   Outcome Run(std::vector<std::string> words, std::map<std::string, std::string> more = {}) const {
-    words.insert(words.begin(), (fs::path(PITCREW_BINARY_DIR) / "bin/mig_parted_program").string());
+    words.insert(words.begin(), (test_support::BuildFolder() / "bin/mig_parted_program").string());
     more.merge(node_->Environment());
-    more["LD_LIBRARY_PATH"] = (fs::path(PITCREW_BINARY_DIR) / "lib").string();
+    more["LD_LIBRARY_PATH"] = (test_support::BuildFolder() / "lib").string();
     more["MIG_PARTED_JOURNAL_FILE"] = journal_;
     return simulation::RunProgram(words, more);
   }

@@ -21,6 +21,7 @@
 #include "node/mps_folder/service_watch.h"
 #include "nvml/nvml.h"
 #include "simulation/testing/process.h"
+#include "tests/support/folders.h"
 #include "tests/support/patience.h"
 #include "tests/support/simulated_node.h"
 
@@ -58,7 +59,7 @@ class MpsControlDaemon : public ::testing::Test {
         "bin/nvidia-cuda-mps-control",
         "#!/bin/sh\nPITCREW_SIMULATION_STATE=" +
             (node_.driver_root() / "run/nvidia/simulation/state").string() + " exec " +
-            PITCREW_BINARY_DIR "/bin/nvidia-cuda-mps-control \"$@\"\n");
+            test_support::BuildFolder().string() + "/bin/nvidia-cuda-mps-control \"$@\"\n");
     fs::permissions(program_, fs::perms::owner_all);
     fs::create_directories(folder_.path());
     auto watch = mps_folder::ServiceWatch::Create(folder_);
@@ -214,7 +215,7 @@ TEST_F(MpsControlDaemon, AnEditedConfigurationIsNoticed) {
 
 TEST_F(MpsControlDaemon, WhatDoesNotChangeRunsOn) {
   Share(2);
-  const std::string program = PITCREW_BINARY_DIR "/bin/mps_program";
+  const std::string program = test_support::BuildFolder() / "bin/mps_program";
   simulation::Process process({"/bin/sh", "-c", "exec \"$@\" 2>&1", "sh", program,
                                folder_.path().string(), node_.driver_root().string()},
                               {{"CONFIG_FILE", (root() / "config.yaml").string()},

@@ -5,6 +5,7 @@
 
 #include "node/nfd/collector.h"
 #include "support_tree.h"
+#include "tests/support/folders.h"
 #include "tests/support/golden.h"
 #include "tests/support/temporary_folder.h"
 
@@ -63,8 +64,8 @@ TEST_P(DiscoveryGolden, PublishesWhatIsExpected) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, DiscoveryGolden,
-                         ::testing::ValuesIn(test_support::ReadGoldenCases(PITCREW_TEST_DATA
-                                                                           "/discovery")),
+                         ::testing::ValuesIn(
+                             test_support::ReadGoldenCases(test_support::TestData() / "discovery")),
                          [](const auto& case_info) {
                            std::string name = case_info.param.name;
                            for (auto& c : name) {

@@ -16,6 +16,7 @@
 #include "node/nfd/resources.h"
 #include "node/nfd/worker.h"
 #include "support_tree.h"
+#include "tests/support/folders.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::node::nfd {
@@ -48,8 +49,8 @@ class NfdTest : public ::testing::Test {
   static void SetUpTestSuite() {
     if (std::exchange(prepared_, true)) return;
     const auto client = ApiServer::Shared().MakeClient();
-    const auto text = base::ReadFile(PITCREW_SOURCE_DIR
-                                     "/deploy/chart/gpu-operator/charts/node-feature-discovery/"
+    const auto text = base::ReadFile(test_support::SourceFolder() /
+                                     "deploy/chart/gpu-operator/charts/node-feature-discovery/"
                                      "crds/nfd-api-crds.yaml");
     ASSERT_TRUE(text) << text.error().message;
     const auto definitions = codec::ParseYamlStream(*text);

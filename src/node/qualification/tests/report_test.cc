@@ -11,6 +11,7 @@
 #include "node/qualification/exercise.h"
 #include "node/qualification/options.h"
 #include "node/qualification/tell.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::node::qualification {
 namespace {
@@ -58,7 +59,7 @@ Report MakeReport() {
 }
 
 void ExpectGolden(const std::string& name, const std::string& text) {
-  const auto file = std::filesystem::path(PITCREW_TEST_DATA) / name;
+  const auto file = test_support::TestData() / name;
   if (std::getenv("PITCREW_UPDATE_GOLDEN") != nullptr) {
     ASSERT_TRUE(base::WriteFileAtomically(file, text));
   }

@@ -10,6 +10,7 @@
 #include "codec/json.h"
 #include "host/process.h"
 #include "node/own_node/own_node.h"
+#include "tests/support/folders.h"
 #include "tests/support/simulated_node.h"
 
 namespace pitcrew::node::qualification {
@@ -31,7 +32,7 @@ class QualifyTest : public ::testing::Test {
   };
   End Qualify(std::vector<std::string> words) const {
     host::ProgramRun run;
-    run.program = PITCREW_BINARY_DIR "/bin/qualification_program";
+    run.program = test_support::BuildFolder() / "bin/qualification_program";
     run.arguments = {"--memory", "8Mi", "-o", "json"};
     run.arguments.insert(run.arguments.end(), words.begin(), words.end());
     run.environment["LD_LIBRARY_PATH"] =
@@ -127,7 +128,7 @@ TEST(Qualify, OfADividedGpuOnlyItsHealthIsLookedAt) {
       "gpus: [{profile: A100-40, mig: {enabled: true, devices: {2g.10gb: 1}}}]");
   node.InstallDriver();
   host::ProgramRun run;
-  run.program = PITCREW_BINARY_DIR "/bin/qualification_program";
+  run.program = test_support::BuildFolder() / "bin/qualification_program";
   run.arguments = {"--memory", "8Mi"};
   run.environment["LD_LIBRARY_PATH"] = (node.driver_root() / "usr/lib/x86_64-linux-gnu").string();
   run.capture_output = true;

@@ -11,6 +11,7 @@
 #include "codec/yaml.h"
 #include "rpc/testing/fake_kubelet.h"
 #include "support_node_tree.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::node::sandbox_device_plugin {
 namespace {
@@ -49,7 +50,7 @@ class SandboxDevicePlugin : public ::testing::Test {
     options.client = client;
     options.gpu_alias = "pgpu";
     options.switch_alias = "nvswitch";
-    options.pci_ids = PITCREW_SOURCE_DIR "/deploy/image/pci.ids";
+    options.pci_ids = test_support::SourceFolder() / "deploy/image/pci.ids";
     options.kubelet_socket = folder / "kubelet.sock";
     NodePaths paths;
     paths.sys = tree_->root();

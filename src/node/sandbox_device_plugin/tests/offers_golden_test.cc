@@ -6,6 +6,7 @@
 #include "node/sandbox_device_plugin/allocation.h"
 #include "node/sandbox_device_plugin/machine.h"
 #include "support_node_tree.h"
+#include "tests/support/folders.h"
 #include "tests/support/golden.h"
 
 namespace pitcrew::node::sandbox_device_plugin {
@@ -52,7 +53,7 @@ Naming NamingOf(const Json& input) {
 }
 
 TEST(OffersGolden, Cases) {
-  for (const auto& one : test_support::ReadGoldenCases(PITCREW_TEST_DATA "/offers")) {
+  for (const auto& one : test_support::ReadGoldenCases(test_support::TestData() / "offers")) {
     SCOPED_TRACE(one.name + ": " + one.input.value("checks", std::string()));
     const testing::NodeTree tree(one.input);
     const auto known = vgpu_types::KnownTypes::Load(tree.folder().path() / "run/types.json");

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "host/vfio_device.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::node::sandbox_device_plugin::testing {
 namespace {
@@ -132,7 +133,7 @@ void NodeTree::AddDefaultNodes(const Json& device) const {
 }
 
 gpu::DeviceNames ImageNames() {
-  auto names = gpu::DeviceNames::Load(PITCREW_SOURCE_DIR "/deploy/image/pci.ids");
+  auto names = gpu::DeviceNames::Load(test_support::SourceFolder() / "deploy/image/pci.ids");
   return names ? *std::move(names) : gpu::DeviceNames();
 }
 

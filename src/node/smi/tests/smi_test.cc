@@ -7,6 +7,7 @@
 #include "simulation/state/incidents.h"
 #include "simulation/testing/process.h"
 #include "simulation/testing/test_node.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::node::smi {
 namespace {
@@ -15,7 +16,7 @@ using simulation::Outcome;
 using simulation::TestNode;
 using ::testing::HasSubstr;
 
-const std::string kProgram = std::string(PITCREW_BINARY_DIR) + "/bin/nvidia-smi";
+const std::string kProgram = test_support::BuildFolder().string() + "/bin/nvidia-smi";
 
 class Smi : public ::testing::Test {
  protected:
@@ -26,7 +27,7 @@ class Smi : public ::testing::Test {
   Outcome Run_(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), kProgram);
     auto environment = node_ ? node_->Environment() : std::map<std::string, std::string>{};
-    environment["LD_LIBRARY_PATH"] = std::string(PITCREW_BINARY_DIR) + "/lib";
+    environment["LD_LIBRARY_PATH"] = test_support::BuildFolder().string() + "/lib";
     return simulation::RunProgram(arguments, environment);
   }
   template <class Function>

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "codec/yaml.h"
 #include "node/toolkit/engine.h"
+#include "tests/support/folders.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -73,7 +74,7 @@ void ExpectFiles(const Json& actual, const Json& expected) {
 class Case : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Case, FilesAreAsExpected) {
-  const fs::path folder = fs::path(PITCREW_TEST_DATA) / GetParam();
+  const fs::path folder = test_support::TestData() / GetParam();
   const Json input = Load(folder / "input.yaml");
   SCOPED_TRACE(input.value("reference", ""));
   const EngineOptions options = ReadOptions(input.value("options", Json::object()));
@@ -101,7 +102,7 @@ TEST_P(Case, FilesAreAsExpected) {
 
 std::vector<std::string> Cases() {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(PITCREW_TEST_DATA)) {
+  for (const auto& entry : fs::directory_iterator(test_support::TestData())) {
     if (entry.is_directory()) names.push_back(entry.path().filename().string());
   }
   std::ranges::sort(names);

@@ -10,6 +10,7 @@
 #include "host/process.h"
 #include "node/validator/components.h"
 #include "node/validator/driver_check.h"
+#include "tests/support/folders.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::node::validator {
@@ -21,7 +22,7 @@ using ::pitcrew::testing::ApiServer;
 class SimulatedDriverTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const std::string program = PITCREW_BINARY_DIR "/bin/pitcrew-simulate";
+    const std::string program = test_support::BuildFolder() / "bin/pitcrew-simulate";
     if (!std::filesystem::exists(program)) GTEST_SKIP() << program << " is not built";
     const auto description = root_.Write("gpus.yaml", "gpus: [{profile: H100-80, count: 2}]\n");
     host::ProgramRun run;
@@ -127,7 +128,7 @@ TEST_F(SimulatedDriverTest, AManagedDriverContainerIsWaitedFor) {  // validator.
 }
 
 TEST_F(SimulatedDriverTest, VectorAddComputesOnTheSimulatedGpu) {
-  const std::string program = PITCREW_BINARY_DIR "/bin/vectorAdd";
+  const std::string program = test_support::BuildFolder() / "bin/vectorAdd";
   if (!std::filesystem::exists(program)) GTEST_SKIP() << program << " is not built";
   host::ProgramRun run;
   run.program = program;
