@@ -143,6 +143,11 @@ inline constexpr std::string_view kDevicePluginConfig = "nvidia.com/device-plugi
 // --- Labels and annotations of the operator's objects ------------------------------------------
 inline constexpr std::string_view kLastAppliedHash = "nvidia.com/last-applied-hash";
 inline constexpr std::string_view kStateLabel = "nvidia.com/gpu-operator.state";
+// Of a driver's DaemonSet: what the ConfigMaps and Secrets of the driver held, and which change of
+// them was rolled out last (desired/operands/driver_content.h).
+inline constexpr std::string_view kDriverContent = "nvidia.com/gpu-operator.driver-content";
+// Of its pods: that change, where the driver stays loaded over it.
+inline constexpr std::string_view kDriverFiles = "nvidia.com/gpu-operator.driver-files";
 inline constexpr std::string_view kPrecompiled = "nvidia.com/precompiled";
 inline constexpr std::string_view kAppLabel = "app";
 inline constexpr std::string_view kPartOfLabel = "app.kubernetes.io/part-of";

@@ -54,6 +54,14 @@ struct Proxy {
 // Keys of a ConfigMap's data, sorted.
 using ConfigMapKeys = std::vector<std::string>;
 
+struct ConfigMapData {
+  ConfigMapKeys keys;
+  std::string digest = {};  // of keys and values; "": not known
+};
+
+// By name. The annotation kDriverContent of the DaemonSets that have it.
+using DriverContents = std::map<std::string, std::string>;
+
 struct Facts {
   // The server's gitVersion, "v1.35.4".
   std::string kubernetes_version;
@@ -83,9 +91,11 @@ struct Facts {
   bool driver_objects = true;
   // ConfigMaps of the operator's namespace that the policy names. One that is not here was not
   // read.
-  std::map<std::string, base::Observed<ConfigMapKeys>> config_maps;
-  // Secrets that the policy names.
-  std::map<std::string, base::Observed<bool>> secrets;
+  std::map<std::string, base::Observed<ConfigMapData>> config_maps;
+  // Secrets that the policy names: a digest of their data, which tells nothing of it without the
+  // Secret's UID; "": not known.
+  std::map<std::string, base::Observed<std::string>> secrets;
+  DriverContents driver_contents;
 
   [[nodiscard]] bool openshift() const { return !openshift_version.empty(); }
   // The main one (MainRuntime); CRI-O on OpenShift.
@@ -116,8 +126,8 @@ auto Transform(const base::Observed<T>& observed, Function&& make)
 struct FactSource {
   std::function<base::Observed<DriverToolkit>()> driver_toolkit;
   std::function<base::Observed<Proxy>()> proxy;
-  std::function<base::Observed<ConfigMapKeys>(const std::string& name)> config_map;
-  std::function<base::Observed<bool>(const std::string& name)> secret;
+  std::function<base::Observed<ConfigMapData>(const std::string& name)> config_map;
+  std::function<base::Observed<std::string>(const std::string& name)> secret;  // Facts::secrets
 };
 
 // Names of ConfigMaps and Secrets of the operator's namespace that rendering needs to know.

@@ -114,10 +114,19 @@ OwnedObject ReadOwned(const Json& object) {
                      .unavailable = Number(object, {"status", "numberUnavailable"})};
   owned.toolkit_runtime = ToolkitRuntimeOf(object);
   owned.manager_image = ManagerImageOf(object);
+  owned.driver_content =
+      codec::FindString(object, {"metadata", "annotations", api::kDriverContent});
   if (const Json* data = codec::Find(object, {"data"}); data != nullptr && data->is_object()) {
     for (const auto& [key, value] : data->items()) owned.keys.push_back(key);
+    owned.data_digest = std::to_string(base::HashFnv1a32(codec::ToJsonText(*data)));
   }
   return owned;
+}
+
+std::string SecretDigest(const Json& secret) {
+  const Json* data = codec::Find(secret, {"data"});
+  return std::to_string(base::HashFnv1a32(codec::FindString(secret, {"metadata", "uid"}) +
+                                          codec::ToJsonText(data == nullptr ? Json() : *data)));
 }
 
 bool IsReady(const DaemonSetStatus& status) {

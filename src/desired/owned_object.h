@@ -41,10 +41,16 @@ struct OwnedObject {
   bool deleting = false;
   DaemonSetStatus daemonset;
   std::vector<std::string> keys;           // of a ConfigMap's data
+  std::string data_digest;                 // of keys and values of a ConfigMap's data
+  std::string driver_content;              // annotation kDriverContent of a DaemonSet
   std::optional<Runtime> toolkit_runtime;  // of a DaemonSet of the container toolkit
   std::string manager_image;               // of a DaemonSet with a driver manager
 };
 OwnedObject ReadOwned(const codec::Json& object);
+
+// Of a Secret: other data gives another digest, and so does a Secret that is made anew. Who cannot
+// read the Secret's UID cannot try guesses of its data by it.
+std::string SecretDigest(const codec::Json& secret);
 
 // Every pod of the DaemonSet runs the newest version and is available (operator-behaviour.md
 // section 6.2). For OnDelete the controller's own count of updated pods stands in for upstream's

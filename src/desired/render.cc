@@ -161,6 +161,9 @@ References ReferencesOf(const api::ClusterPolicy& policy) {
     AddIfNamed(references.config_maps, policy.driver.kernel_module_config);
     AddIfNamed(references.config_maps, policy.driver.repo_config);
     AddIfNamed(references.config_maps, policy.driver.cert_config);
+    AddIfNamed(references.config_maps, policy.driver.virtual_topology_config);
+    AddIfNamed(references.config_maps, policy.driver.licensing.config_map_name);
+    AddIfNamed(references.secrets, policy.driver.licensing.secret_name);
     AddIfNamed(references.secrets, policy.driver.secret_env);
   }
   if (policy.sandbox.enabled && policy.vgpu_manager.enabled.value_or(false)) {

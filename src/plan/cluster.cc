@@ -106,12 +106,16 @@ desired::FactSource SourceOf(const Snapshot& snapshot, const std::string& operat
               [&snapshot, own](const std::string& name) {
                 return desired::Transform(
                     snapshot.Find(kube::kConfigMaps, own(name)),
-                    [](const Json* object) { return desired::ReadOwned(*object).keys; });
+                    [](const Json* object) {
+                      desired::OwnedObject owned = desired::ReadOwned(*object);
+                      return desired::ConfigMapData{.keys = std::move(owned.keys),
+                                                    .digest = std::move(owned.data_digest)};
+                    });
               },
           .secret =
               [&snapshot, own](const std::string& name) {
                 return desired::Transform(snapshot.Find(kube::kSecrets, own(name)),
-                                          [](const Json*) { return true; });
+                                          [](const Json* object) { return desired::SecretDigest(*object); });
               }};
 }
 
@@ -145,6 +149,18 @@ desired::StandingToolkits ToolkitsOf(const Snapshot& snapshot,
     desired::AddStandingToolkit(standing, key.name, *owned.toolkit_runtime);
   }
   return standing;
+}
+
+desired::DriverContents DriverContentsOf(const Snapshot& snapshot,
+                                         const std::string& operator_namespace) {
+  desired::DriverContents contents;
+  for (const auto& [key, object] : snapshot.All(kube::kDaemonSets)) {
+    if (key.namespace_name != operator_namespace) continue;
+    const desired::OwnedObject owned = desired::ReadOwned(object);
+    if (owned.state.empty() || owned.deleting || owned.driver_content.empty()) continue;
+    contents[key.name] = owned.driver_content;
+  }
+  return contents;
 }
 
 // What the operator would do to a node that has been changed as decided.
@@ -284,6 +300,7 @@ base::Result<PlannedCluster> ReadCluster(const Snapshot& snapshot,
   cluster.drivers = std::move(drivers);
   TRY_ASSIGN(Facts facts, FactsOfCluster(snapshot, kubernetes_version));
   facts.toolkits = ToolkitsOf(snapshot, operator_namespace);
+  facts.driver_contents = DriverContentsOf(snapshot, operator_namespace);
   TRY_ASSIGN(facts, LabelNodes(snapshot, facts, policy, cluster));
   desired::References all = desired::ReferencesOf(policy.policy);
   std::ranges::copy(references.config_maps, std::back_inserter(all.config_maps));

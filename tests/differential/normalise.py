@@ -77,6 +77,7 @@ def normalise(value):
         reference.pop("uid", None)
     annotations = metadata.get("annotations", {})
     annotations.pop("nvidia.com/last-applied-hash", None)
+    annotations.pop("nvidia.com/gpu-operator.driver-content", None)
     annotations.pop("deprecated.daemonset.template.generation", None)
     if not annotations:
         metadata.pop("annotations", None)

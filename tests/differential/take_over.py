@@ -68,6 +68,7 @@ def plain(value):
               for owner in value["metadata"]["ownerReferences"]]
     # The hash covers the owner's uid.
     metadata.get("annotations", {}).pop("nvidia.com/last-applied-hash", None)
+    metadata.get("annotations", {}).pop("nvidia.com/gpu-operator.driver-content", None)
     body = {key: item for key, item in value.items() if key not in ("metadata", "status")}
     # The server hands it out.
     for field in ("clusterIP", "clusterIPs"):

@@ -162,6 +162,9 @@ References ReferencesOf(const api::NvidiaDriver& driver) {
     add(references.config_maps, driver.driver.repo_config);
     add(references.config_maps, driver.driver.cert_config);
   }
+  add(references.config_maps, driver.driver.virtual_topology_config);
+  add(references.config_maps, driver.driver.licensing.config_map_name);
+  add(references.secrets, driver.driver.licensing.secret_name);
   add(references.secrets, driver.driver.secret_env);
   return references;
 }

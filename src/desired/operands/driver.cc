@@ -5,6 +5,7 @@
 
 #include "api/labels.h"
 #include "desired/daemonset.h"
+#include "desired/operands/driver_content.h"
 #include "desired/operands/driver_digest.h"
 #include "desired/operands/driver_files.h"
 #include "desired/operands/driver_manager.h"
@@ -214,6 +215,7 @@ base::Status CustomizeDaemonSet(Object& daemonset, std::vector<Object>& others,
       SetEnv(*container, "DRIVER_CONFIG_DIGEST", digest);
     }
   }
+  ApplyDriverContent(daemonset, NameOf(daemonset), context);
   if (context.driver().host_network) UseHostNetwork(daemonset);
   return {};
 }

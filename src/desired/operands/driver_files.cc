@@ -76,7 +76,7 @@ base::Status MountConfigMapKeys(Object& daemonset, Object& container, const Cont
         "ConfigMapMissing", fmt::format("{}: there is no ConfigMap {} in namespace {}", field,
                                         config_map, context.operator_namespace)));
   }
-  const ConfigMapKeys& keys = *found->second.value();
+  const ConfigMapKeys& keys = found->second.value()->keys;
   for (const std::string& key : keys) {
     AddMount(
         container,

@@ -7,6 +7,7 @@
 
 #include "api/labels.h"
 #include "desired/daemonset.h"
+#include "desired/operands/driver_content.h"
 #include "desired/operands/driver_digest.h"
 #include "desired/operands/driver_files.h"
 #include "desired/operands/driver_manager.h"
@@ -314,6 +315,7 @@ base::Status CustomizeDriverObject(std::vector<Object>& objects, const Context& 
     for (const Object& volume : (*pod)["volumes"]) SetVolume(daemonset, volume);
   }
   TRY(CustomizeForOpenShift(daemonset, objects, context, parts, digest));
+  if (context.placement) ApplyDriverContent(daemonset, context.placement->daemonset, context);
   if (spec.driver.host_network) UseHostNetwork(daemonset);
   objects.push_back(std::move(daemonset));
   return {};

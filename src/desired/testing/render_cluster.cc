@@ -47,14 +47,21 @@ Facts ReadCluster(const codec::Json& cluster) {
   if (const Json* maps = codec::Find(cluster, {"configMaps"})) {
     for (const auto& [name, keys] : maps->items()) {
       facts.config_maps.insert_or_assign(
-          name, keys.is_null() ? base::Observed<ConfigMapKeys>::Missing()
-                               : base::Observed<ConfigMapKeys>::Present(keys.get<ConfigMapKeys>()));
+          name, keys.is_null() ? base::Observed<ConfigMapData>::Missing()
+                               : base::Observed<ConfigMapData>::Present(
+                                     {.keys = keys.get<ConfigMapKeys>(),
+                                      .digest = codec::FindString(cluster, {"digests", name})}));
     }
   }
   if (const Json* secrets = codec::Find(cluster, {"secrets"})) {
     for (const Json& name : *secrets) {
-      facts.secrets.insert_or_assign(name.get<std::string>(), base::Observed<bool>::Present(true));
+      const auto secret = name.get<std::string>();
+      facts.secrets.insert_or_assign(secret, base::Observed<std::string>::Present(codec::FindString(
+                                                 cluster, {"digests", secret})));
     }
+  }
+  if (const Json* contents = codec::Find(cluster, {"driverContents"})) {
+    facts.driver_contents = contents->get<DriverContents>();
   }
   if (const Json* toolkits = codec::Find(cluster, {"toolkits"})) {
     for (const auto& [name, runtime] : toolkits->items()) {

@@ -37,7 +37,7 @@ bool SameForDrivers(const desired::Node& a, const desired::Node& b) { return a.l
 
 bool SameForDriver(const desired::OwnedObject& a, const desired::OwnedObject& b) {
   return a.fingerprint == b.fingerprint && a.daemonset == b.daemonset && a.keys == b.keys &&
-         a.deleting == b.deleting && a.state == b.state;
+         a.data_digest == b.data_digest && a.deleting == b.deleting && a.state == b.state;
 }
 
 }  // namespace

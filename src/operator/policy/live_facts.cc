@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "desired/cluster_kinds.h"
+#include "desired/owned_object.h"
 #include "kube/projection.h"
 
 namespace pitcrew::gpu_operator {
@@ -68,16 +69,21 @@ base::Result<desired::Facts> LiveFacts::Gather(const desired::References& refere
             const auto found =
                 world_.inventory.StoreOf(kube::kConfigMaps)
                     ->Find({.namespace_name = world_.operator_namespace, .name = name});
-            return desired::Transform(found, [](const auto& object) { return object->keys; });
+            return desired::Transform(found, [](const auto& object) {
+              return desired::ConfigMapData{.keys = object->keys, .digest = object->data_digest};
+            });
           },
       .secret =
           [&](const std::string& name) {
-            std::unique_ptr<NamedObject<bool>>& secret = secrets_[name];
+            std::unique_ptr<NamedObject<std::string>>& secret = secrets_[name];
             if (secret == nullptr) {
-              secret = std::make_unique<NamedObject<bool>>(
+              secret = std::make_unique<NamedObject<std::string>>(
                   world_.client, kube::kSecrets,
                   kube::ObjectKey{.namespace_name = world_.operator_namespace, .name = name},
-                  [](std::string_view) -> base::Result<bool> { return true; }, changed_);
+                  kube::ProjectJson<std::string>([](const Json& object) -> base::Result<std::string> {
+                    return desired::SecretDigest(object);
+                  }),
+                  changed_);
             }
             return secret->Get(stop);
           }};

@@ -42,8 +42,8 @@ class LiveFacts {
   std::optional<NamedObject<std::string>> openshift_version_;
   std::optional<NamedObject<desired::DriverToolkit>> driver_toolkit_;
   std::optional<NamedObject<desired::Proxy>> proxy_;
-  // By name; that there is one is all that is kept of a Secret.
-  std::map<std::string, std::unique_ptr<NamedObject<bool>>> secrets_;
+  // By name; a digest is all that is kept of a Secret.
+  std::map<std::string, std::unique_ptr<NamedObject<std::string>>> secrets_;
 };
 
 }  // namespace pitcrew::gpu_operator

@@ -28,7 +28,7 @@ StatusSubject SubjectOf(const desired::PolicyView& view) {
 
 bool IsSameForPolicy(const desired::OwnedObject& a, const desired::OwnedObject& b) {
   return a.fingerprint == b.fingerprint && a.daemonset == b.daemonset && a.keys == b.keys &&
-         a.deleting == b.deleting;
+         a.data_digest == b.data_digest && a.deleting == b.deleting;
 }
 
 PolicyController::PolicyController(World& world, Metrics& metrics, kube::EventRecorder& events,

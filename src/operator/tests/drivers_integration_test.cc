@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "api/labels.h"
+#include "desired/pod.h"
 #include "support_operator.h"
 
 namespace pitcrew::gpu_operator::testing {
@@ -152,6 +153,38 @@ TEST_F(DriversTest, WhatIsWrongIsNamed) {
     return StatusOfDriver("precompiled")
         .starts_with("notReady ReconcileFailed: spec.gds.enabled: ");
   })) << StatusOfDriver("precompiled");
+}
+
+// Its pods are restarted, and its driver stays loaded: the digest is the same.
+TEST_F(DriversTest, AnotherLicenceRestartsThePods) {
+  CreateNode("gpu-1", "training");
+  CreatePolicy("cluster-policy", kDelegated);
+  Create(kube::kSecrets, {{"metadata", {{"name", "licence"}, {"namespace", name_space_}}},
+                          {"stringData", {{"gridd.conf", "one"}}}});
+  CreateDriver("all", "{default: true, licensingConfig: {secretName: licence}}");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(DriverIsReady("all"));
+  const auto templates = [&] {
+    const auto daemonsets = client_->List(kube::kDaemonSets, name_space_);
+    std::pair<std::string, std::string> found;  // digest, annotations of the pods
+    for (const Json& daemonset : daemonsets->items) {
+      if (codec::FindString(daemonset, {"spec", "template", "metadata", "labels",
+                                        "app.kubernetes.io/component"}) != "nvidia-driver")
+        continue;
+      found.first = desired::FindEnv(
+                        desired::testing::ContainerOf(daemonset, "nvidia-driver-ctr"),
+                        "DRIVER_CONFIG_DIGEST")
+                        .value_or("");
+      const Json* annotations = codec::Find(daemonset, {"spec", "template", "metadata", "annotations"});
+      found.second = annotations == nullptr ? "" : annotations->dump();
+    }
+    return found;
+  };
+  const auto before = templates();
+  ASSERT_NE(before.first, "");
+  Merge(kube::kSecrets, Own("licence"), {{"stringData", {{"gridd.conf", "two"}}}});
+  ASSERT_TRUE(Eventually([&] { return templates().second != before.second; }));
+  EXPECT_EQ(templates().first, before.first);
 }
 
 // driver-lifecycle.md section 2.18: DaemonSets change hands both ways, and no pod is deleted for

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "desired/pod.h"
 #include "loopback/scripted_server.h"
 #include "operator/policy/live_facts.h"
 #include "support_operator.h"
@@ -75,6 +76,50 @@ TEST_F(OperatorTest, ReferencedSecretIsWaitedFor) {
   EXPECT_TRUE(Exists(kube::kDaemonSets, driver));
   MergeSpec("cluster-policy", "{driver: {secretEnv: null}}");
   EXPECT_TRUE(ReachesReady("cluster-policy"));
+}
+
+// "Digest ignores ConfigMap/Secret content" (driver-lifecycle.md section 12 #21): here other
+// parameters of the modules are another driver, and remain so for the next operator; other
+// repositories, which no running driver reads, change nothing.
+TEST_F(OperatorTest, OtherParametersOfModulesAreAnotherDriver) {
+  CreateGpuNode("gpu-1");
+  for (const char* name : {"parameters", "repositories"}) {
+    Create(kube::kConfigMaps, {{"metadata", {{"name", name}, {"namespace", name_space_}}},
+                               {"data", {{"a.conf", "one"}}}});
+  }
+  const auto say = [&](const char* config_map, const char* text) {
+    Merge(kube::kConfigMaps, Own(config_map), {{"data", {{"a.conf", text}}}});
+  };
+  const auto standing = [&] {  // digest and generation
+    const auto object = client_->Get(kube::kDaemonSets, Own("nvidia-driver-daemonset"));
+    if (!object) return std::pair<std::string, std::int64_t>("(none)", 0);
+    return std::pair(desired::FindEnv(desired::testing::ContainerOf(*object, "nvidia-driver-ctr"),
+                                      "DRIVER_CONFIG_DIGEST")
+                         .value_or(""),
+                     codec::Find(*object, {"metadata", "generation"})->get<std::int64_t>());
+  };
+  CreatePolicy("cluster-policy",
+               "{driver: {kernelModuleConfig: {name: parameters}, repoConfig: {configMapName: "
+               "repositories}}}");
+  std::pair<std::string, std::int64_t> changed;
+  {
+    const RunningOperator running(name_space_);
+    ASSERT_TRUE(ReachesReady("cluster-policy"));
+    const auto first = standing();
+    say("repositories", "two");
+    say("parameters", "two");
+    ASSERT_TRUE(Eventually([&] { return standing().first != first.first; }));
+    changed = standing();
+    EXPECT_EQ(changed.second, first.second + 1);
+    ASSERT_TRUE(ReachesReady("cluster-policy"));
+  }
+  // While nobody looks, too.
+  say("repositories", "three");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(ReachesReady("cluster-policy"));
+  say("parameters", "three");
+  ASSERT_TRUE(Eventually([&] { return standing().first != changed.first; }));
+  EXPECT_EQ(standing().second, changed.second + 1);
 }
 
 // "Kubernetes versions are fixed for the process lifetime" (operator-behaviour.md section 21): here

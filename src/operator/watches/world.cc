@@ -209,6 +209,11 @@ std::optional<desired::Runtime> World::NodeMainRuntime() const {
 desired::Facts World::NodeFacts() const {
   desired::Facts facts;
   facts.toolkits = Toolkits();
+  for (const auto& [key, daemonset] : inventory.StoreOf(kube::kDaemonSets)->Snapshot()) {
+    if (daemonset != nullptr && !daemonset->deleting && !daemonset->driver_content.empty()) {
+      facts.driver_contents[key.name] = daemonset->driver_content;
+    }
+  }
   facts.kubernetes_version = identity.kubernetes_version;
   facts.openshift_version = identity.openshift_version;
   facts.service_monitors = identity.kinds.service_monitors;
