@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
-"""Builds a driver image from a run file of NVIDIA's, which is yours to have and not ours to give out.
+"""Builds a driver image from what is yours to have and not ours to give out: a run file of NVIDIA's, or packages.
 
     build.py --build build/release --run-file NVIDIA-Linux-x86_64-580.95.05.run [--system ubuntu24.04]
-             [--base IMAGE] [--kernel RELEASE]... [--repository registry/path] [--engine podman] [--into FOLDER]
+             [--base IMAGE] [--kernel RELEASE] [--repository registry/path] [--engine podman] [--into FOLDER]
+    build.py --build build/release --packages 'PACKAGE...' --driver-version 580.95.05 --kernel RELEASE ...
+
+Packages are installed in the image with the system's own tool, from the repositories that its base has: the driver's
+programs and libraries, and its modules for the kernel.
 
 The context (Containerfile, run file, nvidia-driver with its libraries) is written below FOLDER; a container engine
 (podman, buildah or docker, whichever there is) makes the image of it. Its tag is what the operator asks for: VERSION-SYSTEM,
@@ -13,6 +17,7 @@ and with one --kernel, for which the modules are compiled in the image, VERSION-
 from __future__ import annotations
 
 import argparse
+import os
 import pathlib
 import re
 import shutil
@@ -25,6 +30,8 @@ import build as image  # noqa: E402  pylint: disable=wrong-import-position
 import bundle  # noqa: E402  pylint: disable=wrong-import-position
 
 _RUN_FILE = re.compile(r"NVIDIA-Linux-(?P<machine>x86_64|aarch64)-(?P<version>\d[\d.]*)(?P<grid>-grid)?\.run")
+_VERSION = re.compile(r"\d[\d.]*")
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_:~=-]*")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 # Where the systems' own images are found; --base names another one.
 _BASES = {"debian": "docker.io/library/debian:{release}", "ubuntu": "docker.io/library/ubuntu:{release}",
@@ -43,7 +50,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", metavar="FOLDER",
                         help="where nvidia-driver was built (%(default)s)")
-    parser.add_argument("--run-file", type=pathlib.Path, required=True, metavar="FILE")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--run-file", type=pathlib.Path, metavar="FILE")
+    source.add_argument("--packages", metavar="NAMES", help="packages that have the driver for --kernel, by spaces")
+    parser.add_argument("--driver-version", metavar="VERSION", help="which driver the packages have, as 580.95.05")
     parser.add_argument("--system", default="ubuntu24.04", metavar="NAME",
                         help="the nodes' system as the operator calls it: debian12, ubuntu22.04, rhel9, rocky9 "
                              "(%(default)s)")
@@ -67,25 +77,75 @@ def _system(name: str) -> tuple[str, str]:
 
 
 def _precompile(kernel: str) -> str:
-    """What remains of the run file is of no use once all is installed."""
+    """What packages have brought, `build` finds there, and fails where something is missing. What remains of the run file
+    is of no use once all is installed."""
     return (f"RUN {_PROGRAM} build --kernel '{kernel}' \\\n"
             f" && rm -rf /drivers/*.run /usr/src/nvidia-*/kernel*/*.o /var/lib/apt/lists/*\n")
 
 
-def _containerfile(family: str, run_file: str, version: str, machine: str, kernel: str | None, guest: bool) -> str:
+def _install(family: str, packages: list[str]) -> str:
+    names = " ".join(packages)
+    if family == "redhat":
+        return f"RUN dnf install -y {names} \\\n && dnf clean all\n"
+    return (f"RUN apt-get update \\\n && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "
+            f"{names} \\\n && rm -rf /var/lib/apt/lists/*\n")
+
+
+class Source:
+    """Where the driver of the image comes from."""
+
+    def __init__(self, arguments: argparse.Namespace):
+        self.run_file, self.packages, self.kernel = arguments.run_file, [], arguments.kernel
+        self.machine, self.guest = os.uname().machine, False
+        if self.run_file is not None:
+            self._read_name(arguments)
+        else:
+            self._read_packages(arguments)
+
+    def _read_name(self, arguments: argparse.Namespace):
+        name = _RUN_FILE.fullmatch(self.run_file.name)
+        if not name:
+            raise UsageError(f"{self.run_file}: a run file is called NVIDIA-Linux-x86_64-580.95.05.run, with its own "
+                             "machine and version; do not rename it")
+        if arguments.driver_version:
+            raise UsageError("--driver-version is for packages: a run file has its version in its name")
+        if not self.run_file.is_file():
+            raise UsageError(f"{self.run_file} is not there; NVIDIA's download page of drivers has it")
+        self.version, self.machine, self.guest = name["version"], name["machine"], bool(name["grid"])
+
+    def _read_packages(self, arguments: argparse.Namespace):
+        self.packages = arguments.packages.split()
+        wrong = next((name for name in self.packages if not _PACKAGE.fullmatch(name)), None)
+        if wrong or not self.packages:
+            raise UsageError(f"--packages {wrong or ''}: write names of packages, with spaces between them")
+        if not _VERSION.fullmatch(arguments.driver_version or ""):
+            raise UsageError("--packages: say with --driver-version which driver they have, as 580.95.05")
+        if not self.kernel:
+            raise UsageError("--packages: say with --kernel for which kernel they have modules: without a run file the "
+                             "nodes have nothing to compile them from")
+        self.version = arguments.driver_version
+
+    def lines(self, family: str) -> str:
+        """Of the Containerfile."""
+        if self.packages:
+            return _install(family, self.packages)
+        name = self.run_file.name
+        return f"COPY {name} /drivers/{name}\n"
+
+
+def _containerfile(family: str, source: Source) -> str:
     head = (ROOT / f"deploy/driver-image/{family}.Containerfile").read_text(encoding="utf-8")
-    variables = {"DRIVER_VERSION": version, "DRIVER_BRANCH": version.split(".")[0],
-                 "TARGETARCH": _ARCHITECTURES[machine], "DRIVER_TYPE": "vgpu" if guest else "passthrough",
-                 "NVIDIA_VISIBLE_DEVICES": "void"}
-    return (head + f"COPY program {_FOLDER}\nCOPY {_PROGRAM} /usr/local/bin/{_PROGRAM}\n"
-            f"COPY {run_file} /drivers/{run_file}\n"
-            "ENV " + " ".join(f"{name}={value}" for name, value in variables.items()) + "\n"
-            + (_precompile(kernel) if kernel else "")
+    variables = {"DRIVER_VERSION": source.version + ("-grid" if source.guest else ""),
+                 "DRIVER_BRANCH": source.version.split(".")[0], "TARGETARCH": _ARCHITECTURES[source.machine],
+                 "DRIVER_TYPE": "vgpu" if source.guest else "passthrough", "NVIDIA_VISIBLE_DEVICES": "void"}
+    return (head + f"COPY program {_FOLDER}\nCOPY {_PROGRAM} /usr/local/bin/{_PROGRAM}\n" + source.lines(family)
+            + "ENV " + " ".join(f"{name}={value}" for name, value in variables.items()) + "\n"
+            + (_precompile(source.kernel) if source.kernel else "")
             + f'WORKDIR /drivers\nENTRYPOINT ["{_PROGRAM}"]\nCMD ["init"]\n')
 
 
-def _write_context(arguments: argparse.Namespace, run_file: re.Match, family: str, folder: pathlib.Path):
-    target = image.Target.of(arguments.build.absolute(), _ARCHITECTURES[run_file["machine"]])
+def _write_context(arguments: argparse.Namespace, source: Source, family: str, folder: pathlib.Path):
+    target = image.Target.of(arguments.build.absolute(), _ARCHITECTURES[source.machine])
     files, loader = bundle.files_of(arguments.build / "bin" / _PROGRAM, target)
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "program").mkdir(parents=True)
@@ -95,11 +155,9 @@ def _write_context(arguments: argparse.Namespace, run_file: re.Match, family: st
     launcher = folder / _PROGRAM
     launcher.write_text("#!/bin/sh\n" + bundle.launcher(_FOLDER, loader, _PROGRAM, _PROGRAM), encoding="utf-8")
     launcher.chmod(0o755)
-    shutil.copyfile(arguments.run_file, folder / arguments.run_file.name)
-    version = run_file["version"] + (run_file["grid"] or "")
-    (folder / "Containerfile").write_text(
-        _containerfile(family, arguments.run_file.name, version, run_file["machine"], arguments.kernel,
-                       bool(run_file["grid"])), encoding="utf-8")
+    if source.run_file is not None:
+        shutil.copyfile(source.run_file, folder / source.run_file.name)
+    (folder / "Containerfile").write_text(_containerfile(family, source), encoding="utf-8")
 
 
 def _engine(wanted: str | None) -> list[str] | None:
@@ -108,17 +166,12 @@ def _engine(wanted: str | None) -> list[str] | None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    run_file = _RUN_FILE.fullmatch(arguments.run_file.name)
-    if not run_file:
-        raise UsageError(f"{arguments.run_file}: a run file is called NVIDIA-Linux-x86_64-580.95.05.run, with its own "
-                         "machine and version; do not rename it")
-    if not arguments.run_file.is_file():
-        raise UsageError(f"{arguments.run_file} is not there; NVIDIA's download page of drivers has it")
+    source = Source(arguments)
     name, release = _system(arguments.system)
-    tag = "-".join([run_file["version"], *([arguments.kernel] if arguments.kernel else []), arguments.system])
+    tag = "-".join([source.version, *([source.kernel] if source.kernel else []), arguments.system])
     reference = f"{arguments.repository.rstrip('/')}/driver:{tag}"
     folder = arguments.into / tag
-    _write_context(arguments, run_file, _FAMILIES[name], folder)
+    _write_context(arguments, source, _FAMILIES[name], folder)
     base = arguments.base or _BASES[name].format(release=release)
     engine = _engine(arguments.engine)
     command = [*(engine or _ENGINES["podman"]), "--build-arg", f"BASE={base}", "--file", str(folder / "Containerfile"),
@@ -132,7 +185,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return 1
     print(f"{reference} is made; push it to where your nodes pull from, and set\n"
           f"  driver.repository={arguments.repository.rstrip('/')} driver.image=driver "
-          f"driver.version={run_file['version']}" + (" driver.usePrecompiled=true" if arguments.kernel else ""))
+          f"driver.version={source.version}" + (" driver.usePrecompiled=true" if arguments.kernel else ""))
     return 0
 
 

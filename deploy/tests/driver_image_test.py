@@ -64,6 +64,37 @@ class DriverImage(unittest.TestCase):
         self.assertIn("rm -rf /drivers/*.run", text)
         self.assertIn("dnf install", text)
 
+    def packages(self, *arguments):
+        return subprocess.run([sys.executable, PROGRAM, "--build", BUILD, "--into", self.folder / "context", "--engine",
+                               "none", *arguments], capture_output=True, text=True, check=False)
+
+    def test_packages_take_the_place_of_the_run_file(self):
+        kernel = "6.8.0-44-generic"
+        wanted = f"linux-modules-nvidia-580-server-{kernel} nvidia-utils-580-server libnvidia-compute-580-server"
+        result = self.packages("--packages", wanted, "--driver-version", "580.95.05", "--kernel", kernel)
+        self.assertEqual(result.returncode, 3, result.stderr)
+        text = self.containerfile(f"580.95.05-{kernel}-ubuntu24.04")
+        self.assertIn(f"apt-get install --yes --no-install-recommends {wanted} ", text)
+        self.assertIn("DRIVER_VERSION=580.95.05 DRIVER_BRANCH=580", text)
+        # It looks whether the packages have brought what the driver consists of.
+        self.assertIn(f"RUN nvidia-driver build --kernel '{kernel}'", text)
+        self.assertNotIn("COPY NVIDIA", text)
+        self.packages("--packages", "kmod-nvidia-open", "--driver-version", "580.95.05", "--kernel", "5.14.0-1.el9",
+                      "--system", "rhel9")
+        self.assertIn("RUN dnf install -y kmod-nvidia-open ", self.containerfile("580.95.05-5.14.0-1.el9-rhel9"))
+
+    def test_what_is_missing_or_cannot_be_is_named(self):
+        for arguments, named in ((["--packages", "a"], "--driver-version"),
+                                 (["--packages", "a", "--driver-version", "580"], "--kernel"),
+                                 (["--packages", "a; rm -rf /", "--driver-version", "580", "--kernel", "1"], "a;"),
+                                 (["--packages", " ", "--driver-version", "580", "--kernel", "1"], "--packages"),
+                                 ([], "--packages")):
+            with self.subTest(arguments):
+                result = self.packages(*arguments)
+                self.assertEqual(result.returncode, 2)
+                self.assertIn(named, result.stderr)
+        self.assertEqual(self.build("--driver-version", "580").returncode, 2)
+
     def test_the_program_runs_where_there_is_no_c_library(self):
         self.build("--system", "debian12")
         context = self.folder / "context/580.95.05-debian12"

@@ -107,7 +107,8 @@ base::Result<InstallPlan> DecideInstall(const Options& options, const Facts& fac
     return base::Fail(Refuse(
         "DriverFilesMissing",
         fmt::format("the driver's programs are not installed in this image, and {} is not in {} "
-                    "({}). Build the image with the run file (make driver-image RUNFILE=...)",
+                    "({}). Build the image with the run file, or with packages that have nvidia-smi and the "
+                    "driver's libraries (make driver-image)",
                     RunFileName(options), options.places.drivers.string(), OtherRunFiles(facts))));
   }
   if (plan.extract) TRY(CheckSpace(facts));
