@@ -1,7 +1,7 @@
 """Drivers that change under pods, on a whole cluster with its own DaemonSet controller, garbage collector and scheduler:
 a roll-out node by node beside a node whose driver is its administrator's; one that a disruption budget holds up on a node
 while the operator is killed; drivers that change hands between ClusterPolicy and NVIDIADriver without a restart; two
-NVIDIADrivers, of which one is changed."""
+NVIDIADrivers, of which one is changed; a driver whose image is nowhere."""
 
 import pathlib
 import subprocess
@@ -13,6 +13,7 @@ from cluster import api, chart, images
 
 NAME = support.cluster_name()
 FIRST, BEFORE, AFTER, LATER = "580.95.05", "585.20.02", "590.48.01", "600.10.01"
+NOWHERE = "610.1.1"  # of which no node has an image
 GPU_NODES = ("a", "b", "c")  # whose driver the operator brings
 PREINSTALLED = "d"
 FILE = f"""name: {NAME}
@@ -194,6 +195,29 @@ class DriverUpgrade(support.ClusterTest):
         self.await_upgraded(("b", "c"), LATER)
         self.assertEqual(self.driver_pods()["a"][0], training)
         self.assertEqual(self.client.get(f"{support.NODES}/a")["metadata"]["labels"].get(VERSION), AFTER)
+
+    def test_40_a_driver_that_does_not_come_stops_at_its_first_node(self):
+        """Its image is nowhere: the other node keeps what it has, and the right version mends the first one."""
+        before, names = self.driver_pods(), ("b", "c")
+        self.merge(f"{DRIVERS}/inference", {"spec": {"version": NOWHERE}})
+        for _, node in self.client.watch(support.NODES, support.SECONDS):
+            if node["metadata"]["labels"].get(STATE) == "pod-restart-required":
+                break
+        first = node["metadata"]["name"]
+        other = next(name for name in names if name != first)
+        support.eventually(lambda: f"simulated-driver:{NOWHERE}" in self.doctor(first), lambda: self.doctor(first),
+                           support.SECONDS, pause=1)
+        node = self.client.get(f"{support.NODES}/{other}")
+        self.assertEqual(node["metadata"]["labels"].get(STATE), "upgrade-required")
+        self.assertFalse(node["spec"].get("unschedulable"))
+        self.assertEqual(self.driver_pods()[other], before[other])
+        self.merge(f"{DRIVERS}/inference", {"spec": {"version": LATER}})
+        self.await_upgraded(names, LATER)
+        self.assertEqual(self.driver_pods()[other], before[other], "it had the right version all the time")
+
+    def doctor(self, node):
+        return subprocess.run([support.BUILD / "bin/pitcrew", "doctor", node, f"--kubeconfig={self.state.kubeconfig}"],
+                              capture_output=True, text=True, check=False).stdout
 
 
 if __name__ == "__main__":

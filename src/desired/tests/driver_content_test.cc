@@ -58,7 +58,7 @@ TEST(NextContent, OtherObjectsAreABeginning) {
 
 // A policy's driver in a cluster whose ConfigMaps and Secrets have these digests; it remembers the
 // DaemonSet.
-class Driver {
+class RememberedDriver {
  public:
   Json Render(const std::string& parameters, const std::string& repositories,
               const std::string& licence) {
@@ -92,13 +92,13 @@ std::string DigestIn(const Json& daemonset) {
 }
 
 TEST(DriverContent, ADaemonSetThatStandsWithoutItStaysAsItIs) {
-  Driver known;
-  Driver unknown;
+  RememberedDriver known;
+  RememberedDriver unknown;
   EXPECT_EQ(TemplateOf(known.Render("1", "1", "1")), TemplateOf(unknown.Render("", "", "")));
 }
 
 TEST(DriverContent, ParametersOfModulesUpgradeTheDriver) {
-  Driver driver;
+  RememberedDriver driver;
   const Json before = driver.Render("1", "1", "1");
   const Json after = driver.Render("2", "1", "1");
   EXPECT_NE(DigestIn(after), DigestIn(before));
@@ -106,7 +106,7 @@ TEST(DriverContent, ParametersOfModulesUpgradeTheDriver) {
 }
 
 TEST(DriverContent, ALicenceRestartsThePodAlone) {
-  Driver driver;
+  RememberedDriver driver;
   const Json before = driver.Render("1", "1", "1");
   const Json after = driver.Render("1", "1", "2");
   EXPECT_EQ(DigestIn(after), DigestIn(before));
@@ -115,13 +115,13 @@ TEST(DriverContent, ALicenceRestartsThePodAlone) {
 }
 
 TEST(DriverContent, RepositoriesRestartNothing) {
-  Driver driver;
+  RememberedDriver driver;
   const Json before = driver.Render("1", "1", "1");
   EXPECT_EQ(TemplateOf(driver.Render("1", "2", "1")), TemplateOf(before));
 }
 
 TEST(DriverContent, WhatCannotBeReadRestartsNothing) {
-  Driver driver;
+  RememberedDriver driver;
   driver.Render("1", "1", "1");
   const Json changed = driver.Render("2", "1", "2");
   EXPECT_EQ(TemplateOf(driver.Render("", "1", "")), TemplateOf(changed));
