@@ -17,6 +17,7 @@ import coverage  # noqa: E402
 import normalise  # noqa: E402
 import policies  # noqa: E402
 import shrink  # noqa: E402
+import upgrade_compare  # noqa: E402
 
 SCHEMA = {"required": ["driver"], "properties": {
     "driver": {"type": "object", "properties": {
@@ -221,6 +222,65 @@ class Compare(unittest.TestCase):
     def test_outcomes(self):
         self.assertEqual(compare.outcome_difference(("failed", "a"), ("failed", "b"), []), [])
         self.assertEqual(len(compare.outcome_difference(("ready", ""), ("failed", "b"), [])), 1)
+
+
+class Upgrades(unittest.TestCase):
+    WHOLE = ["", "upgrade-done", "upgrade-required", "cordon-required", "wait-for-jobs-required", "pod-deletion-required",
+             "pod-restart-required", "validation-required", "uncordon-required", "upgrade-done"]
+    RESTART = ["", "upgrade-done", "upgrade-required", "pod-restart-required", "validation-required", "uncordon-required",
+               "upgrade-done"]
+
+    @staticmethod
+    def case(names=("a", "b"), **more):
+        return {"change": "version", "edit": False, "kill": None, "upgradePolicy": {"maxParallelUpgrades": 0},
+                "nodes": [{"name": name, "skip": False, "cordoned": False} for name in names]} | more
+
+    @staticmethod
+    def result(pods=(), **states):
+        return {"nodes": {name: {"states": one, "cordoned": False, "annotations": []} for name, one in states.items()},
+                "pods": sorted(pods)}
+
+    def found(self, case, theirs, ours):
+        found, known = upgrade_compare.differences(case, theirs, ours)
+        return len(found), len(known)
+
+    def test_what_a_node_goes_through_how_it_ends_and_what_is_left(self):
+        same = self.result(("p",), a=self.WHOLE)
+        self.assertEqual(self.found(self.case(), same, copy.deepcopy(same)), (0, 0))
+        self.assertEqual(self.found(self.case(), same, self.result(("p",), a=self.RESTART)), (1, 0))
+        self.assertEqual(self.found(self.case(), same, self.result((), a=self.WHOLE)), (1, 0))
+        self.assertEqual(self.found(self.case(), same, self.result(("p",), a=self.WHOLE, b=[])), (1, 0))
+        cordoned = copy.deepcopy(same)
+        cordoned["nodes"]["a"]["cordoned"] = True
+        self.assertEqual(self.found(self.case(), same, cordoned), (1, 0))
+        self.assertEqual(self.found(self.case(), same | {"stopped": "late"}, same), (1, 0))
+
+    def test_who_has_the_place_when_the_driver_changes_again_is_chance(self):
+        twice = self.WHOLE + self.WHOLE[2:]
+        one, other = self.result(a=self.WHOLE, b=twice), self.result(a=twice, b=self.WHOLE)
+        limited = self.case(edit=True, upgradePolicy={"maxParallelUpgrades": 1})
+        self.assertEqual(self.found(limited, one, other), (0, 0))
+        self.assertEqual(self.found(limited, one, self.result(a=twice, b=twice)), (1, 0))
+        cordoned = copy.deepcopy(other)
+        cordoned["nodes"]["a"]["cordoned"] = True
+        self.assertEqual(self.found(limited, one, cordoned), (1, 0))
+        self.assertEqual(self.found(self.case(edit=True), one, other), (2, 0))
+        self.assertEqual(self.found(self.case(upgradePolicy={"maxParallelUpgrades": 1}), one, other), (2, 0))
+        # Whose turn is not by chance: those that are cordoned begin without a place, those that are skipped not at all.
+        for fixed in ("skip", "cordoned"):
+            limited["nodes"][0] |= {"skip": False, "cordoned": False, fixed: True}
+            self.assertEqual(self.found(limited, one, other), (2, 0), fixed)
+
+    def test_a_request_that_the_other_forgot_when_it_was_killed(self):
+        asked = self.case(change="request", kill=0.76)
+        theirs = self.result(("user-a", "other-a"), a=self.RESTART, b=self.WHOLE)
+        ours = self.result((), a=self.WHOLE, b=self.WHOLE)
+        self.assertEqual(self.found(asked, theirs, ours), (0, 1))
+        self.assertEqual(self.found(asked, self.result(("user-b",), a=self.RESTART, b=self.WHOLE), ours), (1, 1))
+        self.assertEqual(self.found(asked, ours, theirs), (2, 0))  # never ours
+        self.assertEqual(self.found(asked | {"kill": None}, theirs, ours), (2, 0))
+        self.assertEqual(self.found(asked | {"kill": "gate"}, theirs, ours), (2, 0))
+        self.assertEqual(self.found(asked | {"change": "version"}, theirs, ours), (2, 0))
 
 
 class Shrink(unittest.TestCase):

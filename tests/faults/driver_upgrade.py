@@ -15,6 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "differential"))
 
 import driver_upgrade as upgrade  # noqa: E402
+import upgrade_compare  # noqa: E402
 from sides import ROOT, Side  # noqa: E402
 from upgrade_player import History, Played  # noqa: E402
 
@@ -87,7 +88,7 @@ def main():
         for number in range(arguments.rounds):
             for state in arguments.states:
                 found, kills = roll_out(side, state)
-                wrong = list(upgrade.differences(expected, found)) + ([] if kills else ["it was not killed"])
+                wrong = upgrade_compare.differences(CASE, expected, found)[0] + ([] if kills else ["it was not killed"])
                 print(f"round {number}, {state}: killed {kills} times, {'differs' if wrong else 'the same'}", flush=True)
                 if wrong:
                     failures += 1
