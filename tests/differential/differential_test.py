@@ -102,6 +102,20 @@ class Normalise(unittest.TestCase):
         self.assertTrue(self.same(container("until true; do sleep 1; done"), container("while false; do :; done")))
         self.assertFalse(self.same(container("nvidia-validator"), container("driver-manager")))
 
+    def test_mounts_of_one_volume_are_told_apart_by_their_places(self):
+        two = [{"name": "files", "mountPath": "/a"}, {"name": "files", "mountPath": "/b"}]
+        other = {"name": "modules", "mountPath": "/m"}
+
+        def found(ours, theirs):
+            return [path for path, _, _ in normalise.differences({"m": ours}, {"m": theirs})]
+        self.assertEqual(found(two, copy.deepcopy(two)), [])
+        self.assertEqual(found([*two, other], two), ["m[modules]"])
+        self.assertEqual(found(two, two[:1]), ["m[files /b]"])
+        self.assertEqual(found(two, [two[0], {**two[1], "subPath": "x"}]), ["m[files /b].subPath"])
+        self.assertEqual(found(two, two[::-1]), ["m (order)"])
+        # What nothing tells apart is one value.
+        self.assertEqual(found([{"name": "a", "value": 1}, {"name": "a", "value": 2}], [{"name": "a", "value": 1}]), ["m"])
+
     def test_order_of_variables_does_not_matter_and_of_containers_does(self):
         a, b = {"name": "A", "value": "1"}, {"name": "B", "value": "2"}
         self.assertTrue(self.same(daemonset(containers=[{"name": "c", "env": [a, b]}]),

@@ -1,5 +1,6 @@
 """Brings an object into a form in which two equal meanings have one text."""
 
+import collections
 import copy
 
 import yaml
@@ -106,6 +107,20 @@ def normalise(value):
     return value
 
 
+def by_name(*lists):
+    """The items of each list by their names, or None where names do not tell them apart. Of mounts with one name each has
+    its place in the container beside it."""
+    if not all(isinstance(item, dict) and "name" in item for items in lists for item in items):
+        return None
+    repeated = {name for items in lists for name, count in
+                collections.Counter(item["name"] for item in items).items() if count > 1}
+
+    def key(item):
+        return f"{item['name']} {item.get('mountPath')}" if item["name"] in repeated else item["name"]
+    keyed = [{key(item): item for item in items} for items in lists]
+    return keyed if all(len(one) == len(items) for one, items in zip(keyed, lists)) else None
+
+
 def differences(ours, theirs, path=""):
     """Paths at which two values differ, each with both values."""
     # A map that one side lacks is told key by key, an item of a list as a whole.
@@ -118,14 +133,13 @@ def differences(ours, theirs, path=""):
         for key in sorted(set(ours) | set(theirs)):
             yield from differences(ours.get(key), theirs.get(key), f"{path}.{key}" if path else key)
     elif isinstance(ours, list) and isinstance(theirs, list):
-        named = all(isinstance(i, dict) and "name" in i for i in ours + theirs) and \
-            len({i["name"] for i in ours}) == len(ours) and len({i["name"] for i in theirs}) == len(theirs)
-        if named:
-            a, b = ({i["name"]: i for i in items} for items in (ours, theirs))
+        keyed = by_name(ours, theirs)
+        if keyed is not None:
+            a, b = keyed
             for name in sorted(set(a) | set(b)):
                 yield from differences(a.get(name), b.get(name), f"{path}[{name}]")
-            if [i["name"] for i in ours if i["name"] in b] != [i["name"] for i in theirs if i["name"] in a]:
-                yield f"{path} (order)", [i["name"] for i in ours], [i["name"] for i in theirs]
+            if [name for name in a if name in b] != [name for name in b if name in a]:
+                yield f"{path} (order)", list(a), list(b)
         elif len(ours) == len(theirs):
             for index, (a, b) in enumerate(zip(ours, theirs)):
                 yield from differences(a, b, f"{path}[{index}]")
