@@ -76,6 +76,13 @@ base::Result<std::string> ResolvePrecompiledImage(const api::ImageSpec& spec,
   // Upstream joins the parts without looking whether one is empty; here an incomplete
   // specification is the same error as without precompiled drivers.
   TRY_ASSIGN(std::string image, ResolveImage(spec, variable, defaults));
+  if (image.contains("sha256:")) {
+    return base::Fail(base::Invalid(
+        "InvalidImage",
+        fmt::format("{}.version: a digest names one image, but precompiled drivers need one for "
+                    "each kernel: {}",
+                    spec.path, image)));
+  }
   return WithOsTag(fmt::format("{}-{}", image, kernel), os);
 }
 

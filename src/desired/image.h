@@ -34,7 +34,7 @@ base::Result<std::string> ResolveImage(const api::ImageSpec& spec, std::string_v
 // `image` with "-<os tag>" appended, unless it is a digest.
 std::string WithOsTag(std::string image, const OsRelease& os);
 
-// The driver image of one kernel: "<image>-<kernel>-<os tag>".
+// The driver image of one kernel: "<image>-<kernel>-<os tag>". A digest names no such image.
 base::Result<std::string> ResolvePrecompiledImage(const api::ImageSpec& spec,
                                                   std::string_view variable,
                                                   const DefaultImages& defaults,

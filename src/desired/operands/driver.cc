@@ -5,6 +5,7 @@
 
 #include "api/labels.h"
 #include "desired/daemonset.h"
+#include "desired/image_reference.h"
 #include "desired/operands/driver_content.h"
 #include "desired/operands/driver_digest.h"
 #include "desired/operands/driver_files.h"
@@ -50,11 +51,16 @@ void SetPullPolicyIfGiven(Object& container, const api::ImageSpec& image) {
 
 base::Result<std::string> DriverImage(const Context& context, const Target& target) {
   const api::ImageSpec& spec = context.driver().image;
+  std::string image;
   if (target.kernel) {
-    return ResolvePrecompiledImage(spec, kImage, context.images, *target.kernel, target.os);
+    TRY_ASSIGN(image,
+               ResolvePrecompiledImage(spec, kImage, context.images, *target.kernel, target.os));
+  } else {
+    TRY_ASSIGN(image, ResolveImage(spec, kImage, context.images));
+    image = WithOsTag(std::move(image), target.os);
   }
-  TRY_ASSIGN(std::string image, ResolveImage(spec, kImage, context.images));
-  return WithOsTag(std::move(image), target.os);
+  TRY(RequireReference(spec, image));
+  return image;
 }
 
 base::Status CustomizeManager(Object& daemonset, const Context& context) {

@@ -7,6 +7,7 @@
 
 #include "api/labels.h"
 #include "desired/daemonset.h"
+#include "desired/image_reference.h"
 #include "desired/operands/driver_content.h"
 #include "desired/operands/driver_digest.h"
 #include "desired/operands/driver_files.h"
@@ -69,16 +70,15 @@ base::Status CheckParts(const api::ImageSpec& image) {
 // There is no default image: what runs is what the object says.
 base::Result<std::string> ImageOf(const api::ImageSpec& image, const DriverPool& pool) {
   TRY(CheckParts(image));
-  TRY_ASSIGN(std::string reference, ResolveImage(image, "", {}));
-  if (pool.kernel.empty()) return WithOsTag(std::move(reference), pool.os);
-  if (reference.contains("sha256:")) {
-    return base::Fail(InvalidImage(
-        image, "version",
-        fmt::format("a digest names one image, but precompiled drivers need one for each kernel: "
-                    "{}",
-                    reference)));
+  std::string reference;
+  if (pool.kernel.empty()) {
+    TRY_ASSIGN(reference, ResolveImage(image, "", {}));
+    reference = WithOsTag(std::move(reference), pool.os);
+  } else {
+    TRY_ASSIGN(reference, ResolvePrecompiledImage(image, "", {}, pool.kernel, pool.os));
   }
-  return WithOsTag(fmt::format("{}-{}", reference, pool.kernel), pool.os);
+  TRY(RequireReference(image, reference));
+  return reference;
 }
 
 // Everything that the driver's description puts into the pod as files, in upstream's order.

@@ -360,6 +360,8 @@ TEST(DriverObjects, TheImageIsTheObjectsOwn) {
               HasSubstr("spec."));
   EXPECT_THAT(ImageWith("{repository: 'nvcr.io/?', image: driver, version: '2'}", nodes),
               HasSubstr("spec."));
+  EXPECT_THAT(ImageWith("{repository: nvcr.io/nvidia, image: driver, version: '580/1'}", nodes),
+              HasSubstr("spec.version: \"nvcr.io/nvidia/driver:580/1-ubuntu22.04\" is not"));
 }
 
 // clusterpolicy-api.md #28, #31, driver-lifecycle.md #36, #37.

@@ -4,6 +4,7 @@
 
 #include "codec/yaml.h"
 #include "desired/daemonset.h"
+#include "desired/image_reference.h"
 #include "desired/operands/driver_variant.h"
 #include "desired/status.h"
 #include "desired/testing/render_cluster.h"
@@ -51,6 +52,37 @@ TEST(Images, References) {
                                     "Y_IMAGE", defaults);
   ASSERT_FALSE(missing);
   EXPECT_THAT(missing.error().message, HasSubstr("Y_IMAGE"));
+}
+
+TEST(Images, WhatTheKubeletWouldNotTakeForAReferenceIsRefusedByItsField) {
+  const auto refused = [](const std::string& reference, const std::string& version) {
+    const auto status = RequireReference({.path = "spec.x",
+                                          .repository = "r",
+                                          .image = "i",
+                                          .version = version,
+                                          .pull_policy = {},
+                                          .pull_secrets = {}},
+                                         reference);
+    return status ? std::string() : status.error().message.substr(0, 14);
+  };
+  const std::string digest = "sha256:" + std::string(64, 'a');
+  for (const std::string& good :
+       {std::string("driver:580.1.2"), std::string("nvcr.io/nvidia/driver:580.1.2-ubuntu22.04"),
+        std::string("localhost:5000/a/b-c_d__e--f.g:V1"), std::string("[fd00::1]:5000/a:1"),
+        "nvcr.io/nvidia/driver@" + digest, "nvcr.io/nvidia/driver:1@" + digest,
+        std::string("nvcr.io/nvidia/driver"), "a:" + std::string(128, '1')}) {
+    EXPECT_EQ(refused(good, "1"), "") << good;
+  }
+  EXPECT_EQ(refused("r/driver:a/b-ubuntu22.04", "a/b"), "spec.x.version");
+  EXPECT_EQ(refused("r/driver:a+b-ubuntu22.04", "a+b"), "spec.x.version");
+  EXPECT_EQ(refused("r/driver@sha256:abc", "sha256:abc"), "spec.x.version");
+  EXPECT_EQ(refused("r/driver:-1", "-1"), "spec.x.version");
+  for (const std::string& bad :
+       {std::string("nvcr.io/NVIDIA/driver:1"), std::string("nvcr.io//driver:1"),
+        std::string("nvcr.io:port/driver:1"), std::string("a..b/driver__-x:1"), std::string(":1"),
+        std::string("driver-:1"), "driver@" + digest + "0", "a:" + std::string(129, '1')}) {
+    EXPECT_EQ(refused(bad, "1"), "spec.x.image: ") << bad;
+  }
 }
 
 TEST(Images, OperatingSystemTags) {
