@@ -291,6 +291,15 @@ class Upgrades(unittest.TestCase):
         ours = self.result((), a=self.WHOLE, b=self.WHOLE)
         self.assertEqual(self.found(asked, theirs, ours), (0, 1))
         self.assertEqual(self.found(asked, self.result(("user-b",), a=self.RESTART, b=self.WHOLE), ours), (1, 1))
+        # On the whole way a pod may be in the way that a restart does not touch.
+        failed = [*self.WHOLE[:6], "upgrade-failed", "uncordon-required", "upgrade-done"]
+        self.assertEqual(self.found(asked, theirs, self.result(("user-a",), a=failed, b=self.WHOLE)), (0, 1))
+        cordoned = copy.deepcopy(ours)
+        cordoned["nodes"]["a"] |= {"cordoned": True, "states": [s for s in self.WHOLE if s != "uncordon-required"]}
+        self.assertEqual(self.found(asked, theirs, cordoned), (2, 0))
+        restarted = copy.deepcopy(theirs)
+        restarted["nodes"]["a"] |= {"cordoned": True, "states": [s for s in self.RESTART if s != "uncordon-required"]}
+        self.assertEqual(self.found(asked, restarted, cordoned), (0, 1))
         self.assertEqual(self.found(asked, ours, theirs), (2, 0))  # never ours
         self.assertEqual(self.found(asked | {"kill": None}, theirs, ours), (2, 0))
         self.assertEqual(self.found(asked | {"kill": "gate"}, theirs, ours), (2, 0))

@@ -6,7 +6,8 @@ alone decides with either operator is no difference.
 
 import collections
 
-SENDS_PODS_AWAY = ("cordon-required", "wait-for-jobs-required", "pod-deletion-required", "drain-required")
+BEGINS = "cordon-required"
+RESTARTS_ONLY = ["pod-restart-required", "validation-required", "uncordon-required", "upgrade-done"]
 FORGOTTEN = "the other was killed when it had taken the request away and done nothing yet, and forgot it"
 
 
@@ -18,9 +19,11 @@ def takes_turns_by_chance(case, node):
 
 def is_forgotten(case, theirs, ours):
     """What was asked for became a mere restart of the driver's pod."""
-    return (case["change"] == "request" and isinstance(case.get("kill"), float) and theirs["states"] != ours["states"]
-            and theirs["states"] == [state for state in ours["states"] if state not in SENDS_PODS_AWAY]
-            and {**theirs, "states": None} == {**ours, "states": None})
+    if case["change"] != "request" or not isinstance(case.get("kill"), float) or BEGINS not in ours["states"]:
+        return False
+    before = ours["states"][:ours["states"].index(BEGINS)]
+    restart = [state for state in RESTARTS_ONLY if state != "uncordon-required" or not ours["cordoned"]]
+    return theirs["states"] == before + restart and {**theirs, "states": None} == {**ours, "states": None}
 
 
 def by_chance(case, result):
