@@ -4,14 +4,11 @@
 #include <fmt/ranges.h>
 #include <libkmod.h>
 
-#include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "host/kernel.h"
@@ -44,6 +41,13 @@ std::string KernelName(std::string_view name) {
   return base::ReplaceAll(std::string(name), "-", "_");
 }
 
+// One module on the way to another.
+struct Step {
+  std::string module;          // as the kernel calls it: '_' for '-'
+  std::filesystem::path file;  // as this process sees it
+  std::string parameters;      // those of modprobe.d: "a=1 b=2"
+};
+
 // What libkmod calls back while it goes through the modules of one request. Its callback for steps
 // takes no argument, hence one record a thread.
 struct Record {
@@ -65,27 +69,6 @@ int RefuseCommand(kmod_module* module, const char* command, void* data) {
   static_cast<Record*>(data)->install_command =
       fmt::format("{}: {}", kmod_module_get_name(module), command);
   return -ENOTSUP;
-}
-
-base::Result<std::string> ParameterText(const Parameters& parameters) {
-  const auto wrong = [](std::string_view name, std::string_view what) {
-    return base::Fail(base::Invalid("InvalidModuleParameter",
-                                    fmt::format("the module parameter \"{}\" {}", name, what)));
-  };
-  std::vector<std::string> words;
-  for (const auto& [name, value] : parameters) {
-    const bool plain = !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
-      return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
-    });
-    if (!plain) return wrong(name, "has a name that no module has");
-    if (value.find_first_of("\"\n") != std::string::npos) {
-      return wrong(name, "has a value with a quote or a line break, which no module can get");
-    }
-    const bool blanks = value.find_first_of(" \t") != std::string::npos;
-    words.push_back(blanks ? fmt::format("{}=\"{}\"", name, value)
-                           : fmt::format("{}={}", name, value));
-  }
-  return base::Join(words, " ");
 }
 
 std::string_view AdviceFor(int error_number) {
@@ -136,10 +119,12 @@ base::Error NotLoaded(const std::string& name, const Record& seen, int error_num
                         "load {} on the node, or remove the line",
                         seen.install_command, name)};
   }
-  const std::string what = seen.steps.empty()
-                               ? fmt::format("load kernel module {}", name)
-                               : fmt::format("load kernel module {} ({})", seen.steps.back().module,
-                                             seen.steps.back().file.string());
+  std::string what = "load kernel module " + name;
+  if (!seen.steps.empty()) {
+    const Step& last = seen.steps.back();
+    what = fmt::format("load kernel module {} ({})", last.module, last.file.string());
+    if (!last.parameters.empty()) what += " with " + last.parameters;
+  }
   return {
       CodeOf(error_number), "ModuleNotLoaded",
       fmt::format("{}; {}", base::FromErrno(error_number, what).message, AdviceFor(error_number))};
@@ -173,9 +158,7 @@ base::Result<Modules> Modules::Open(const host::Root& host, std::string_view rel
   return Modules(std::move(context), folder);
 }
 
-base::Result<std::vector<Step>> Modules::Probe(const std::string& name,
-                                               const Parameters& parameters, unsigned flags) const {
-  TRY_ASSIGN(const std::string text, ParameterText(parameters));
+base::Status Modules::Load(const std::string& name) const {
   kmod_list* found = nullptr;
   const int looked = kmod_module_new_from_lookup(context_.get(), name.c_str(), &found);
   const ModuleList modules(found);
@@ -194,9 +177,8 @@ base::Result<std::vector<Step>> Modules::Probe(const std::string& name,
   for (const kmod_list* entry = modules.get(); entry != nullptr && result == 0;
        entry = kmod_list_next(modules.get(), entry)) {
     const Module module(kmod_module_get_module(entry));
-    result = kmod_module_probe_insert_module(
-        module.get(), flags | KMOD_PROBE_APPLY_BLACKLIST_ALIAS_ONLY,
-        text.empty() ? nullptr : text.c_str(), RefuseCommand, &seen, NoteStep);
+    result = kmod_module_probe_insert_module(module.get(), KMOD_PROBE_APPLY_BLACKLIST_ALIAS_ONLY,
+                                             nullptr, RefuseCommand, &seen, NoteStep);
   }
   record = nullptr;
   if (result > 0) {
@@ -206,17 +188,7 @@ base::Result<std::vector<Step>> Modules::Probe(const std::string& name,
                     name)});
   }
   if (result < 0) return base::Fail(NotLoaded(name, seen, -result));
-  return seen.steps;
-}
-
-base::Result<std::vector<Step>> Modules::PlanLoad(const std::string& name,
-                                                  const Parameters& parameters) const {
-  return Probe(name, parameters, KMOD_PROBE_DRY_RUN);
-}
-
-base::Status Modules::Load(const std::string& name, const Parameters& parameters) const {
-  TRY_ASSIGN(const auto steps, Probe(name, parameters, 0));
-  for (const Step& step : steps) {
+  for (const Step& step : seen.steps) {
     base::LogInfo("Kernel module loaded",
                   {{"module", step.module}, {"parameters", step.parameters}});
   }
@@ -282,13 +254,6 @@ base::Result<std::vector<std::string>> ReadHolders(std::string_view name,
   auto holders = host::ListFolder(sys / "module" / KernelName(name) / "holders");
   if (!holders && holders.error().code == base::Code::kNotFound) return std::vector<std::string>();
   return holders;
-}
-
-base::Observed<std::string> ReadParameter(std::string_view module, std::string_view parameter,
-                                          const std::filesystem::path& sys) {
-  auto text = base::ReadFile(sys / "module" / KernelName(module) / "parameters" / parameter);
-  if (!text) return base::Observed<std::string>::From(base::Fail(std::move(text).error()));
-  return base::Observed<std::string>::Present(std::string(base::Trim(*text)));
 }
 
 }  // namespace pitcrew::kernel_modules

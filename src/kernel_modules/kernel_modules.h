@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,18 +16,6 @@ struct kmod_ctx;
 
 namespace pitcrew::kernel_modules {
 
-// Names of parameters with their values. A value with blanks reaches the module in quotes.
-using Parameters = std::map<std::string, std::string>;
-
-// One module on the way to another.
-struct Step {
-  std::string module;          // as the kernel calls it: '_' for '-'
-  std::filesystem::path file;  // as this process sees it
-  std::string parameters;      // those of modprobe.d, then those asked for: "a=1 b=2"
-
-  bool operator==(const Step&) const = default;
-};
-
 // The modules of one kernel. For one thread at a time.
 class Modules {
  public:
@@ -37,19 +24,15 @@ class Modules {
   // "NoKernelModules" when that kernel has no folder there, or depmod has not been run over it.
   static base::Result<Modules> Open(const host::Root& host, std::string_view release);
 
-  // What Load would do now, in its order; empty when the module is loaded or built in. Errors are
-  // those of Load up to the first call of the kernel.
-  [[nodiscard]] base::Result<std::vector<Step>> PlanLoad(const std::string& name,
-                                                         const Parameters& parameters = {}) const;
-
   // Loads a module, or the modules of an alias, with what they depend on. Success too when they are
-  // loaded already (with whatever parameters) or built in. Needs CAP_SYS_MODULE.
+  // loaded already (with whatever parameters) or built in. Parameters are those of modprobe.d.
+  // Needs CAP_SYS_MODULE.
   //
   // kNotFound "NoSuchModule"; kUnsupported "ModuleBlacklisted" for an alias, and
   // "ModuleHasInstallCommand" where modprobe.d says that a shell command loads it: none is run;
-  // kInvalid "InvalidModuleParameter"; else "ModuleNotLoaded" names the module that the kernel
-  // refused, its file, and what to do.
-  base::Status Load(const std::string& name, const Parameters& parameters = {}) const;
+  // else "ModuleNotLoaded" names the module that the kernel refused, its file and parameters, and
+  // what to do.
+  base::Status Load(const std::string& name) const;
 
   // The version that the file of a module tells, as modinfo shows it; "" when it tells none. Absent
   // when this kernel has no such module in a file of its own.
@@ -61,9 +44,6 @@ class Modules {
   };
   Modules(std::unique_ptr<kmod_ctx, Close> context, std::filesystem::path folder)
       : context_(std::move(context)), folder_(std::move(folder)) {}
-  [[nodiscard]] base::Result<std::vector<Step>> Probe(const std::string& name,
-                                                      const Parameters& parameters,
-                                                      unsigned flags) const;
 
   std::unique_ptr<kmod_ctx, Close> context_;
   std::filesystem::path folder_;
@@ -76,10 +56,5 @@ base::Status Unload(const std::string& name, const std::filesystem::path& sys = 
 // The loaded modules that use this one, sorted; empty when it is not loaded.
 base::Result<std::vector<std::string>> ReadHolders(std::string_view name,
                                                    const std::filesystem::path& sys = "/sys");
-
-// The value of a parameter of a loaded module, trimmed; absent when there is no such module or
-// parameter, or the module does not show it.
-base::Observed<std::string> ReadParameter(std::string_view module, std::string_view parameter,
-                                          const std::filesystem::path& sys = "/sys");
 
 }  // namespace pitcrew::kernel_modules

@@ -33,13 +33,5 @@ TEST(ReadHolders, AreTheModulesThatUseIt) {
   EXPECT_THAT(*ReadHolders("nvidia-fs", root.path()), IsEmpty());
 }
 
-TEST(ReadParameter, IsTheValueThatTheKernelShows) {
-  const test_support::TemporaryFolder root;
-  root.Write("module/nvidia_drm/parameters/modeset", "Y\n");
-  EXPECT_EQ(*ReadParameter("nvidia-drm", "modeset", root.path()).value(), "Y");
-  EXPECT_TRUE(ReadParameter("nvidia-drm", "fbdev", root.path()).is_absent());
-  EXPECT_TRUE(ReadParameter("nvidia", "modeset", root.path()).is_absent());
-}
-
 }  // namespace
 }  // namespace pitcrew::kernel_modules
