@@ -46,10 +46,6 @@ bool IsBookkeeping(const FieldChange& change) {
          change.after->contains(api::kLastAppliedHash);
 }
 
-std::string HashIn(const Json& object) {
-  return codec::FindString(object, {"metadata", "annotations", api::kLastAppliedHash});
-}
-
 class Planner {
  public:
   Planner(const Snapshot& snapshot, const desired::PolicyView& policy, Reasons reasons)
@@ -89,7 +85,6 @@ class Planner {
 void Planner::PlanChange(Item& item, const Json& live) {
   const Json& desired = item.object;
   const desired::OwnedObject owned = desired::ReadOwned(live);
-  const bool same_hash = owned.hash == HashIn(desired);
   item.changes = FieldChanges(live, desired);
   for (FieldChange& gone :
        AbandonedFields(live, desired, {desired::kFieldManager, desired::kUpstreamManager})) {
@@ -101,7 +96,7 @@ void Planner::PlanChange(Item& item, const Json& live) {
   const auto others = std::ranges::count_if(item.changes, std::not_fn(IsBookkeeping));
   if (others > 0) std::erase_if(item.changes, IsBookkeeping);
   item.action = Action::kChange;
-  item.reason = reasons_.OfChange(item.operand, owned, same_hash);
+  item.reason = reasons_.OfChange(item.operand, owned, desired);
 }
 
 void Planner::PlanObject(const Json& desired, const RenderedOperand& rendered) {

@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "desired/node_cleanup.h"
 #include "desired/qualification_gate.h"
+#include "kube/ownership.h"
 
 namespace pitcrew::plan {
 namespace {
@@ -88,16 +89,18 @@ std::string Reasons::OfCreation(const Operand& operand) const {
 }
 
 std::string Reasons::OfChange(std::string_view state, const desired::OwnedObject& live,
-                              bool same_hash) const {
+                              const codec::Json& desired) const {
   if (live.state.empty()) {
     return live.owner_uid.empty() ? "it exists already; it becomes the operator's"
                                   : "taken over from the operator that made it";
   }
-  if (!live.owner_uid.empty() &&
-      live.owner_uid != codec::FindString(policy_, {"metadata", "uid"})) {
-    return "belongs to another ClusterPolicy, or to one that was deleted";
+  const auto owner = kube::ControllerOf(desired);
+  if (owner && !live.owner_uid.empty() && live.owner_uid != owner->uid) {
+    return fmt::format("belongs to another {}, or to one that was deleted", owner->kind);
   }
-  if (same_hash) return "somebody else has changed it since it was applied";
+  if (live.hash == desired::ReadOwned(desired).hash) {
+    return "somebody else has changed it since it was applied";
+  }
   if (const Operand* operand = desired::Operands().OfState(state)) {
     if (const std::string fields = ChangedFieldsOf(*operand); !fields.empty()) return fields;
   }

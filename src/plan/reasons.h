@@ -25,9 +25,8 @@ class Reasons {
   Reasons(const codec::Json& policy, const codec::Json* stored);
 
   [[nodiscard]] std::string OfCreation(const desired::Operand& operand) const;
-  // `same_hash`: what stands was applied from the very same desired state.
   [[nodiscard]] std::string OfChange(std::string_view state, const desired::OwnedObject& live,
-                                     bool same_hash) const;
+                                     const codec::Json& desired) const;
   [[nodiscard]] std::string OfRemoval(const desired::Removal& removal) const;
 
  private:
