@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/journal_file.h"
 #include "base/log.h"
@@ -174,25 +175,23 @@ class Change {
   const ChangeOptions& options_;
   const base::JournalFile file_;
   Steps steps_;
-  Journal journal_;           // what was before
-  bool is_recorded_ = false;  // in the file: from then on GPUs may be touched
+  // What was before, as the file has it: from then on GPUs may be touched.
+  std::optional<Journal> journal_;
 };
 
 base::Result<Outcome> Change::Run() {
-  TRY_ASSIGN(auto left, file_.Read(ParseJournal));
-  is_recorded_ = left.has_value();
-  if (left) journal_ = *std::move(left);
+  TRY_ASSIGN(journal_, file_.Read(ParseJournal));
   TRY_ASSIGN(const Gpus gpus, node_.Read());
   auto plan = planner_(gpus);
-  if (!plan) return base::Fail(is_recorded_ ? AfterRollBack(plan.error()) : plan.error());
+  if (!plan) return base::Fail(journal_ ? AfterRollBack(plan.error()) : plan.error());
   Outcome outcome{.plan = *std::move(plan)};
   if (outcome.plan.changes.empty()) {
     // The modes alone do not tell whether a change that was cut off has come to its end.
-    if (is_recorded_ && !options_.mode_only) TRY(file_.Remove());
+    if (journal_ && !options_.mode_only) TRY(file_.Remove());
     return outcome;
   }
   if (const auto carried = Carry(gpus, outcome); !carried) {
-    return base::Fail(is_recorded_ ? AfterRollBack(carried.error()) : carried.error());
+    return base::Fail(journal_ ? AfterRollBack(carried.error()) : carried.error());
   }
   TRY(file_.Remove());
   for (const auto& change : outcome.plan.changes) {
@@ -256,22 +255,23 @@ base::Status Change::RefuseUsed(const Gpus& gpus, const Plan& plan, bool modes, 
 
 // What a change before this one has recorded stays: that is the geometry to go back to.
 base::Status Change::Record(const Plan& plan) {
-  bool is_new = !is_recorded_;
+  Journal journal = journal_.value_or(Journal());
+  bool is_new = !journal_;
   for (const auto& change : plan.changes) {
     const auto known = std::ranges::find_if(
-        journal_, [&](const JournalEntry& entry) { return entry.IsOf(change.pci, change.uuid); });
-    if (known != journal_.end()) continue;
-    journal_.push_back({change.pci, change.uuid, change.before});
+        journal, [&](const JournalEntry& entry) { return entry.IsOf(change.pci, change.uuid); });
+    if (known != journal.end()) continue;
+    journal.push_back({change.pci, change.uuid, change.before});
     is_new = true;
   }
   if (!is_new) return {};
-  TRY(file_.WriteText(ToJsonText(journal_)));
-  is_recorded_ = true;
+  TRY(file_.WriteText(ToJsonText(journal)));
+  journal_ = std::move(journal);
   return {};
 }
 
 base::Status Change::TryRollBack() {
-  const Planner back = [this](const Gpus& gpus) { return PlanJournal(gpus, journal_); };
+  const Planner back = [this](const Gpus& gpus) { return PlanJournal(gpus, *journal_); };
   Steps steps(node_, options_, back, false);
   TRY_ASSIGN(Gpus gpus, node_.Read());
   TRY_ASSIGN(Plan plan, back(gpus));
@@ -294,9 +294,8 @@ base::Status Change::TryRollBack() {
 }
 
 base::Status Change::RollBack() {
-  TRY_ASSIGN(auto left, file_.Read(ParseJournal));
-  if (!left) return {};
-  journal_ = *std::move(left);
+  TRY_ASSIGN(journal_, file_.Read(ParseJournal));
+  if (!journal_) return {};
   TRY(TryRollBack());
   return file_.Remove();
 }

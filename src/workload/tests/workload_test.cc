@@ -167,9 +167,9 @@ Json Pod(const std::string& name, const std::string& metadata, const std::string
 
 TEST(Drain, OfDaemonSetsAndMirrorPodsNothingIsExpected) {  // driver-lifecycle.md 3
   const std::vector<Json> pods = {
-      Pod("job", kJob, "status: {phase: Running}"),
+      Pod("mirror", "annotations: {kubernetes.io/config.mirror: x}", "spec: {}"),
       Pod("ds", "ownerReferences: [{kind: DaemonSet, controller: true}]", "spec: {}"),
-      Pod("mirror", "annotations: {kubernetes.io/config.mirror: x}", "spec: {}")};
+      Pod("job", kJob, "status: {phase: Running}")};
   const auto plan = PlanDrain(pods, {});
   EXPECT_THAT(plan.evict, ElementsAre(PodReference{{"a", "job"}, "u-job"}));
   EXPECT_THAT(plan.refused, SizeIs(0));

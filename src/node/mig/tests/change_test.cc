@@ -194,6 +194,24 @@ TEST_F(ChangeTest, OnlyTheModeWithoutAResetWaits) {
               HasSubstr("unable to apply MIG config with MIG mode disabled"));
 }
 
+// Who does not want GPUs to be reset on the way forward wants back what was before all the same.
+TEST_F(ChangeTest, TheWayBackResetsWhereTheWayForwardMayNot) {
+  Start("gpus: [{profile: A100-40, mig: {enabled: true, devices: {1g.5gb: 7}}}]");
+  Fail("fail-from:3");
+  ASSERT_EQ(ApplyToAll(kBalanced).error().reason, "RollbackFailed");
+  ::unsetenv("PITCREW_SIMULATION_MIG_FAULT");
+  // A mode that waits for a reset, and no program that resets.
+  ASSERT_TRUE(node_->file().Update([](simulation::NodeState& node) {
+    node.gpus[0].mig_current = node.gpus[0].mig_pending = 0;
+    return simulation::AddProcess(node.gpus[0], 4711, "dcgm", 0, false);
+  }));
+  options_.skip_reset = true;
+  const auto recovered = Recover(*gpus_, options_);
+  ASSERT_FALSE(recovered);
+  EXPECT_THAT(recovered.error().message, HasSubstr("error resetting GPUs"));
+  EXPECT_TRUE(JournalLies());
+}
+
 TEST_F(ChangeTest, AJournalThatIsNoneIsLeftOutOfAccount) {
   Start("gpus: [{profile: A100-40}]");
   for (const auto* text : {"", "{", "[]", "{\"version\":2}", "{\"version\":1,\"before\":[{}]}"}) {

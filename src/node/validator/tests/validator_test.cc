@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <fstream>
 
 #include "base/file.h"
@@ -15,6 +16,7 @@
 #include "node/validator/memory_module.h"
 #include "node/validator/options.h"
 #include "node/validator/workload.h"
+#include "nvml/nvml.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::node::validator {
@@ -141,6 +143,27 @@ TEST_F(DriverTest, NvidiaSmiDecidesWhereNvmlCannotBeUsed) {  // validator.md sec
   ASSERT_FALSE(broken);
   EXPECT_EQ(broken.error().reason, "NvidiaSmiFailed");
   EXPECT_THAT(broken.error().message, HasSubstr("exit status 9"));
+}
+
+// Where NVML cannot be used, the program that the toolkit brings decides (validator.md section 4).
+TEST_F(DriverTest, TheToolkitBringsAProgramThatWorks) {
+  if (nvml::Library::Open({"/"})) GTEST_SKIP() << "this computer has a driver of its own";
+  const StatusFolder status(options_.output_folder);
+  ASSERT_TRUE(status.Prepare(false));
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", (root_.path() / "bin").c_str(), 1);
+  EXPECT_EQ(ValidateToolkit(options_, {}).error().reason, "DriverNotInjected");
+  Program("bin/nvidia-smi", "#!/bin/sh\nexit 0\n");
+  const auto works = ValidateToolkit(options_, {});
+  EXPECT_TRUE(works) << works.error().ToString();
+  EXPECT_TRUE(*status.Has("toolkit-ready"));
+  Program("bin/nvidia-smi", "#!/bin/sh\nexit 9\n");
+  const auto broken = ValidateToolkit(options_, {});
+  ::setenv("PATH", path.c_str(), 1);
+  ASSERT_FALSE(broken);
+  EXPECT_EQ(broken.error().reason, "NvidiaSmiFailed");
+  EXPECT_THAT(broken.error().message, HasSubstr("exit status 9; NVML: "));
+  EXPECT_FALSE(*status.Has("toolkit-ready"));
 }
 
 TEST_F(DriverTest, AModuleComponentWritesItsFile) {  // validator.md section 4
