@@ -90,15 +90,6 @@ void ConfigureLog(LogSettings settings) {
   current_format.store(settings.format);
 }
 
-Result<LogLevel> ParseLogLevel(std::string_view text) {
-  if (text == "debug") return LogLevel::kDebug;
-  if (text == "info") return LogLevel::kInfo;
-  if (text == "warn" || text == "warning") return LogLevel::kWarning;
-  if (text == "error") return LogLevel::kError;
-  return Fail(Invalid("InvalidLogLevel",
-                      fmt::format("log level \"{}\" is none of debug, info, warn, error", text)));
-}
-
 bool LogEnabled(LogLevel level) { return level >= current_level.load(std::memory_order_relaxed); }
 
 std::string FormatLogLine(LogFormat format, LogLevel level, std::string_view timestamp,

@@ -32,7 +32,6 @@ struct LogSettings {
   LogFormat format = LogFormat::kText;
 };
 void ConfigureLog(LogSettings settings);
-Result<LogLevel> ParseLogLevel(std::string_view text);
 bool LogEnabled(LogLevel level);
 
 void Log(LogLevel level, std::string_view message, std::initializer_list<Field> fields = {});

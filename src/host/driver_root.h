@@ -16,7 +16,6 @@ namespace pitcrew::host {
 // Mount points and host paths that upstream's manifests use.
 inline constexpr std::string_view kHostMount = "/host";
 inline constexpr std::string_view kDriverMount = "/driver-root";
-inline constexpr std::string_view kDriverInstallFolder = "/run/nvidia/driver";
 inline constexpr std::string_view kNvmlLibrary = "libnvidia-ml.so.1";
 inline constexpr std::string_view kCudaLibrary = "libcuda.so.1";
 inline constexpr std::string_view kSmiProgram = "nvidia-smi";

@@ -17,16 +17,4 @@ ObjectKey KeyOf(const codec::Json& object) {
           .name = codec::FindString(object, {"metadata", "name"})};
 }
 
-base::Result<ObjectMeta> MetaOf(const codec::Json& object) {
-  ObjectMeta meta{
-      .key = KeyOf(object),
-      .uid = codec::FindString(object, {"metadata", "uid"}),
-      .resource_version = codec::FindString(object, {"metadata", "resourceVersion"}),
-      .deleting = !codec::FindString(object, {"metadata", "deletionTimestamp"}).empty()};
-  if (meta.key.name.empty()) {
-    return base::Fail(base::Invalid("UnreadableObject", "the object has no metadata.name"));
-  }
-  return meta;
-}
-
 }  // namespace pitcrew::kube

@@ -45,8 +45,6 @@ struct ObjectMeta {
   bool operator==(const ObjectMeta&) const = default;
 };
 
-// kInvalid when the object has no metadata or no name.
-base::Result<ObjectMeta> MetaOf(const codec::Json& object);
 ObjectKey KeyOf(const codec::Json& object);
 
 inline constexpr ResourceKind kNamespaces{"", "v1", "namespaces", "Namespace", false};

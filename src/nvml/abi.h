@@ -48,7 +48,6 @@ inline constexpr Return kUnknown = 999;
 inline constexpr unsigned kNameBufferSize = 96;
 inline constexpr unsigned kUuidBufferSize = 96;
 inline constexpr unsigned kVersionBufferSize = 80;
-inline constexpr unsigned kSerialBufferSize = 30;
 inline constexpr unsigned kPciBusIdBufferSize = 32;
 inline constexpr unsigned kNvLinkCount = 36;  // link indices that upstream walks
 inline constexpr unsigned kNoInstance = 0xffffffff;
@@ -64,7 +63,6 @@ inline constexpr unsigned long long kEventPState = 0x4;
 inline constexpr unsigned long long kEventXid = 0x8;
 
 // nvmlClockType_t
-inline constexpr unsigned kClockGraphics = 0;
 inline constexpr unsigned kClockSm = 1;
 inline constexpr unsigned kClockMemory = 2;
 inline constexpr unsigned kClockVideo = 3;

@@ -68,13 +68,6 @@ class NvmlMigControl final : public MigControl {
     });
   }
 
-  base::Result<unsigned> GpuInstanceCapacity(unsigned profile_id) override {
-    unsigned count = 0;
-    TRY(NVML_CALL(nvml(), nvmlDeviceGetGpuInstanceRemainingCapacity,
-                  What("read the room for a MIG profile"), device_, profile_id, &count));
-    return count;
-  }
-
   base::Result<std::vector<Instance>> GpuInstances() override {
     TRY_ASSIGN(const auto profiles, GpuInstanceProfiles());
     std::vector<Instance> instances;
@@ -130,16 +123,6 @@ class NvmlMigControl final : public MigControl {
                           .instance_count = info.instance_count});
     }
     return profiles;
-  }
-
-  base::Result<std::vector<Placement>> ComputeInstancePlacements(unsigned gpu_instance,
-                                                                 unsigned profile_id) override {
-    TRY_ASSIGN(const auto parent, FindGpuInstance(gpu_instance));
-    return ReadPlacements([&](abi::InstancePlacement* placements, unsigned* count) {
-      return NVML_CALL(nvml(), nvmlGpuInstanceGetComputeInstancePossiblePlacements,
-                       What("read the placements of a compute instance profile"), parent,
-                       profile_id, placements, count);
-    });
   }
 
   base::Result<std::vector<Instance>> ComputeInstances(unsigned gpu_instance) override {

@@ -62,8 +62,6 @@ class MigControl {
   virtual base::Result<std::vector<InstanceProfile>> GpuInstanceProfiles() = 0;
   // Where instances of the profile may lie on an empty GPU.
   virtual base::Result<std::vector<Placement>> GpuInstancePlacements(unsigned profile_id) = 0;
-  // How many more fit now.
-  virtual base::Result<unsigned> GpuInstanceCapacity(unsigned profile_id) = 0;
   // By their placement.
   virtual base::Result<std::vector<Instance>> GpuInstances() = 0;
   // Without a placement NVML chooses one. kConflict "InsufficientResources" when there is no room.
@@ -74,8 +72,6 @@ class MigControl {
 
   virtual base::Result<std::vector<InstanceProfile>> ComputeInstanceProfiles(
       unsigned gpu_instance) = 0;
-  virtual base::Result<std::vector<Placement>> ComputeInstancePlacements(unsigned gpu_instance,
-                                                                         unsigned profile_id) = 0;
   virtual base::Result<std::vector<Instance>> ComputeInstances(unsigned gpu_instance) = 0;
   virtual base::Result<Instance> CreateComputeInstance(unsigned gpu_instance, unsigned profile_id,
                                                        std::optional<Placement> placement) = 0;

@@ -77,14 +77,11 @@ namespace pitcrew::nvml {
   FUNCTION(nvmlDeviceSetMigMode, abi::Device, unsigned, abi::Return*)                             \
   FUNCTION(nvmlDeviceGetGpuInstancePossiblePlacements_v2, abi::Device, unsigned,                  \
            abi::InstancePlacement*, unsigned*)                                                    \
-  FUNCTION(nvmlDeviceGetGpuInstanceRemainingCapacity, abi::Device, unsigned, unsigned*)           \
   FUNCTION(nvmlDeviceGetGpuInstances, abi::Device, unsigned, abi::GpuInstance*, unsigned*)        \
   FUNCTION(nvmlDeviceCreateGpuInstance, abi::Device, unsigned, abi::GpuInstance*)                 \
   FUNCTION(nvmlDeviceCreateGpuInstanceWithPlacement, abi::Device, unsigned,                       \
            const abi::InstancePlacement*, abi::GpuInstance*)                                      \
   FUNCTION(nvmlGpuInstanceDestroy, abi::GpuInstance)                                              \
-  FUNCTION(nvmlGpuInstanceGetComputeInstancePossiblePlacements, abi::GpuInstance, unsigned,       \
-           abi::InstancePlacement*, unsigned*)                                                    \
   FUNCTION(nvmlGpuInstanceGetComputeInstances, abi::GpuInstance, unsigned, abi::ComputeInstance*, \
            unsigned*)                                                                             \
   FUNCTION(nvmlGpuInstanceCreateComputeInstance, abi::GpuInstance, unsigned,                      \

@@ -14,9 +14,6 @@
 
 namespace pitcrew::rpc {
 
-inline constexpr std::string_view kPodResourcesSocket =
-    "/var/lib/kubelet/pod-resources/kubelet.sock";
-
 // Devices of one resource that one container of a pod holds, by the ids that the device plugin gave
 // them.
 struct HeldDevices {

@@ -74,15 +74,6 @@ TEST(Log, EveryCharacterHasItsForm) {
             R"({"time":"T","level":"warn","message":"m","a":"x=y","b":""})");
 }
 
-TEST(Log, LevelsByTheirNames) {
-  EXPECT_EQ(ParseLogLevel("debug"), LogLevel::kDebug);
-  EXPECT_EQ(ParseLogLevel("info"), LogLevel::kInfo);
-  EXPECT_EQ(ParseLogLevel("warn"), LogLevel::kWarning);
-  EXPECT_EQ(ParseLogLevel("warning"), LogLevel::kWarning);
-  EXPECT_EQ(ParseLogLevel("error"), LogLevel::kError);
-  EXPECT_EQ(ParseLogLevel("loud").error().code, Code::kInvalid);
-}
-
 TEST(Log, WritesWhatItsLevelLetsThrough) {
   const auto written = [](LogLevel level) {
     ConfigureLog({.level = level});

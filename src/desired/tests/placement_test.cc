@@ -10,7 +10,7 @@
 
 #include "api/labels.h"
 #include "codec/yaml.h"
-#include "desired/node_pool.h"
+#include "desired/node_totals.h"
 #include "desired/owned_object.h"
 #include "desired/removal.h"
 #include "desired/testing/render_cluster.h"
@@ -25,47 +25,29 @@ using ::testing::SizeIs;
 
 constexpr std::string_view kPoolLabel = "example.com/pool";
 
-std::shared_ptr<const Node> NodeOf(const std::string& name, const std::string& pool,
-                                   const std::string& version, const LabelKeys& keys) {
-  Json node = testing::PlainCluster()["nodes"][0];
-  node["metadata"]["name"] = name;
-  node["metadata"]["labels"][std::string(kPoolLabel)] = pool;
-  node["metadata"]["labels"][std::string(api::kOsReleaseVersionId)] = version;
-  return std::make_shared<const Node>(*ReadNode(node, keys));
+// The facts about a pool whose nodes run one version of Ubuntu.
+Facts PoolFacts(const std::string& version, std::size_t nodes) {
+  NodeTotals totals;
+  for (std::size_t i = 0; i < nodes; ++i) {
+    Json node = testing::PlainCluster()["nodes"][0];
+    node["metadata"]["name"] = fmt::format("node-{}", i);
+    node["metadata"]["labels"][std::string(api::kOsReleaseVersionId)] = version;
+    totals.Add(*ReadNode(node));
+  }
+  Facts facts = testing::ReadCluster(testing::PlainCluster());
+  totals.Fill(facts);
+  return facts;
 }
 
 // Two pools of one cluster, whose nodes run different systems.
 struct TwoPools {
-  NodeSelector training{.labels = {{std::string(kPoolLabel), "training"}}};
-  NodeSelector inference{.labels = {{std::string(kPoolLabel), "inference"}}};
-  std::vector<std::shared_ptr<const Node>> nodes = {
-      NodeOf("a", "training", "22.04", training.keys()),
-      NodeOf("b", "inference", "24.04", training.keys()),
-      NodeOf("c", "inference", "24.04", training.keys())};
+  Facts training = PoolFacts("22.04", 1);
+  Facts inference = PoolFacts("24.04", 2);
 };
-
-Facts FactsOf(const TwoPools& pools, const NodeSelector& selector) {
-  Facts facts = testing::ReadCluster(testing::PlainCluster());
-  TotalsOf(pools.nodes, selector).Fill(facts);
-  return facts;
-}
-
-// operator-behaviour.md section 8.2: the first node of a pool defines it, and no other pool's.
-TEST(NodePool, FactsAreThoseOfItsNodes) {
-  const TwoPools pools;
-  const Facts training = FactsOf(pools, pools.training);
-  const Facts inference = FactsOf(pools, pools.inference);
-  EXPECT_EQ(training.gpu_nodes, 1U);
-  EXPECT_EQ((*training.os)->tag(), "ubuntu22.04");
-  EXPECT_EQ(inference.gpu_nodes, 2U);
-  EXPECT_EQ((*inference.os)->tag(), "ubuntu24.04");
-  EXPECT_EQ(FactsOf(pools, {}).gpu_nodes, 3U);
-  EXPECT_EQ(FactsOf(pools, {.labels = {{std::string(kPoolLabel), "nobody"}}}).gpu_nodes, 0U);
-}
 
 // A driver of one owner for one pool.
 std::vector<Json> RenderDriver(const std::string& owner, const std::string& version,
-                               const Facts& facts, const NodeSelector& selector) {
+                               const Facts& facts) {
   // The policy's own driver is another one; what is common to all operands comes from the policy.
   const auto policy = api::ReadClusterPolicy(testing::MinimalPolicy(
       {{"driver", {{"repository", "policy.test"}, {"image", "driver"}, {"version", "1"}}}}));
@@ -94,7 +76,7 @@ std::vector<Json> RenderDriver(const std::string& owner, const std::string& vers
       .driver_spec = &spec,
       .placement = Placement{.daemonset = "nvidia-gpu-driver-" + owner,
                              .name = "nvidia-gpu-driver-" + owner + "-rbac",
-                             .node_selector = {selector.labels.begin(), selector.labels.end()}}};
+                             .node_selector = {{std::string(kPoolLabel), owner}}}};
   auto objects = RenderObjects(Operands().Named("driver"), context);
   EXPECT_TRUE(objects) << objects.error().ToString();
   return objects ? *objects : std::vector<Json>{};
@@ -110,10 +92,8 @@ const Json& DaemonSetOf(const std::vector<Json>& objects) {
 
 TEST(Placement, TwoDriversOfTwoOwnersForTwoPools) {
   const TwoPools pools;
-  const auto training =
-      RenderDriver("training", "570", FactsOf(pools, pools.training), pools.training);
-  const auto inference =
-      RenderDriver("inference", "580", FactsOf(pools, pools.inference), pools.inference);
+  const auto training = RenderDriver("training", "570", pools.training);
+  const auto inference = RenderDriver("inference", "580", pools.inference);
   ASSERT_THAT(training, SizeIs(inference.size()));
 
   const Json& one = DaemonSetOf(training);
@@ -145,8 +125,7 @@ TEST(Placement, TwoDriversOfTwoOwnersForTwoPools) {
 // The names hang together: account, bindings, label, selector, volumes.
 TEST(Placement, ReferencesFollowTheNames) {
   const TwoPools pools;
-  const auto objects =
-      RenderDriver("training", "570", FactsOf(pools, pools.training), pools.training);
+  const auto objects = RenderDriver("training", "570", pools.training);
   const std::string name = "nvidia-gpu-driver-training-rbac";
   std::set<std::string> config_maps;
   for (const Json& object : objects) {
@@ -184,10 +163,8 @@ TEST(Placement, IsForOneDaemonSet) {
 // What one owner no longer wants is its own to remove, whatever another owner has.
 TEST(Placement, RemovalsAreTheOwners) {
   const TwoPools pools;
-  const auto training =
-      RenderDriver("training", "570", FactsOf(pools, pools.training), pools.training);
-  const auto inference =
-      RenderDriver("inference", "580", FactsOf(pools, pools.inference), pools.inference);
+  const auto training = RenderDriver("training", "570", pools.training);
+  const auto inference = RenderDriver("inference", "580", pools.inference);
   std::vector<StandingObject> standing;
   for (const auto* objects : {&training, &inference}) {
     for (const Json& object : *objects) standing.push_back(StandingOf(*KindOf(object), object));

@@ -163,7 +163,6 @@ TEST(Resource, KindsTellTheirApiVersion) {
 TEST(Resource, KeysReadLikeKubectl) {
   EXPECT_EQ((ObjectKey{.namespace_name = "a", .name = "b"}.ToString()), "a/b");
   EXPECT_EQ((ObjectKey{.name = "b"}.ToString()), "b");
-  EXPECT_FALSE(MetaOf(Json::object()));
 }
 
 }  // namespace

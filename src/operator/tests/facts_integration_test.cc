@@ -162,23 +162,23 @@ TEST(LiveFactsTest, ServersVersionIsReadAgainWhenAServerAnswersAnew) {
   EXPECT_EQ((*server)->requests().size(), asked);
 }
 
-// Facts about a pool of nodes need the labels that its selector mentions: a world that does not
-// keep them says so, and whom to ask for another one.
+// What goes by a label of the nodes needs it to be kept: a world that does not keep it says so, and
+// whom to ask for another one.
 TEST(WorldTest, LabelsOfSelectorsAreKeptOnDemand) {
   const auto client = kube::Client::Create({.server = "http://127.0.0.1:1"});
   ASSERT_TRUE(client);
-  const desired::NodeSelector selector{.labels = {{"example.com/pool", "a"}}};
+  const desired::LabelKeys pool = {"example.com/pool"};
   World world(*client, "gpu-operator", {});
   desired::LabelKeys wanted;
   world.node_labels_wanted = [&](desired::LabelKeys keys) { wanted = std::move(keys); };
-  const auto refused = world.PoolFacts(selector);
+  const auto refused = world.KeepNodeLabels(pool);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().reason, "NodeLabelsNotRead");
-  EXPECT_EQ(wanted, selector.keys());
+  EXPECT_EQ(wanted, pool);
 
   const World with(*client, "gpu-operator", {}, desired::Operands(), wanted);
-  EXPECT_EQ(with.PoolFacts(selector)->gpu_nodes, 0U);
-  EXPECT_TRUE(world.PoolFacts({.labels = {{"nvidia.com/gpu.present", "true"}}}));
+  EXPECT_TRUE(with.KeepNodeLabels(pool));
+  EXPECT_TRUE(world.KeepNodeLabels({"nvidia.com/gpu.present"}));
 }
 
 // OpenShift's objects, as operator-behaviour.md section 13.1 reads them, but when they change

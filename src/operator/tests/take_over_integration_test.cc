@@ -128,7 +128,7 @@ TEST_F(TakeOverTest, LeftoversOfDisabledOperandsGoAndOthersStay) {
   const Json owner = {{"apiVersion", desired::kClusterPolicies.api_version()},
                       {"kind", desired::kClusterPolicies.kind},
                       {"name", "cluster-policy"},
-                      {"uid", kube::MetaOf(*policy)->uid},
+                      {"uid", codec::FindString(*policy, {"metadata", "uid"})},
                       {"controller", true}};
   const Json mine = {
       {"metadata",

@@ -232,11 +232,4 @@ base::Status World::KeepNodeLabels(const desired::LabelKeys& keys) const {
                   *wanted.begin())));
 }
 
-base::Result<desired::Facts> World::PoolFacts(const desired::NodeSelector& selector) const {
-  TRY(KeepNodeLabels(selector.keys()));
-  desired::Facts facts = NodeFacts();
-  desired::TotalsOf(AllNodes(), selector).Fill(facts);
-  return facts;
-}
-
 }  // namespace pitcrew::gpu_operator

@@ -16,7 +16,6 @@
 #include "desired/facts.h"
 #include "desired/node.h"
 #include "desired/node_labels.h"
-#include "desired/node_pool.h"
 #include "desired/node_totals.h"
 #include "desired/operand_table.h"
 #include "desired/policy_view.h"
@@ -107,9 +106,6 @@ class World {
   [[nodiscard]] std::optional<desired::Runtime> NodeMainRuntime() const;
   // Facts as far as nodes and identity tell them.
   [[nodiscard]] desired::Facts NodeFacts() const;
-  // The same of the selected nodes alone; costs a look at every node. kUnavailable while labels
-  // that the selector mentions are not kept (node_labels_wanted).
-  [[nodiscard]] base::Result<desired::Facts> PoolFacts(const desired::NodeSelector& selector) const;
   // Success when nodes are kept with labels of these keys; else asks for them
   // (node_labels_wanted), and is kUnavailable.
   base::Status KeepNodeLabels(const desired::LabelKeys& keys) const;
