@@ -82,7 +82,10 @@ TEST_F(MigControlTest, AGpuWithoutMigSaysSo) {
 // A GPU that cannot be asked is not one without profiles.
 TEST_F(MigControlTest, AGpuThatIsLostHasNoListOfProfiles) {
   Start(kMigGpu);
-  ASSERT_TRUE(node_->file().Update([](simulation::NodeState& node) { LoseGpu(node, 0); }));
+  ASSERT_TRUE(node_->file().Update([](simulation::NodeState& node) {
+    LoseGpu(node, 0);
+    return true;
+  }));
   const auto profiles = mig_->GpuInstanceProfiles();
   ASSERT_FALSE(profiles);
   EXPECT_EQ(profiles.error().reason, "GpuIsLost");
