@@ -16,6 +16,7 @@ namespace pitcrew::driver_upgrade {
 struct Hold {
   std::string why;
   bool needs_person = false;
+  bool image_missing = false;
   std::optional<base::WallClock::time_point> look_again = std::nullopt;
 };
 

@@ -49,6 +49,23 @@ bool IsFailing(const Json& pod) {
   return false;
 }
 
+// What the kubelet says of a container whose image it has not got, and tries again now and then.
+constexpr std::string_view kPullTroubles[] = {"ErrImagePull",      "ImagePullBackOff",
+                                              "InvalidImageName",  "ErrImageNeverPull",
+                                              "ImageInspectError", "RegistryUnavailable"};
+
+std::string MissingImageOf(const Json& pod) {
+  for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
+    for (const Json& status : ListAt(pod, {"status", list})) {
+      const std::string reason = codec::FindString(status, {"state", "waiting", "reason"});
+      if (std::ranges::find(kPullTroubles, reason) != std::end(kPullTroubles)) {
+        return codec::FindString(status, {"image"});
+      }
+    }
+  }
+  return "";
+}
+
 // The first variable of that name that is not empty, of init containers before the others.
 std::string DigestOf(const Json& pod_spec) {
   for (const char* list : {"initContainers", "containers"}) {
@@ -121,7 +138,8 @@ base::Result<DriverPod> ReadDriverPod(const Json& object) {
                 .digest = DigestBelow(object, {"spec"}),
                 .deleting = IsDeleting(object),
                 .ready = RunsReady(object),
-                .failing = IsFailing(object)};
+                .failing = IsFailing(object),
+                .missing_image = MissingImageOf(object)};
   const Json& owners = ListAt(object, {"metadata", "ownerReferences"});
   if (!owners.empty()) pod.owner_uid = codec::FindString(owners.front(), {"uid"});
   if (pod.node.empty()) pod.waits_for = TargetOf(object);

@@ -53,6 +53,7 @@ struct DriverPod {
   bool deleting = false;
   bool ready = false;    // it runs, and so do all of its containers, ready
   bool failing = false;  // a container that is not ready has been restarted more than 10 times
+  std::string missing_image = {};  // a container waits for it, and it cannot be pulled; "": none
 
   bool operator==(const DriverPod&) const = default;
 };

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <optional>
+#include <string>
 
 #include "api/labels.h"
 #include "driver_upgrade/gates.h"
@@ -36,12 +39,11 @@ bool IsCounted(UpgradeState state) {
 
 bool WaitsForPlace(const Member& member) { return IsWaiting(member) && !member.unschedulable; }
 
-void Count(const std::vector<Member>& members, Wave& wave, int& waiting, int& cordoning) {
+void Count(const std::vector<Member>& members, Wave& wave, int& cordoning) {
   for (const Member& member : members) {
     if (member.unschedulable || member.not_ready) ++wave.unavailable;
     if (!IsCounted(member.state)) continue;
     ++wave.total;
-    if (WaitsForPlace(member)) ++waiting;
     if (member.state == kFailed) ++wave.failed;
     if (member.state == kDone) ++wave.done;
     if (member.state == kRequired && !member.granted) ++wave.pending;
@@ -101,22 +103,76 @@ std::optional<Hold> HoldOfAll(const api::UpgradeSchedule& schedule, base::WallCl
               .look_again = opening.until.value_or(now + std::chrono::days(1))};
 }
 
-// `limit`: which one keeps nodes when no place is left.
+// Versions of the driver whose image a node cannot get. Where another has it, it is that node's own
+// trouble.
+class MissingImages {
+ public:
+  explicit MissingImages(const std::vector<Member>& members) {
+    for (const Member& member : members) {
+      const bool concerns = !member.missing_image.empty() && !member.version.empty() &&
+                            !member.skipped && api::IsUnderWay(member.state);
+      if (concerns) first_.emplace(member.version, &member);
+    }
+    for (const Member& member : members) {
+      if (member.has_image) first_.erase(member.version);
+    }
+  }
+  [[nodiscard]] std::optional<Hold> Holding(const Member& member) const {
+    const auto found = first_.find(member.version);
+    if (found == first_.end()) return std::nullopt;
+    return Hold{.why = fmt::format("node {} cannot get the image {} of its new driver",
+                                   found->second->name, found->second->missing_image),
+                .needs_person = true,
+                .image_missing = true};
+  }
+
+ private:
+  std::map<std::string, const Member*, std::less<>> first_;  // node, by version
+};
+
+void Tell(const Hold& hold, Wave& wave) {
+  wave.held = hold.why;
+  wave.needs_person = hold.needs_person;
+  wave.image_missing = hold.image_missing;
+}
+
+// `limit` keeps nodes when no place is left.
+void GrantByLimits(const std::vector<Member>& members, const Hold& limit, Wave& wave) {
+  const MissingImages missing_images(members);
+  std::optional<Hold> first;
+  for (const Member& member : members) {
+    if (!WaitsForPlace(member)) continue;
+    std::optional<Hold> hold = missing_images.Holding(member);
+    if (!hold && static_cast<int>(wave.granted.size()) >= wave.available) hold = limit;
+    if (!hold) {
+      wave.granted.push_back(member.name);
+      continue;
+    }
+    wave.waiting[hold->why].push_back(member.name);
+    // What only a person ends, before what passes.
+    if (!first || (hold->needs_person && !first->needs_person)) first = hold;
+  }
+  if (first && wave.granted.empty()) Tell(*first, wave);
+}
+
+// `limit` keeps nodes when no place is left.
 void GrantBySchedule(const std::vector<Member>& members, const api::UpgradeSchedule& schedule,
-                     base::WallClock::time_point now, const std::string& limit, Wave& wave) {
+                     base::WallClock::time_point now, const Hold& limit, Wave& wave) {
   const std::optional<Hold> of_all = HoldOfAll(schedule, now, WindowsAt(schedule.windows, now));
   wave.holds_all = of_all.has_value();
   if (wave.holds_all) wave.available = 0;
   const auto ordered = InOrder(members, schedule.order);
   Gates gates(ordered, schedule, now);
+  const MissingImages missing_images(members);
   std::optional<Hold> first;
   int places = wave.available;
   for (const Member* member : ordered) {
     if (IsAboutToWait(*member) && !gates.Holding(*member)) gates.Begin(*member);
     if (!IsWaiting(*member)) continue;
-    std::optional<Hold> hold = of_all ? of_all : gates.Holding(*member);
+    std::optional<Hold> hold = of_all ? of_all : missing_images.Holding(*member);
+    if (!hold) hold = gates.Holding(*member);
     const bool by_limit = !hold && !member->unschedulable && places-- <= 0;
-    if (by_limit) hold = Hold{.why = limit, .needs_person = wave.failed > wave.max_failed};
+    if (by_limit) hold = limit;
     if (!hold) {
       gates.Begin(*member);
       wave.granted.push_back(member->name);
@@ -129,9 +185,7 @@ void GrantBySchedule(const std::vector<Member>& members, const api::UpgradeSched
   }
   if (!first) return;
   wave.look_again = first->look_again;
-  if (!wave.granted.empty()) return;
-  wave.held = first->why;
-  wave.needs_person = first->needs_person;
+  if (wave.granted.empty()) Tell(*first, wave);
 }
 
 }  // namespace
@@ -157,26 +211,15 @@ Member MemberOf(const desired::Node& node, const api::UpgradeSchedule& schedule)
 Wave PlanWave(const std::vector<Member>& members, const api::UpgradePolicy& policy,
               base::WallClock::time_point now) {
   Wave wave;
-  int waiting = 0;
   int cordoning = 0;
-  Count(members, wave, waiting, cordoning);
+  Count(members, wave, cordoning);
   SetLimits(policy, cordoning, wave);
-  const std::string limit = LimitHeld(policy, cordoning, wave);
+  const Hold limit{.why = LimitHeld(policy, cordoning, wave),
+                   .needs_person = wave.failed > wave.max_failed};
   if (policy.schedule.restricts()) {
     GrantBySchedule(members, policy.schedule, now, limit, wave);
-    return wave;
-  }
-  for (const Member& member : members) {
-    if (!WaitsForPlace(member)) continue;
-    if (static_cast<int>(wave.granted.size()) < wave.available) {
-      wave.granted.push_back(member.name);
-    } else {
-      wave.waiting[limit].push_back(member.name);
-    }
-  }
-  if (waiting > 0 && wave.granted.empty()) {
-    wave.held = limit;
-    wave.needs_person = wave.failed > wave.max_failed;
+  } else {
+    GrantByLimits(members, limit, wave);
   }
   return wave;
 }

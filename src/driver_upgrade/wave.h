@@ -24,14 +24,17 @@ struct Member {
   bool unschedulable = false;  // it begins without a place
   bool not_ready = false;
   bool granted = false;  // it has a place, which its state does not show yet
+  std::string version = {};  // newest revision of its driver's DaemonSet; "" when not known
+  // Its driver pod is of that version and waits for this image, which the node cannot get.
+  std::string missing_image = {};
+  bool has_image = false;  // its driver pod is of that version and ready
   // For the schedule alone:
   std::string domain = {};   // value of the label by which nodes are ordered; "" without
-  std::string version = {};  // newest revision of its driver's DaemonSet; "" when not known
   bool outdated = false;     // its driver pod is of a former version, whatever the state says yet
   bool pods_ready = false;   // those of the driver, of that version, and of the validator
   std::optional<Record> record = {};  // of the upgrade that it completed last
 };
-// All but `granted`, `version`, `outdated` and `pods_ready`.
+// All but `granted`, `version`, `missing_image`, `has_image`, `outdated` and `pods_ready`.
 Member MemberOf(const desired::Node& node, const api::UpgradeSchedule& schedule = {});
 
 struct Wave {
@@ -57,6 +60,7 @@ struct Wave {
   bool holds_all = false;    // no node at all may begin: a pause, or no window is open
   // It stays so until a person does something.
   bool needs_person = false;
+  bool image_missing = false;  // what holds them is an image that cannot be had
   // When there is another answer although nothing else has changed.
   std::optional<base::WallClock::time_point> look_again = {};
 };
@@ -64,6 +68,9 @@ struct Wave {
 // Failures do not take places of maxParallelUpgrades; but when more than one in ten nodes (one in
 // small clusters) has failed, no other begins. A failed node is cordoned, and so counts for
 // maxUnavailable.
+//
+// No node begins with a version of the driver whose image a node under way cannot get and no other
+// node has: it would have no driver either.
 //
 // A node that is cordoned takes no place; it needs one of `granted` only where there is a schedule,
 // which holds for all nodes.

@@ -13,6 +13,7 @@
 #include "desired/node_labels.h"
 #include "driver_upgrade/record.h"
 #include "fleet/cluster_looks.h"
+#include "fleet/rules.h"
 
 namespace pitcrew::fleet {
 namespace {
@@ -88,6 +89,11 @@ void LookAtPods(const Cluster& cluster,
     const auto version = versions.find(pod->owner);
     const bool driver = version != versions.end() && pod->owner_kind == "DaemonSet";
     if (driver) member.version = version->second;
+    if (driver && pod->revision == version->second) {
+      member.has_image = pod->ready;
+      const auto missing = std::ranges::find_if(pod->containers, PullFails);
+      if (missing != pod->containers.end()) member.missing_image = missing->image;
+    }
     if (driver || pod->app == kValidatorApp) {
       member.pods_ready = member.pods_ready && pod->ready && !pod->deleting;
     }
@@ -157,9 +163,9 @@ driver_upgrade::Wave WaveOf(const Cluster& cluster, const UpgradePool& pool) {
                                .unschedulable = node.unschedulable,
                                .not_ready = !node.ready.empty() && node.ready != "True"});
     member.domain = std::string(node.Label(upgrade.schedule.order.label));
+    LookAtPods(cluster, versions, member);
     if (upgrade.schedule.canary.nodes == 0) continue;
     member.record = driver_upgrade::ReadRecord(Get(node.annotations, api::kUpgradeLastAnnotation));
-    LookAtPods(cluster, versions, member);
   }
   return driver_upgrade::PlanWave(members, upgrade, cluster.now);
 }

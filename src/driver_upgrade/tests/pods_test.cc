@@ -38,6 +38,24 @@ TEST(DriverPods, MoreThanTenRestartsAreAFailure) {
   EXPECT_TRUE(failing("{initContainerStatuses: [{ready: false, restartCount: 11}]}"));
 }
 
+TEST(DriverPods, AnImageIsMissingWhileTheKubeletTriesToGetIt) {
+  const auto missing = [](const std::string& list, const std::string& reason) {
+    return Pod("status: {" + list +
+               ": [{image: good, state: {running: {}}}, {image: 'r/d:9', state: {" + reason +
+               "}}]}")
+        .missing_image;
+  };
+  for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
+    EXPECT_EQ(missing(list, "waiting: {reason: ImagePullBackOff}"), "r/d:9") << list;
+    EXPECT_EQ(missing(list, "waiting: {reason: ErrImagePull}"), "r/d:9") << list;
+    EXPECT_EQ(missing(list, "waiting: {reason: InvalidImageName}"), "r/d:9") << list;
+    EXPECT_EQ(missing(list, "waiting: {reason: PodInitializing}"), "") << list;
+    EXPECT_EQ(missing(list, "waiting: {reason: CrashLoopBackOff}"), "") << list;
+    EXPECT_EQ(missing(list, "terminated: {reason: ErrImagePull}"), "") << list;
+  }
+  EXPECT_EQ(Pod("status: {phase: Pending}").missing_image, "");
+}
+
 TEST(DriverPods, TheDigestIsTheFirstThatIsNotEmpty) {
   RecordProperty("holds", "driver-lifecycle.md #29");
   const auto digest = [](const std::string& spec) { return Pod("spec: " + spec).digest; };

@@ -18,13 +18,14 @@ Record RecordOf(const std::string& revision, int seconds_ago) {
           .duration = std::nullopt};
 }
 
-// "zone=a", "version=v1", "proven=30": completed so many seconds ago.
+// "zone=a", "version=v1", "proven=30": completed so many seconds ago; "missing=r/d:9": its image.
 void ReadSetting(const std::string& word, Member& member) {
   const std::size_t equals = word.find('=');
   const std::string name = word.substr(0, equals);
   const std::string value = word.substr(equals + 1);
   if (name == "zone") member.domain = value;
   if (name == "version") member.version = value;
+  if (name == "missing") member.missing_image = value;
   if (name == "proven") member.record = RecordOf(member.version, std::stoi(value));
   if (name == "record") member.record = RecordOf(value, 0);
 }
@@ -53,6 +54,8 @@ std::vector<Member> MembersOf(const std::string& text) {
         member.not_ready = true;
       } else if (word == "pods-not-ready") {
         member.pods_ready = false;
+      } else if (word == "has-image") {
+        member.has_image = true;
       } else if (word == "outdated") {
         member.outdated = true;
       } else if (word == "granted") {
@@ -79,6 +82,7 @@ Json DecideWave(const Json& given) {
   if (!wave.held.empty()) told["held"] = wave.held;
   if (wave.look_again) told["look-again"] = base::FormatRfc3339(*wave.look_again);
   if (wave.needs_person && !wave.held.contains("have failed")) told["needs-person"] = true;
+  if (wave.image_missing) told["image-missing"] = true;
   if (given["then"].contains("waiting")) {
     for (const auto& [why, nodes] : wave.waiting) told["waiting"][why] = base::Join(nodes, " ");
   }

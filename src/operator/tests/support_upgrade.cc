@@ -200,6 +200,20 @@ void UpgradeTest::SetReady(const Json& pod, bool ready) {
   ASSERT_TRUE(merged || merged.error().code == base::Code::kNotFound) << merged.error().ToString();
 }
 
+void UpgradeTest::SetWithoutImage(const Json& pod) {
+  const Json status = {{"name", "c"},
+                       {"image", pod["spec"]["containers"][0]["image"]},
+                       {"imageID", ""},
+                       {"ready", false},
+                       {"restartCount", 0},
+                       {"state", {{"waiting", {{"reason", "ImagePullBackOff"}}}}}};
+  const auto merged = client_->Patch(
+      kube::kPods, kube::KeyOf(pod), kube::PatchType::kMerge,
+      {{"status", {{"phase", "Pending"}, {"containerStatuses", Json::array({status})}}}},
+      {.field_manager = "test", .subresource = "status"});
+  ASSERT_TRUE(merged || merged.error().code == base::Code::kNotFound) << merged.error().ToString();
+}
+
 void UpgradeTest::PlayGarbageCollector() {
   for (const Json& daemonset : DriverDaemonSets()) {
     if (!IsGoing(daemonset)) continue;
@@ -253,6 +267,12 @@ void UpgradeTest::PlayDriver(const Json& daemonset, const std::string& node) {
     return;
   }
   if (OwnerOf(*pod) == UidOf(daemonset)) {
+    const Json* statuses = codec::Find(*pod, {"status", "containerStatuses"});
+    const bool runs = statuses != nullptr && !statuses->empty() && (*statuses)[0]["ready"] == true;
+    if (no_image_.contains(node) && !runs) {
+      SetWithoutImage(*pod);
+      return;
+    }
     SetReady(*pod, !bad_drivers_.contains(node));
     return;
   }

@@ -88,6 +88,7 @@ class UpgradeTest : public OperatorTest {
   std::vector<std::string> nodes_;
   std::set<std::string> no_pods_;         // nodes whose driver pod does not come back
   std::set<std::string> bad_drivers_;     // nodes on which the driver does not start
+  std::set<std::string> no_image_;        // nodes that cannot get the image of a new driver pod
   std::set<std::string> bad_validators_;  // nodes whose validator is not ready
   // The garbage collector, which takes pods and revisions in any order, is not at the pods yet.
   bool frees_only_revisions_ = false;
@@ -101,6 +102,7 @@ class UpgradeTest : public OperatorTest {
   // The newest revision that is still the DaemonSet's has no owner any more.
   void FreeRevisions(const Json& daemonset);
   void SetReady(const Json& pod, bool ready);
+  void SetWithoutImage(const Json& pod);
   std::string PlayRevision(const Json& daemonset);
   void SetBudget(const std::string& app, int disruptions);
 

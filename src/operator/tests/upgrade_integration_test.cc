@@ -222,6 +222,45 @@ TEST_F(UpgradeTest, ANodeWhoseDriverCrashesStopsNoOther) {
   EXPECT_EQ(Condition("cluster-policy", "DriverUpgradeReady"), "") << "one is no reason to stop";
 }
 
+TEST_F(UpgradeTest, AnImageThatCannotBeHadCostsNoOtherNodeItsDriver) {
+  const auto first = AddNode("a");
+  const auto other = AddNode("b");
+  CreateGpuPod("trainer", other);
+  // The first one comes first: the other waits until it is under way.
+  SetNode(other, {{"metadata", {{"labels", {{std::string(api::kUpgradeSkip), "true"}}}}}});
+  CreateUpgradePolicy("{maxParallelUpgrades: 2, maxUnavailable: '100%'}");
+  RunningOperator running(name_space_);
+  ASSERT_TRUE(Settles());
+  const LabelHistory history(client_);
+  no_image_.insert(first);
+  ChangeDriver("999.9.9");
+  ASSERT_TRUE(Reaches(first, "pod-restart-required"));
+  ASSERT_TRUE(Reaches(other, "upgrade-required"));
+  const auto has_no_image = [&] {
+    Play();
+    const auto pod = client_->Get(kube::kPods, Own("driver-" + first));
+    return pod && pod->dump().find("ImagePullBackOff") != std::string::npos;
+  };
+  ASSERT_TRUE(Eventually(has_no_image)) << DriverOf(first);
+  SetNode(other, {{"metadata", {{"labels", {{std::string(api::kUpgradeSkip), nullptr}}}}}});
+  const std::string told = "False UpgradeStopped: spec.driver: node " + first +
+                           " cannot get the image nvcr.io/nvidia/driver:999.9.9";
+  EXPECT_TRUE(Eventually([&] {
+    return Condition("cluster-policy", "DriverUpgradeReady").starts_with(told);
+  })) << Condition("cluster-policy", "DriverUpgradeReady");
+  EXPECT_EQ(StateOf(other), "upgrade-required") << "though there is a place";
+  EXPECT_FALSE(IsCordoned(other));
+  EXPECT_TRUE(Exists(kube::kPods, Own("trainer")));
+
+  no_image_.clear();
+  ChangeDriver("590.3.4");
+  ASSERT_TRUE(Settles());
+  EXPECT_THAT(After(history.Of(other), 1), ElementsAreArray(kWholeWay));
+  EXPECT_FALSE(IsCordoned(first));
+  EXPECT_TRUE(
+      Eventually([&] { return Condition("cluster-policy", "DriverUpgradeReady").empty(); }));
+}
+
 TEST_F(UpgradeTest, ACordonOfAPersonStays) {
   RecordProperty("holds", "driver-lifecycle.md #70, #80");
   const auto before = AddNode("a");

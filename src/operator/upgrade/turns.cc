@@ -33,6 +33,11 @@ bool IsSameForOthers(const desired::Node& a, const desired::Node& b) {
   return a.labels == b.labels && a.unschedulable == b.unschedulable && a.not_ready == b.not_ready;
 }
 
+// Path of the block that names the driver's image: the one around the upgrade policy.
+std::string BlockOf(const UpgradePool& pool) {
+  return pool.path.substr(0, pool.path.rfind('.'));
+}
+
 }  // namespace
 
 Turns::Turns(World& world, Metrics& metrics, const DriverPods& pods,
@@ -62,6 +67,14 @@ bool Turns::Note(const kube::Change<desired::Node>& change) {
          !IsSameForOthers(*change.before, *change.now);
 }
 
+bool Turns::NoteMissingImage(const std::string& node, const std::string& image,
+                             const std::string& version) {
+  const std::lock_guard lock(mutex_);
+  if (image.empty()) return missing_images_.erase(node) > 0;
+  MissingImage missing{.image = image, .version = version};
+  return std::exchange(missing_images_[node], missing) != missing;
+}
+
 std::set<std::string> Turns::Nodes() const {
   std::set<std::string> names;
   {
@@ -72,9 +85,30 @@ std::set<std::string> Turns::Nodes() const {
   return names;
 }
 
+void Turns::LookAtPods(const UpgradePool& pool, const MissingImages& missing_images,
+                       driver_upgrade::Member& member) const {
+  const bool by_schedule = pool.policy.schedule.restricts();
+  if (!by_schedule && missing_images.empty()) return;  // nobody asks
+  const DriverPods::View view = pods_.Of(member.name);
+  member.version = view.newest_revision;
+  member.has_image = view.sync == driver_upgrade::Sync::kInSync && view.pod->ready;
+  if (const auto missing = missing_images.find(member.name);
+      missing != missing_images.end() && missing->second.version == member.version) {
+    member.missing_image = missing->second.image;
+  }
+  if (!by_schedule) return;
+  member.outdated = view.sync == driver_upgrade::Sync::kOutdated;
+  member.pods_ready = view.IsReady();
+}
+
 std::vector<driver_upgrade::Member> Turns::Members(const std::set<std::string>& nodes,
                                                    const UpgradePool& pool) {
   const api::UpgradeSchedule& schedule = pool.policy.schedule;
+  MissingImages missing_images;
+  {
+    const std::lock_guard lock(mutex_);
+    missing_images = missing_images_;
+  }
   std::vector<driver_upgrade::Member> members;
   for (const std::string& name : nodes) {
     const auto node = world_.nodes.store().Find(KeyOfNode(name));
@@ -84,11 +118,7 @@ std::vector<driver_upgrade::Member> Turns::Members(const std::set<std::string>& 
     driver_upgrade::Member& member =
         members.emplace_back(driver_upgrade::MemberOf(**node.value(), schedule));
     member.granted = grants_.Counts(**node.value());
-    if (!schedule.restricts()) continue;
-    const DriverPods::View view = pods_.Of(name);
-    member.outdated = view.sync == driver_upgrade::Sync::kOutdated;
-    member.version = view.newest_revision;
-    member.pods_ready = view.IsReady();
+    LookAtPods(pool, missing_images, member);
   }
   return members;
 }
@@ -171,7 +201,9 @@ base::Status Turns::GiveIn(const UpgradePool& pool,
       return {};
     }
   }
-  SetStopped(pool.driver, wave.needs_person ? wave.held : "");
+  SetStopped(pool.driver, wave.image_missing  ? BlockOf(pool) + ": " + wave.held
+                          : wave.needs_person ? wave.held
+                                              : "");
   if (std::exchange(lane->held, wave.held) != wave.held && !wave.held.empty()) {
     base::LogInfo("no other driver is upgraded now", {{"driver", pool.driver}, {"why", wave.held}});
   }

@@ -40,6 +40,11 @@ class Turns {
   // of others.
   bool Note(const kube::Change<desired::Node>& change);
 
+  // To be told which image a node under way cannot get for its new driver's pod, which is of
+  // `version`; "": none. Whether that is news. Any thread.
+  bool NoteMissingImage(const std::string& node, const std::string& image,
+                        const std::string& version);
+
   // By one thread, for all pools. Gives places away, takes those back that were given and not used
   // where nothing may begin any longer, and tells. What cannot be found out about one pool stops no
   // other.
@@ -70,6 +75,15 @@ class Turns {
   [[nodiscard]] std::set<std::string> Nodes() const;
   [[nodiscard]] std::vector<driver_upgrade::Member> Members(const std::set<std::string>& nodes,
                                                             const UpgradePool& pool);
+  struct MissingImage {
+    std::string image;
+    std::string version;  // of the driver
+
+    bool operator==(const MissingImage&) const = default;
+  };
+  using MissingImages = std::map<std::string, MissingImage>;
+  void LookAtPods(const UpgradePool& pool, const MissingImages& missing_images,
+                  driver_upgrade::Member& member) const;
   base::Status GiveIn(const UpgradePool& pool, const std::vector<driver_upgrade::Member>& members,
                       Given& given, driver_upgrade::Wave& sum, const io::StopToken& stop);
   void TakeBack(const std::vector<driver_upgrade::Member>& members);
@@ -88,6 +102,7 @@ class Turns {
   // Nodes with a state. One whose driver pod is being replaced has none, and counts all the same.
   std::set<std::string> nodes_with_state_;
   std::set<std::string> incomplete_;   // nodes of NVIDIADrivers
+  MissingImages missing_images_;       // by node
   std::map<std::string, Lane> lanes_;  // by driver; only `stopped` is read by other threads
 };
 

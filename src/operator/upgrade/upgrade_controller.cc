@@ -144,6 +144,12 @@ base::Result<driver_upgrade::Step> UpgradeController::Decide(const desired::Node
     const bool hands_over = view.succession == driver_upgrade::Succession::kSame;
     return release.writes() || !hands_over ? release : driver_upgrade::DecideHandOver();
   }
+  const bool waits_for_new = StateOf(node) == UpgradeState::kPodRestartRequired &&
+                             view.sync == Sync::kInSync && !view.pod->deleting;
+  if (turns_.NoteMissingImage(node.name, waits_for_new ? view.pod->missing_image : "",
+                              view.newest_revision)) {
+    EnqueueWave();
+  }
   driver_upgrade::NodeFacts facts{.node = node,
                                   .pod = view.pod.get(),
                                   .sync = view.sync,
@@ -179,6 +185,7 @@ base::Result<kube::Action> UpgradeController::ReconcileNode(const std::string& n
   if (found.is_absent()) {
     work_.Keep(name, UpgradeState::kNone);
     turns_.grants().Forget(name);
+    if (turns_.NoteMissingImage(name, "", "")) EnqueueWave();
     return kube::Action::Done();
   }
   const desired::Node& node = **found.value();
