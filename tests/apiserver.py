@@ -131,7 +131,9 @@ class ApiServer:
         """Starts kube-apiserver, and waits until it answers. It keeps its port and what etcd holds."""
         key = self.folder / "service-accounts.key"
         audit = [f"--audit-policy-file={self.folder}/audit-policy.json",
-                 f"--audit-log-path={self.folder}/audit.log"] if self._audit else []
+                 f"--audit-log-path={self.folder}/audit.log",
+                 # In megabytes: a log that begins anew would lose requests.
+                 "--audit-log-maxsize=100000"] if self._audit else []
         self._spawn("kube-apiserver", f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
                     "--bind-address=127.0.0.1",
                     f"--secure-port={self.port}", f"--cert-dir={self.folder}/certificates",
