@@ -13,6 +13,7 @@
 #include "node/toolkit/engine_checks.h"
 #include "node/toolkit/engine_files.h"
 #include "node/toolkit/engine_process.h"
+#include "node/toolkit/original_files.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -113,6 +114,66 @@ base::Status PutAll(const EngineFileStore& store, const Difference& difference) 
     TRY(store.Put(difference.wanted[i], difference.now[i]));
   }
   return {};
+}
+
+std::vector<OriginalFile> KnownOriginals(const EngineOptions& options) {
+  if (options.originals.empty()) return {};
+  auto known = ReadOriginals(options.originals);
+  if (known) return *std::move(known);
+  base::LogWarning("It is not known what the engine's files were before the toolkit came",
+                   known.error());
+  return {};
+}
+
+base::Status KeepOriginals(const EngineOptions& options, const std::vector<Runtime>& runtimes,
+                           const FilesNow& files, const std::vector<FileContent>& wanted) {
+  if (options.originals.empty()) return {};
+  TRY_ASSIGN(const auto cleaned, PlanCleanup(options, runtimes, files.texts));
+  const auto known = KnownOriginals(options);
+  const auto noted = NoteOriginals(known, files.saved, cleaned, wanted);
+  return noted == known ? base::Status() : WriteOriginals(options.originals, noted);
+}
+
+base::Status ForgetOriginals(const EngineOptions& options) {
+  return options.originals.empty() ? base::Status() : WriteOriginals(options.originals, {});
+}
+
+// The files that nobody but us has changed are wanted as they were before us. Returns those.
+std::vector<SavedFile> WantOriginals(const std::vector<OriginalFile>& known,
+                                     const std::vector<SavedFile>& now,
+                                     std::vector<FileContent>& wanted) {
+  std::vector<SavedFile> originals;
+  for (auto& file : wanted) {
+    const auto saved = std::ranges::find_if(
+        now, [&](const SavedFile& one) { return one.file.path == file.path; });
+    const auto original = std::ranges::find(known, file.path, &OriginalFile::path);
+    if (saved == now.end() || !saved->file.content || original == known.end()) continue;
+    auto before = GoBack(*original, *saved->file.content);
+    if (!before) continue;
+    file.content = before->file.content;
+    originals.push_back(*std::move(before));
+  }
+  return originals;
+}
+
+// As PutAll. Originals with the mode and the owner that they had.
+base::Status PutAllBack(const EngineFileStore& store, const Difference& difference,
+                        const std::vector<SavedFile>& originals) {
+  Difference others;
+  for (std::size_t i = 0; i < difference.wanted.size(); ++i) {
+    const auto original = std::ranges::find_if(originals, [&](const SavedFile& one) {
+      return one.file.path == difference.wanted[i].path;
+    });
+    if (original == originals.end()) {
+      others.wanted.push_back(difference.wanted[i]);
+      others.now.push_back(difference.now[i]);
+      continue;
+    }
+    base::LogInfo("A file of the container engine is again what it was",
+                  {{"file", original->file.path.string()}});
+    TRY(store.PutBack(*original, &difference.now[i].file));
+  }
+  return PutAll(store, others);
 }
 
 // The restart that follows a change of files. Made before the change: a distribution that follows
@@ -246,6 +307,7 @@ base::Status ConfigureOnce(const EngineOptions& options, const Json& source,
                   {{"engine", ToString(options.kind)}});
     return {};
   }
+  TRY(KeepOriginals(options, RuntimesFor(options, toolkit_folder), files, wanted));
   if (!unfinished && !has_to_look && !NeedsRestart(difference)) {
     return WriteFollowed(options, difference, RuntimesFor(options, toolkit_folder));
   }
@@ -274,22 +336,24 @@ base::Status RestoreOnce(const EngineOptions& options, const std::filesystem::pa
   Tidy(options, state_folder);
   const EngineFileStore store(options.host_root);
   TRY_ASSIGN(const FilesNow files, ReadFiles(options));
-  TRY_ASSIGN(const auto wanted,
-             PlanCleanup(options, RuntimesFor(options, toolkit_folder), files.texts));
+  TRY_ASSIGN(auto wanted, PlanCleanup(options, RuntimesFor(options, toolkit_folder), files.texts));
+  const auto originals = WantOriginals(KnownOriginals(options), files.saved, wanted);
   const auto difference = Compare(wanted, files.saved);
   TRY_ASSIGN(const auto unfinished, ReadEngineChange(state_folder));
-  if (difference.wanted.empty() && !unfinished) return {};
+  if (difference.wanted.empty() && !unfinished) return ForgetOriginals(options);
   if (!unfinished && !NeedsRestart(difference)) {
-    return PutAll(store, difference);
+    TRY(PutAllBack(store, difference, originals));
+    return ForgetOriginals(options);
   }
   // Nothing to put back: whoever starts after a kill either goes on here or configures anew.
   TRY(WriteEngineChange(state_folder, {.before = {}, .restarting = true}));
   const Restart restart(options);
-  TRY(PutAll(store, difference));
+  TRY(PutAllBack(store, difference, originals));
   if (options.restart != RestartMode::kByDistribution || !difference.wanted.empty()) {
     TRY(restart.Run({}, base::SteadyClock::now() + kCleanupTime));
   }
   base::LogInfo("The NVIDIA runtimes are out of the container engine's configuration");
+  TRY(ForgetOriginals(options));
   return ForgetEngineChange(state_folder);
 }
 

@@ -205,6 +205,10 @@ base::Result<ContainerdBasis> ChooseBasis(const EngineOptions& options, const Js
   basis.version = std::min(from_root, from_source);
   basis.is_deep = from_root < from_source && from_source >= 3;
   basis.config = from_root < from_source ? std::move(root) : source;
+  if (from_root == 1 && basis.is_deep) {
+    basis.version = 3;
+    basis.names_version = false;
+  }
   basis.writes_cdi = options.enable_cdi && (from_source < 3 || HasCdiOff(source, from_source));
   const auto table_of = [](const Json& config, int version) {
     const Json* table = FindAt(config, Below(CriTablePath(version), "containerd"));
@@ -272,12 +276,13 @@ base::Result<std::vector<FileContent>> PlanContainerdSetup(const EngineOptions& 
   if (version == 1 || options.drop_in.empty()) {
     // Version 1 knows no imports, so the drop-in would never be read (container-toolkit.md 13 row
     // 7).
-    Json config = basis.config;
-    config["version"] = version;
+    Json config = basis.names_version ? basis.config : source;
+    if (basis.names_version) config["version"] = version;
     AddRuntimes(config, basis, options, runtimes);
     return std::vector<FileContent>{{options.config, codec::ToTomlText(config)}};
   }
-  Json drop_in = {{"version", version}};
+  Json drop_in = Json::object();
+  if (basis.names_version) drop_in["version"] = version;
   bool has_credentials = false;
   const Json* cri = FindAt(basis.config, CriTablePath(version));
   if (cri != nullptr && !basis.is_deep) {

@@ -21,6 +21,7 @@ base::Result<int> ConfigVersion(const codec::Json& config, int when_empty);
 // What the new entries are made from.
 struct ContainerdBasis {
   int version = 0;           // of the tables to write
+  bool names_version = true; // a drop-in says its version
   codec::Json config;        // a configuration of that version
   codec::Json base_runtime;  // the settings that our runtimes start from
   bool is_deep = false;      // the engine merges the tables of its files key by key
@@ -29,7 +30,9 @@ struct ContainerdBasis {
 
 // The engine's root file decides on the version: `config dump` prints the newest that the engine
 // knows, and a drop-in above its root either stops the engine or hides the root's settings
-// (runtimes-and-distributions.md 1.4, 1.5). From version 3 on, the engine merges deeply and has CDI
+// (runtimes-and-distributions.md 1.4, 1.5). Under containerd 2 a root of version 1 gets a drop-in
+// without a version, in the tables of version 3: what such a root has below plugins.cri,
+// containerd 2 reads in no version of its own. From version 3 on, the engine merges deeply and has CDI
 // on unless it was switched off.
 base::Result<ContainerdBasis> ChooseBasis(const EngineOptions& options, const codec::Json& source,
                                           const std::optional<std::string>& root_text);

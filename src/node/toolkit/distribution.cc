@@ -121,7 +121,7 @@ std::vector<FileContent> PlanDropIn(const EngineOptions& options,
   bool has_credentials = false;
   // k0s merges the tables of its drop-ins itself, and stops at a version that it does not want.
   if (options.distribution.name != Distribution::kK0s) {
-    drop_in["version"] = basis.version;
+    if (basis.names_version) drop_in["version"] = basis.version;
     const Json* cri = FindTable(basis.config, basis.version);
     // containerd before 2.0 takes the last file's table as a whole.
     if (basis.version < 3 && !basis.is_deep && cri != nullptr) {

@@ -90,6 +90,8 @@ struct EngineOptions {
   // With one, `config` is the root file that the distribution writes, and `drop_in` the drop-in or
   // the template.
   DistributionOptions distribution;
+  // Where it is kept what the files were before the toolkit came; empty: nowhere.
+  std::filesystem::path originals;
   // How long the engine may take to come back before its old configuration is put back.
   std::chrono::seconds restart_time{60};
 };

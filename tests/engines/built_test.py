@@ -1,0 +1,51 @@
+"""Engines that are built from their Go modules: containerd 1.7, 2.0, 2.1, 2.3, 2.4 and CRI-O (`make engines`).
+
+What has not been built is skipped, by name.
+"""
+
+import os
+import unittest
+
+import engines
+from cases import EngineTest, VersionPairTest
+
+# containerd 2.0 to 2.2 read no settings of containers in a file of version 1.
+_IGNORES = {"containerd 2.0": (1,), "containerd 2.1": (1,)}
+# Debian's crun 1.8 refuses the newer version of specifications that containerd 2 writes.
+_WITH_CRUN = ("containerd 1.7",)
+
+
+def _skip_without(version):
+    return unittest.skipUnless(version.is_there and os.geteuid() == 0,
+                               f"{version.name} is not in {version.folder}, or there is no root")
+
+
+def _containerd(version, low_level):
+    def make(_, archives):
+        return engines.Containerd(version, min(version.highest, 3), archives, low_level)
+    return _skip_without(version)(type(f"{version.identifier}With{low_level.capitalize()}", (EngineTest,), {
+        "make": classmethod(make), "LOW_LEVEL": low_level, "__module__": __name__}))
+
+
+def _pairs(version):
+    return _skip_without(version)(type(f"{version.identifier}Pairs", (VersionPairTest,), {
+        "VERSION": version, "IGNORES": _IGNORES.get(version.name, ()), "__module__": __name__}))
+
+
+def load_tests(loader, _tests, _pattern):
+    """The classes of all versions: unittest finds only those that stand in a file."""
+    suite = unittest.TestSuite()
+    for case in CASES:
+        suite.addTests(loader.loadTestsFromTestCase(case))
+    return suite
+
+
+CASES = []
+for one in engines.CONTAINERD_BUILT:
+    CASES += [_containerd(one, "runc"), _pairs(one)]
+    if one.name in _WITH_CRUN:
+        CASES.append(_containerd(one, "crun"))
+globals().update({case.__name__: case for case in CASES})
+
+if __name__ == "__main__":
+    unittest.main()

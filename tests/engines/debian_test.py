@@ -1,0 +1,62 @@
+"""Debian's engines: containerd 1.6 and Docker 20.10, with runc and crun; and the cluster's containerd."""
+
+import json
+import os
+import unittest
+
+import engines
+from cases import EngineTest, VersionPairTest
+
+_RUNTIMES = {"runtimes": {"other": {"path": "/usr/bin/crun"}}}
+
+
+@unittest.skipUnless(os.geteuid() == 0, "namespaces and mounts need root")
+class Containerd16(EngineTest):
+    BY_CDI = False
+    LOW_LEVEL = "runc"
+
+    @classmethod
+    def make(cls, archives):
+        return engines.Containerd(engines.CONTAINERD_DEBIAN, 2, archives)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "namespaces and mounts need root")
+class Containerd16WithCrun(EngineTest):
+    BY_CDI = False
+    LOW_LEVEL = "crun"
+
+    @classmethod
+    def make(cls, archives):
+        return engines.Containerd(engines.CONTAINERD_DEBIAN, 2, archives, "crun")
+
+
+@unittest.skipUnless(os.geteuid() == 0, "namespaces and mounts need root")
+class Docker(EngineTest):
+    BY_CDI = BY_ANNOTATION = False
+
+    @classmethod
+    def make(cls, archives):
+        # Tabs and no newline at the end: as no program of ours would write it.
+        return engines.Docker(json.dumps({
+            "live-restore": True, "debug": False, "registry-mirrors": ["https://mirror.example"],
+            "features": {"buildkit": True}, **_RUNTIMES}, indent="\t"), archives)
+
+    def test_1_earlier_settings_are_kept(self):
+        told = self.engine.information()
+        self.assertEqual(told["RegistryConfig"]["Mirrors"], ["https://mirror.example/"])
+        self.assertTrue(told["LiveRestoreEnabled"])
+        self.assertLessEqual({"runc", "other", "nvidia", "nvidia-cdi", "nvidia-legacy"}, set(told["Runtimes"]))
+        self.assertEqual(told["DefaultRuntime"], "runc")
+
+
+class Containerd16Pairs(VersionPairTest):
+    VERSION = engines.CONTAINERD_DEBIAN
+
+
+class Containerd22Pairs(VersionPairTest):
+    VERSION = engines.CONTAINERD_CLUSTER
+    IGNORES = (1,)
+
+
+if __name__ == "__main__":
+    unittest.main()
