@@ -116,6 +116,12 @@ test-kernel: programs ## tests on a kernel of their own, in a virtual machine
 test-e2e: image programs ## end-to-end tests, with a whole cluster
 	@$(python) tools/run_tests.py --clusters 2 --suite $(PRESET):e2e
 
+# No part of `make test`: each of these engines is built from its Go module, once, for minutes.
+.PHONY: engines
+engines: build programs ## try the toolkit on more versions of containerd, built from their Go modules (NAME=test class)
+	@$(python) tests/engines/build.py
+	@PITCREW_BUILD=$(abspath $(build)) $(python) tests/engines/built_test.py -v $(NAME)
+
 test-one: programs ## the tests whose name matches (NAME=regular expression, for example kube/WorkQueue or e2e)
 	@test -n "$(NAME)" || { echo "make test-one NAME='regular expression'" >&2; exit 2; }
 	@$(MAKE) --no-print-directory $(if $(filter e2e%,$(NAME)),image,build PRESET=dev)

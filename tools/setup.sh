@@ -3,7 +3,7 @@
 #
 #   tools/setup.sh           what building and the local cluster need
 #   tools/setup.sh test      what the tests need besides: packages, and unpacked into $PITCREW_CACHE a registry, a
-#                            Prometheus, a kernel for virtual machines, and axe-core
+#                            Prometheus, container engines, a kernel for virtual machines, and axe-core
 #   tools/setup.sh lint      what `make lint` needs besides
 #   tools/setup.sh push      what `make push` needs besides
 #   tools/setup.sh release   what `make release` needs besides
@@ -23,6 +23,7 @@ prometheus=
 kernel=
 sysroot=
 axe=
+engines=
 for part in "$@"; do
   case $part in
     lint | push | fuzz | release) lists="$lists $here/debian-packages-$part.txt" ;;
@@ -30,7 +31,7 @@ for part in "$@"; do
     test)
       lists="$lists $here/debian-packages-push.txt $here/debian-packages-test.txt"
       registry="$cache/programs/docker-registry" prometheus="$cache/programs/prometheus-debian"
-      kernel="$cache/kernel" axe="$cache/programs/axe-core" ;;
+      kernel="$cache/kernel" axe="$cache/programs/axe-core" engines="$cache/programs/engines-debian" ;;
     *) echo "setup: no such part: $part; write lint, test, push, fuzz, arm64 or release" >&2; exit 2 ;;
   esac
 done
@@ -89,6 +90,26 @@ unpack_programs() {
     dpkg-deb --extract "$package"_*.deb . ) || { echo "setup: $package cannot be had" >&2; exit 1; }
   mkdir -p "$into"
   for program in "$@"; do mv "$folder/usr/bin/$program" "$into/"; done
+  rm -rf "$folder"
+}
+
+# Unpacked, not installed: the packages would start two container engines on this machine.
+unpack_engines() {
+  echo "setup: unpacking Debian's containerd, Docker and crun into $engines"
+  folder=$(mktemp -d)
+  packages="containerd docker.io crun libyajl2 conmon"
+  # shellcheck disable=SC2086
+  ( cd "$folder" && { apt-get --quiet=2 download $packages 2> /dev/null ||
+      { apt-get --quiet=2 update && apt-get --quiet=2 download $packages; }; } &&
+    for package in *.deb; do dpkg-deb --extract "$package" root; done && mkdir programs &&
+    for name in bin/containerd bin/containerd-shim-runc-v2 bin/ctr bin/docker sbin/dockerd bin/crun bin/conmon \
+      lib/*-linux-gnu/libyajl.so.2; do
+      cp --dereference root/usr/$name programs/ || exit 1
+    done ) || { echo "setup: the packages $packages cannot be had" >&2; exit 1; }
+  rm -rf "$engines"
+  mkdir -p "$(dirname "$engines")"
+  chmod 755 "$folder/programs"
+  mv "$folder/programs" "$engines"
   rm -rf "$folder"
 }
 
@@ -166,11 +187,13 @@ have_go || have_programs || go_missing=yes
 [ -z "$kernel" ] || ! ls "$kernel"/lib/modules/*/modules.dep > /dev/null 2>&1 ||
   ! ls "$kernel"/usr/src/linux-headers-*-common > /dev/null 2>&1 || kernel=
 
+[ -z "$engines" ] || [ ! -x "$engines/dockerd" ] || [ ! -x "$engines/crun" ] || engines=
+
 [ -z "$axe" ] || ! cmp --quiet "$here/axe-core.txt" "$axe/axe-core.txt" || axe=
 
 [ -z "$sysroot" ] || ! arm64_sysroot --check || sysroot=
 
-if [ -z "$packages$go_missing$registry$prometheus$kernel$sysroot$axe" ]; then exit 0; fi
+if [ -z "$packages$go_missing$registry$prometheus$kernel$sysroot$axe$engines" ]; then exit 0; fi
 if [ -n "$packages$go_missing" ] && [ "$(id -u)" != 0 ]; then
   [ -z "$packages" ] || echo "setup: missing Debian packages: $packages" >&2
   [ -z "$go_missing" ] || echo "setup: missing: a Go toolchain 1.26 or newer" >&2
@@ -183,6 +206,7 @@ if [ -n "$registry" ]; then unpack_programs docker-registry "$registry" docker-r
 if [ -n "$prometheus" ]; then unpack_programs prometheus "$prometheus" prometheus promtool; fi
 if [ -n "$kernel" ]; then unpack_kernel; fi
 if [ -n "$axe" ]; then unpack_axe "$axe"; fi
+if [ -n "$engines" ]; then unpack_engines; fi
 if [ -n "$sysroot" ]; then
   echo "setup: unpacking Debian's arm64 packages into $sysroot"
   arm64_sysroot

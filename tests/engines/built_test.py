@@ -1,4 +1,4 @@
-"""Engines that are built from their Go modules: containerd 1.7, 2.0, 2.1, 2.3, 2.4 and CRI-O (`make engines`).
+"""Engines that are built from their Go modules: containerd 1.7, 2.0, 2.1, 2.3 and 2.4 (`make engines`).
 
 What has not been built is skipped, by name.
 """
@@ -9,8 +9,6 @@ import unittest
 import engines
 from cases import EngineTest, VersionPairTest
 
-# containerd 2.0 to 2.2 read no settings of containers in a file of version 1.
-_IGNORES = {"containerd 2.0": (1,), "containerd 2.1": (1,)}
 # Debian's crun 1.8 refuses the newer version of specifications that containerd 2 writes.
 _WITH_CRUN = ("containerd 1.7",)
 
@@ -24,12 +22,13 @@ def _containerd(version, low_level):
     def make(_, archives):
         return engines.Containerd(version, min(version.highest, 3), archives, low_level)
     return _skip_without(version)(type(f"{version.identifier}With{low_level.capitalize()}", (EngineTest,), {
-        "make": classmethod(make), "LOW_LEVEL": low_level, "__module__": __name__}))
+        "make": classmethod(make), "LOW_LEVEL": low_level, "__module__": __name__,
+        "ENTERS_WITHOUT_RUNTIME": version.enters_without_runtime}))
 
 
 def _pairs(version):
     return _skip_without(version)(type(f"{version.identifier}Pairs", (VersionPairTest,), {
-        "VERSION": version, "IGNORES": _IGNORES.get(version.name, ()), "__module__": __name__}))
+        "VERSION": version, "__module__": __name__}))
 
 
 def load_tests(loader, _tests, _pattern):
@@ -40,7 +39,7 @@ def load_tests(loader, _tests, _pattern):
     return suite
 
 
-CASES = []
+CASES = [_containerd(engines.CONTAINERD_CLUSTER, "runc")]
 for one in engines.CONTAINERD_BUILT:
     CASES += [_containerd(one, "runc"), _pairs(one)]
     if one.name in _WITH_CRUN:

@@ -34,6 +34,7 @@ class EngineTest(unittest.TestCase):
     BY_ANNOTATION = True
     TOOLKIT = {}
     LOW_LEVEL = None
+    ENTERS_WITHOUT_RUNTIME = True
 
     @classmethod
     def make(cls, archives):
@@ -131,7 +132,15 @@ class EngineTest(unittest.TestCase):
         load.await_more()
         self.engine.host.stop_toolkit()
         load.await_more()
-        self.expect_running([survivor, *self.first, *load.end()])
+        self.expect_running([*self.first, *load.end()])
+        self.assertIn(survivor, self.engine.running())
+        if self.ENTERS_WITHOUT_RUNTIME:
+            self.expect_gpus(survivor, 0, 1)
+        else:
+            with self.assertRaisesRegex(Exception, 'no runtime for "nvidia" is configured'):
+                self.engine.execute(survivor, "/bin/echo", "here")
+        self.engine.remove(survivor)
+        self.assertNotIn(survivor, self.engine.running())
         self.assertEqual(self.files_now(), self.files_before)
         with self.assertRaises(Exception):
             self.engine.run("gone", runtime="nvidia")
@@ -142,7 +151,6 @@ class VersionPairTest(unittest.TestCase):
     too, and beside it the runtimes. A class says VERSION (of the engine)."""
 
     VERSION = None
-    IGNORES = ()  # versions of the file whose settings of containers this containerd itself does not read
 
     def try_pair(self, file_version, archives, default):
         engine = engines.Containerd(self.VERSION, file_version, archives)
@@ -150,7 +158,7 @@ class VersionPairTest(unittest.TestCase):
             before, files = engine.dump(), {path: engine.host.read(path) for path in engine.files()}
             engine.configure(NVIDIA_RUNTIME_SET_AS_DEFAULT=str(default).lower())
             self.expect_kept(before, engine.dump(), default)
-            if file_version not in self.IGNORES:
+            if file_version not in self.VERSION.ignores:
                 container = engine.run("gpu", runtime="" if default else "nvidia",
                                        environment={"NVIDIA_VISIBLE_DEVICES": "all"})
                 self.assertIn("Test PASSED", engine.execute(container, "/usr/bin/vectorAdd")[1])
@@ -176,13 +184,9 @@ class VersionPairTest(unittest.TestCase):
                          {path: value for path, value in expected.items() if path not in changed})
 
     def test_every_version_of_the_file(self):
-        """Holds runtimes-and-distributions.md #3."""
+        """Holds runtimes-and-distributions.md #2, #4, #6."""
         with images() as archives:
             for file_version in range(1, self.VERSION.highest + 1):
                 for default in (False, True):
                     with self.subTest(engine=self.VERSION.name, file=file_version, default=default):
                         self.try_pair(file_version, archives, default)
-
-
-def skip_without(version):
-    return unittest.skipUnless(version.is_there, f"{version.name} is not in {version.folder}: `make engines` builds it")

@@ -212,6 +212,9 @@ class Cri:
         return {one[1][0].decode(): one.get(6, [0])[0] for one in
                 (decode(item) for item in self.call("ListContainers", {}).get(1, []))}
 
-    def remove_pod(self, identifier):
-        self.call("StopPodSandbox", {1: identifier})
-        self.call("RemovePodSandbox", {1: identifier})
+    def remove_pod_of(self, container):
+        """Stops and removes the pod that has this container."""
+        pod = next(one[2][0].decode() for one in map(decode, self.call("ListContainers", {})[1])
+                   if one[1][0].decode() == container)
+        self.call("StopPodSandbox", {1: pod})
+        self.call("RemovePodSandbox", {1: pod})

@@ -55,7 +55,6 @@ class Containerd16Pairs(VersionPairTest):
 
 class Containerd22Pairs(VersionPairTest):
     VERSION = engines.CONTAINERD_CLUSTER
-    IGNORES = (1,)
 
 
 if __name__ == "__main__":

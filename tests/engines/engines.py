@@ -36,6 +36,8 @@ class Version:
     name: str  # "containerd 1.7"
     folder: pathlib.Path
     highest: int = 0  # version of the configuration that it understands
+    ignores: tuple = ()  # versions of the file whose settings of containers it does not read, toolkit or not
+    enters_without_runtime: bool = True  # exec goes on when the runtime of the container is no longer configured
 
     @property
     def identifier(self):
@@ -47,15 +49,14 @@ class Version:
 
 
 CONTAINERD_DEBIAN = Version("containerd 1.6 (Debian)", DEBIAN, 2)
-CONTAINERD_CLUSTER = Version("containerd 2.2", CACHE / "containerd-v2.2.9", 3)
+CONTAINERD_CLUSTER = Version("containerd 2.2", CACHE / "containerd-v2.2.9", 3, (1,), False)
 CONTAINERD_BUILT = [
-    Version("containerd 1.7", CACHE / "containerd-v1.7.35", 2),
-    Version("containerd 2.0", CACHE / "containerd-v2.0.14", 3),
-    Version("containerd 2.1", CACHE / "containerd-v2.1.9", 3),
-    Version("containerd 2.3", CACHE / "containerd-v2.3.7", 4),
-    Version("containerd 2.4", CACHE / "containerd-v2.4.2", 4),
+    Version("containerd 1.7", CACHE / "engine-containerd-v1.7.35", 2),
+    Version("containerd 2.0", CACHE / "engine-containerd-v2.0.14", 3, (1,), False),
+    Version("containerd 2.1", CACHE / "engine-containerd-v2.1.9", 3, (1,), False),
+    Version("containerd 2.3", CACHE / "engine-containerd-v2.3.7", 4),
+    Version("containerd 2.4", CACHE / "engine-containerd-v2.4.2", 4),
 ]
-CRIO_BUILT = [Version("CRI-O 1.34", CACHE / "cri-o-v1.34.0")]
 
 
 def cri_tables(version):
@@ -168,6 +169,9 @@ class CriEngine:
     def execute(self, identifier, *command):
         """(exit status, output)"""
         return self.cri.execute(identifier, command)
+
+    def remove(self, identifier):
+        self.cri.remove_pod_of(identifier)
 
     def running(self):
         return {identifier for identifier, state in self.cri.states().items() if state == RUNNING}
@@ -294,6 +298,9 @@ class Docker:
     def execute(self, identifier, *command):
         status, output, errors = self.host.try_run("/usr/bin/docker", "exec", identifier, *command)
         return status, output + errors
+
+    def remove(self, identifier):
+        self.docker("rm", "--force", identifier)
 
     def running(self):
         return set(self.docker("ps", "--quiet", "--no-trunc").split())

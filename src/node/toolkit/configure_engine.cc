@@ -128,7 +128,12 @@ std::vector<OriginalFile> KnownOriginals(const EngineOptions& options) {
 base::Status KeepOriginals(const EngineOptions& options, const std::vector<Runtime>& runtimes,
                            const FilesNow& files, const std::vector<FileContent>& wanted) {
   if (options.originals.empty()) return {};
-  TRY_ASSIGN(const auto cleaned, PlanCleanup(options, runtimes, files.texts));
+  TRY_ASSIGN(auto cleaned, PlanCleanup(options, runtimes, files.texts));
+  for (auto& file : cleaned) {
+    // The drop-in is written first: without one, a root file that only imports is not ours either.
+    const bool is_root = options.kind == EngineKind::kContainerd && file.path == options.config;
+    if (is_root && !files.texts.drop_in && !file.content) file.content = files.texts.config;
+  }
   const auto known = KnownOriginals(options);
   const auto noted = NoteOriginals(known, files.saved, cleaned, wanted);
   return noted == known ? base::Status() : WriteOriginals(options.originals, noted);

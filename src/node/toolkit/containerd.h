@@ -30,10 +30,10 @@ struct ContainerdBasis {
 
 // The engine's root file decides on the version: `config dump` prints the newest that the engine
 // knows, and a drop-in above its root either stops the engine or hides the root's settings
-// (runtimes-and-distributions.md 1.4, 1.5). Under containerd 2 a root of version 1 gets a drop-in
-// without a version, in the tables of version 3: what such a root has below plugins.cri,
-// containerd 2 reads in no version of its own. From version 3 on, the engine merges deeply and has CDI
-// on unless it was switched off.
+// (runtimes-and-distributions.md 1.4, 1.5). From version 3 on, the engine merges deeply and has CDI
+// on unless it was switched off. containerd 2.0 to 2.2 read nothing of plugins.cri in a root of
+// version 1, 2.3 stops at a drop-in with a higher version: so the drop-in over such a root has the
+// tables of version 3 and says no version.
 base::Result<ContainerdBasis> ChooseBasis(const EngineOptions& options, const codec::Json& source,
                                           const std::optional<std::string>& root_text);
 // Adds our runtimes to `config`, whose CRI table lies where the basis' version says.

@@ -141,7 +141,7 @@ TEST_F(LeavingTest, AnotherToolkitsFilesAreCleanedOnly) {
 }
 
 TEST_F(LeavingTest, ARecordThatCannotBeReadIsNoObstacle) {
-  folder_.Write("etc/config.toml", "# a\nversion = 2\n");
+  folder_.Write("etc/config.toml", "# a\nversion = 2\noom_score = 1\n");
   Configured();
   folder_.Write("toolkit/.config/engine-before.json", "{");
   Restored();
