@@ -10,7 +10,7 @@ sys.path.insert(0, str(HERE.parent.parent))
 from cluster import progress, programs  # noqa: E402  pylint: disable=wrong-import-position
 from cluster.errors import ClusterError  # noqa: E402  pylint: disable=wrong-import-position
 
-VERSIONS = ["v1.7.35", "v2.0.14", "v2.1.9", "v2.3.7", "v2.4.2"]
+VERSIONS = ["v1.7.35", "v2.0.14", "v2.1.9", "v2.3.4", "v2.4.2"]
 
 
 def containerd(version):

@@ -149,8 +149,8 @@ std::vector<SavedFile> WantOriginals(const std::vector<OriginalFile>& known,
                                      std::vector<FileContent>& wanted) {
   std::vector<SavedFile> originals;
   for (auto& file : wanted) {
-    const auto saved = std::ranges::find_if(
-        now, [&](const SavedFile& one) { return one.file.path == file.path; });
+    const auto saved =
+        std::ranges::find_if(now, [&](const SavedFile& one) { return one.file.path == file.path; });
     const auto original = std::ranges::find(known, file.path, &OriginalFile::path);
     if (saved == now.end() || !saved->file.content || original == known.end()) continue;
     auto before = GoBack(*original, *saved->file.content);

@@ -20,11 +20,11 @@ base::Result<int> ConfigVersion(const codec::Json& config, int when_empty);
 
 // What the new entries are made from.
 struct ContainerdBasis {
-  int version = 0;           // of the tables to write
-  bool names_version = true; // a drop-in says its version
-  codec::Json config;        // a configuration of that version
-  codec::Json base_runtime;  // the settings that our runtimes start from
-  bool is_deep = false;      // the engine merges the tables of its files key by key
+  int version = 0;            // of the tables to write
+  bool names_version = true;  // a drop-in says its version
+  codec::Json config;         // a configuration of that version
+  codec::Json base_runtime;   // the settings that our runtimes start from
+  bool is_deep = false;       // the engine merges the tables of its files key by key
   bool writes_cdi = false;
 };
 

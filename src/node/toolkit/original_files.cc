@@ -49,12 +49,9 @@ std::optional<OriginalFile> NoteOriginal(const OriginalFile* known, const SavedF
     return noted;
   }
   if (cleaned != nullptr && cleaned->content != now.file.content) return std::nullopt;
-  return OriginalFile{now.file.path,
-                      now.file.content.has_value(),
-                      now.mode,
-                      now.owner,
-                      now.group,
-                      {FindWayBack(next, now.file.content.value_or(""))}};
+  return OriginalFile{now.file.path, now.file.content.has_value(),
+                      now.mode,      now.owner,
+                      now.group,     {FindWayBack(next, now.file.content.value_or(""))}};
 }
 
 // Bytes as they are: a file need not be text that JSON could hold.
@@ -93,10 +90,9 @@ OriginalFile FromJson(const Json& json) {
   original.owner = json.at("owner").get<uid_t>();
   original.group = json.at("group").get<gid_t>();
   for (const auto& way : json.at("ways")) {
-    original.ways.push_back(
-        {way.at("ours").get<std::uint32_t>(), way.at("size").get<std::size_t>(),
-         way.at("begin").get<std::size_t>(), way.at("end").get<std::size_t>(),
-         FromHex(way.at("taken").get<std::string>())});
+    original.ways.push_back({way.at("ours").get<std::uint32_t>(), way.at("size").get<std::size_t>(),
+                             way.at("begin").get<std::size_t>(), way.at("end").get<std::size_t>(),
+                             FromHex(way.at("taken").get<std::string>())});
   }
   return original;
 }
@@ -120,8 +116,7 @@ std::optional<SavedFile> GoBack(const OriginalFile& original, const std::string&
   if (way == nullptr || way->begin + way->end > now.size()) return std::nullopt;
   SavedFile saved{{original.path, std::nullopt}, original.mode, original.owner, original.group};
   if (original.exists) {
-    saved.file.content =
-        now.substr(0, way->begin) + way->taken + now.substr(now.size() - way->end);
+    saved.file.content = now.substr(0, way->begin) + way->taken + now.substr(now.size() - way->end);
   }
   return saved;
 }
@@ -171,7 +166,8 @@ base::Status WriteOriginals(const fs::path& file, const std::vector<OriginalFile
   for (const auto& original : originals) files.push_back(ToJson(original));
   TRY_ASSIGN(const auto now, ReadFileState(file));
   return ReplaceFile(
-      file, {codec::ToJsonText({{"files", std::move(files)}}), kOwnerOnly, ::geteuid(), ::getegid()},
+      file,
+      {codec::ToJsonText({{"files", std::move(files)}}), kOwnerOnly, ::geteuid(), ::getegid()},
       now.content);
 }
 

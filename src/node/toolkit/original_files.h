@@ -21,11 +21,11 @@ namespace pitcrew::node::toolkit {
 
 // From a content of ours back to the original.
 struct WayBack {
-  std::uint32_t ours = 0;      // hash of our content
-  std::size_t size = 0;        // of our content
-  std::size_t begin = 0;       // where ours begins to differ from the original
-  std::size_t end = 0;         // as many bytes at the end are the same
-  std::string taken;           // what the original has between
+  std::uint32_t ours = 0;  // hash of our content
+  std::size_t size = 0;    // of our content
+  std::size_t begin = 0;   // where ours begins to differ from the original
+  std::size_t end = 0;     // as many bytes at the end are the same
+  std::string taken;       // what the original has between
   bool operator==(const WayBack&) const = default;
 };
 

@@ -18,8 +18,10 @@ OriginalFile Original(std::string ours, const std::string& original) {
 
 TEST(OriginalFilesTest, TheWayBackIsExact) {
   const std::pair<std::string, std::string> cases[] = {
-      {"", ""},         {"ours", ""},         {"", "original"}, {"same", "same"},
-      {"aXb", "aYYb"},  {"import\nabc", "abc"}, {"abab", "ab"},   {"ab", "abab"},
+      {"", ""},         {"ours", ""},
+      {"", "original"}, {"same", "same"},
+      {"aXb", "aYYb"},  {"import\nabc", "abc"},
+      {"abab", "ab"},   {"ab", "abab"},
       {"aaaa", "aaa"},  {std::string("a\0b", 3), std::string("\xff\0c", 3)}};
   for (const auto& [ours, original] : cases) {
     const auto back = GoBack(Original(ours, original), ours);
