@@ -1,6 +1,7 @@
 """What every engine is tried for. A test program makes classes of these for its engines."""
 
 import contextlib
+import os
 import pathlib
 import tempfile
 import unittest
@@ -17,6 +18,11 @@ _SECOND_GPU = {"nvidiactl", "nvidia-uvm", "nvidia1"}
 def images():
     with tempfile.TemporaryDirectory() as folder:
         yield host.build_images(pathlib.Path(folder))
+
+
+def need_root():
+    if os.geteuid() != 0:
+        raise unittest.SkipTest("namespaces and mounts need root")
 
 
 def leaves(tree, path=()):
@@ -42,6 +48,7 @@ class EngineTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
+        need_root()
         cls.engine = cls.make(cls.enterClassContext(images()))
         cls.addClassCleanup(cls.engine.close)
         cls.files_before = cls.files_now()
@@ -151,6 +158,10 @@ class VersionPairTest(unittest.TestCase):
     too, and beside it the runtimes. A class says VERSION (of the engine)."""
 
     VERSION = None
+
+    @classmethod
+    def setUpClass(cls):
+        need_root()
 
     def try_pair(self, file_version, archives, default):
         engine = engines.Containerd(self.VERSION, file_version, archives)

@@ -1,17 +1,15 @@
 """Debian's engines: containerd 1.6 and Docker 20.10, with runc and crun; and the cluster's containerd."""
 
 import json
-import os
 import unittest
 
+import cases
 import engines
-from cases import EngineTest, VersionPairTest
 
 _RUNTIMES = {"runtimes": {"other": {"path": "/usr/bin/crun"}}}
 
 
-@unittest.skipUnless(os.geteuid() == 0, "namespaces and mounts need root")
-class Containerd16(EngineTest):
+class Containerd16(cases.EngineTest):
     BY_CDI = False
     LOW_LEVEL = "runc"
 
@@ -20,8 +18,7 @@ class Containerd16(EngineTest):
         return engines.Containerd(engines.CONTAINERD_DEBIAN, 2, archives)
 
 
-@unittest.skipUnless(os.geteuid() == 0, "namespaces and mounts need root")
-class Containerd16WithCrun(EngineTest):
+class Containerd16WithCrun(cases.EngineTest):
     BY_CDI = False
     LOW_LEVEL = "crun"
 
@@ -30,8 +27,7 @@ class Containerd16WithCrun(EngineTest):
         return engines.Containerd(engines.CONTAINERD_DEBIAN, 2, archives, "crun")
 
 
-@unittest.skipUnless(os.geteuid() == 0, "namespaces and mounts need root")
-class Docker(EngineTest):
+class Docker(cases.EngineTest):
     BY_CDI = BY_ANNOTATION = False
 
     @classmethod
@@ -49,11 +45,11 @@ class Docker(EngineTest):
         self.assertEqual(told["DefaultRuntime"], "runc")
 
 
-class Containerd16Pairs(VersionPairTest):
+class Containerd16Pairs(cases.VersionPairTest):
     VERSION = engines.CONTAINERD_DEBIAN
 
 
-class Containerd22Pairs(VersionPairTest):
+class Containerd22Pairs(cases.VersionPairTest):
     VERSION = engines.CONTAINERD_CLUSTER
 
 

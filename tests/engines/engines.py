@@ -28,6 +28,8 @@ _SLEEP = ["/bin/sleep", "infinity"]
 
 def folder_binds(folder):
     """{path there: path here} of a folder's programs."""
+    if not folder.is_dir():
+        raise AssertionError(f"there is no {folder}; `make programs` or `make engines` makes it")
     return {f"{_BINARIES}/{path.name}": str(path) for path in sorted(folder.iterdir())}
 
 
@@ -65,17 +67,17 @@ def cri_tables(version):
         version, ("io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images"))
 
 
-def containerd_config(version, low_level="runc", registry_configs=True, more=""):
+def containerd_config(version, low_level="runc"):
     """What a node has before the toolkit comes: every kind of setting that it must not lose."""
     runtime, images = (f'plugins."{table}"' for table in cri_tables(version))
-    sandbox = f'[{images}.pinned_images]\n  sandbox = "{PAUSE}"\n' if version >= 3 else f'[{images}]\n  sandbox_image = "{PAUSE}"\n'
+    sandbox = (f'[{images}.pinned_images]\n  sandbox = "{PAUSE}"\n' if version >= 3
+               else f'[{images}]\n  sandbox_image = "{PAUSE}"\n')
     header = f"version = {version}\n" if version > 1 else ""
     # In versions 1 and 2 the settings of images and runtimes are one table.
     own = "" if version < 3 else f"[{runtime}]\n"
     cni = 'bin_dir = "/usr/lib/cni"' if version < 3 else 'bin_dirs = ["/usr/lib/cni"]'
     mirrors = (f'[{images}.registry.mirrors."mirror.example"]\n  endpoint = ["https://mirror.example:5000"]\n'
-               f'[{images}.registry.configs."mirror.example".tls]\n  insecure_skip_verify = true\n'
-               if registry_configs else f'[{images}.registry]\n  config_path = "/etc/containerd/certs.d"\n')
+               f'[{images}.registry.configs."mirror.example".tls]\n  insecure_skip_verify = true\n')
     return f"""# An administrator's own words.
 {header}oom_score = 0
 required_plugins = []
@@ -101,14 +103,13 @@ required_plugins = []
   runtime_type = "io.containerd.kata.v2"
   privileged_without_host_devices = true
   pod_annotations = ["io.katacontainers.*"]
-{more}"""
+"""
 
 
 class CriEngine:
     """containerd and CRI-O: pods and containers as the kubelet starts them."""
 
     socket = program = toolkit_engine = config_path = None
-    takes_devices = True  # of CDI, in the field of the CRI
 
     def __init__(self, argv, binds, files, images, commands=()):
         self.host = host.Host(argv, {**_CRUN, **binds}, {"/etc/cni/own.d/10-none.conflist": _CNI, **files}, commands)

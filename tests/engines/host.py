@@ -4,7 +4,6 @@ It is the local cluster's node without a cluster (cluster/init.py): its first pr
 as systemd does, and it ends with the test, whatever becomes of that one.
 """
 
-import contextlib
 import os
 import pathlib
 import secrets
@@ -45,14 +44,15 @@ def build_images(folder):
     return {PAUSE: folder / "pause.tar", IMAGE: folder / "image.tar"}
 
 
-def _remove_groups_of_the_dead():
-    """What a run that was killed has left; the number of its process is in the name."""
-    for name in cgroups.clusters():
-        if name.startswith("engines-"):
-            pid = name.split("-")[1]
-            if not pathlib.Path(f"/proc/{pid}").exists():
-                with contextlib.suppress(Exception):
-                    cgroups.remove(name)
+def _remove_what_the_dead_left():
+    """Of runs that were killed: their numbers are in the names. Their engines have ended with them."""
+    def is_dead(name):
+        return name.startswith("engines-") and not pathlib.Path(f"/proc/{name.split('-')[1]}").exists()
+    for name in filter(is_dead, cgroups.clusters()):
+        _retry(lambda: cgroups.remove(name))  # pylint: disable=cell-var-from-loop
+    for folder in pathlib.Path(tempfile.gettempdir()).glob("pitcrew-engines-*"):
+        if is_dead(folder.name.removeprefix("pitcrew-")):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Started(leash.Started):
@@ -89,10 +89,11 @@ class _Started(leash.Started):
 
 
 class Host:
-    """`argv`: the engine and its arguments, in which {cgroup} is where its containers go. `binds`: {path there: path here}. `files`: {path there: text}."""
+    """`argv`: the engine and its arguments, in which {cgroup} is where its containers go. `binds`: {path there: path here}.
+    `files`: {path there: text}."""
 
     def __init__(self, argv, binds, files, commands=()):
-        _remove_groups_of_the_dead()
+        _remove_what_the_dead_left()
         self.name = f"engines-{os.getpid()}-{secrets.token_hex(2)}"
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"pitcrew-{self.name}-"))
         self._toolkit = None
