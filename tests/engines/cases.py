@@ -167,6 +167,7 @@ class VersionPairTest(unittest.TestCase):
         engine = engines.Containerd(self.VERSION, file_version, archives)
         try:
             before, files = engine.dump(), {path: engine.host.read(path) for path in engine.files()}
+            self.assertEqual("/etc/cni/own.d" in str(before), file_version not in self.VERSION.ignores)
             engine.configure(NVIDIA_RUNTIME_SET_AS_DEFAULT=str(default).lower())
             self.expect_kept(before, engine.dump(), default)
             if file_version not in self.VERSION.ignores:

@@ -56,8 +56,8 @@ CONTAINERD_BUILT = [
     Version("containerd 1.7", CACHE / "engine-containerd-v1.7.35", 2),
     Version("containerd 2.0", CACHE / "engine-containerd-v2.0.14", 3, (1,), False),
     Version("containerd 2.1", CACHE / "engine-containerd-v2.1.9", 3, (1,), False),
-    Version("containerd 2.3", CACHE / "engine-containerd-v2.3.4", 4),
-    Version("containerd 2.4", CACHE / "engine-containerd-v2.4.2", 4),
+    Version("containerd 2.3", CACHE / "engine-containerd-v2.3.4", 4, (), False),
+    Version("containerd 2.4", CACHE / "engine-containerd-v2.4.2", 4, (), False),
 ]
 
 
