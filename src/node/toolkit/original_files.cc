@@ -17,10 +17,10 @@ namespace {
 using codec::Json;
 namespace fs = std::filesystem;
 
-constexpr mode_t kOwnerOnly = 0600;
+constexpr mode_t kForRoot = 0600;
 
 template <typename Files>
-auto FindFile(Files& files, const fs::path& path) -> decltype(&*files.begin()) {
+auto FileAt(Files& files, const fs::path& path) -> decltype(&*files.begin()) {
   const auto found =
       std::ranges::find_if(files, [&](const auto& file) { return file.path == path; });
   return found == files.end() ? nullptr : &*found;
@@ -69,7 +69,7 @@ std::string FromHex(const std::string& text) {
   return bytes;
 }
 
-Json ToJson(const OriginalFile& original) {
+Json OriginalToJson(const OriginalFile& original) {
   Json ways = Json::array();
   for (const auto& way : original.ways) {
     ways.push_back({{"ours", way.ours},
@@ -82,7 +82,7 @@ Json ToJson(const OriginalFile& original) {
           {"owner", original.owner},        {"group", original.group},   {"ways", std::move(ways)}};
 }
 
-OriginalFile FromJson(const Json& json) {
+OriginalFile OriginalFromJson(const Json& json) {
   OriginalFile original;
   original.path = json.at("path").get<std::string>();
   original.exists = json.at("exists").get<bool>();
@@ -127,13 +127,13 @@ std::vector<OriginalFile> NoteOriginals(const std::vector<OriginalFile>& known,
                                         const std::vector<FileContent>& wanted) {
   std::vector<OriginalFile> noted;
   for (const auto& saved : now) {
-    const FileContent* ours = FindFile(wanted, saved.file.path);
-    const OriginalFile* before = FindFile(known, saved.file.path);
+    const FileContent* ours = FileAt(wanted, saved.file.path);
+    const OriginalFile* before = FileAt(known, saved.file.path);
     if (ours == nullptr) {
       if (before != nullptr) noted.push_back(*before);
       continue;
     }
-    auto original = NoteOriginal(before, saved, FindFile(cleaned, saved.file.path), *ours);
+    auto original = NoteOriginal(before, saved, FileAt(cleaned, saved.file.path), *ours);
     if (original) noted.push_back(*std::move(original));
   }
   return noted;
@@ -146,7 +146,7 @@ base::Result<std::vector<OriginalFile>> ReadOriginals(const fs::path& file) {
   if (!text) return base::Fail(text.error());
   TRY_ASSIGN(const Json json, codec::ParseJson(*text, file.string()));
   try {
-    for (const auto& original : json.at("files")) originals.push_back(FromJson(original));
+    for (const auto& original : json.at("files")) originals.push_back(OriginalFromJson(original));
   } catch (const std::exception& problem) {
     return base::Fail(base::Invalid(
         "InvalidOriginals", fmt::format("{} is not what the toolkit writes there ({}): remove it, "
@@ -163,11 +163,10 @@ base::Status WriteOriginals(const fs::path& file, const std::vector<OriginalFile
     return base::Fail(base::FromErrno(errno, "remove " + file.string()));
   }
   Json files = Json::array();
-  for (const auto& original : originals) files.push_back(ToJson(original));
+  for (const auto& original : originals) files.push_back(OriginalToJson(original));
   TRY_ASSIGN(const auto now, ReadFileState(file));
   return ReplaceFile(
-      file,
-      {codec::ToJsonText({{"files", std::move(files)}}), kOwnerOnly, ::geteuid(), ::getegid()},
+      file, {codec::ToJsonText({{"files", std::move(files)}}), kForRoot, ::geteuid(), ::getegid()},
       now.content);
 }
 
