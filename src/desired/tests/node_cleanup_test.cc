@@ -64,6 +64,8 @@ metadata:
     nvidia.com/gpu.deploy.operands: "true"
     nvidia.com/gpu.deploy.nvsm: "true"
     nvidia.com/gpu.deploy.dcgm: maintenance
+    nvidia.com/gpu.deploy.client: crio
+    nvidia.com/gpu.deploy.container-toolkit: maintenance
     nvidia.com/gpu.workload.config: vm-vgpu
     nvidia.com/gpu-driver-upgrade.skip: "true"
     nvidia.com/mig.config: all-1g.10gb
@@ -152,6 +154,10 @@ spec:
 TEST(NodeCleanup, ANodeWithoutTracesIsNotWritten) {
   EXPECT_TRUE(DecideCleanup({{"metadata", {{"name", "n"}}}}).empty());
   EXPECT_TRUE(DecideCleanup(Json::object()).empty());
+  Json node = {{"metadata", {{"name", "n"}}}};
+  EXPECT_FALSE(HasTraces(*ReadNode(node)));
+  node["metadata"]["annotations"] = {{"nvidia.com/gpu-driver-upgrade-enabled", "true"}};
+  EXPECT_TRUE(HasTraces(*ReadNode(node)));
 }
 
 }  // namespace

@@ -372,6 +372,9 @@ TEST(NodeLabels, AutoUpgradeAnnotation) {
   EXPECT_EQ(DecideNode(MakeNode(GpuNode(), {{kKey, "true"}}), {}).annotations.at(kKey),
             std::nullopt);
   EXPECT_THAT(DecideNode(MakeNode(GpuNode()), {}).annotations, IsEmpty());
+  // Nor is it of use where no GPU is.
+  EXPECT_EQ(DecideNode(MakeNode({}, {{kKey, "true"}}), on).annotations.at(kKey), std::nullopt);
+  EXPECT_THAT(DecideNode(MakeNode({}), on).annotations, IsEmpty());
 }
 
 TEST(NodeLabels, PolicySettings) {
@@ -383,10 +386,16 @@ TEST(NodeLabels, PolicySettings) {
         {{"driver", {{"upgradePolicy", {{"autoUpgrade", true}}}}},
          {"migManager", {{"config", codec::Json::object()}}},
          {"sandboxWorkloads", {{"enabled", false}, {"defaultWorkload", "vm-vgpu"}}}}}});
-  const NodePolicy nodes = NodePolicyOf(*policy);
+  NodePolicy nodes = NodePolicyOf(*policy);
   EXPECT_TRUE(nodes.driver_auto_upgrade);
   EXPECT_TRUE(nodes.mig_default_all_disabled);
   EXPECT_EQ(nodes.default_workload, Workload::kContainer);
+  // driver-lifecycle.md: none is upgraded where virtual machines may have GPUs.
+  auto sandbox = *policy;
+  sandbox.sandbox.enabled = true;
+  nodes = NodePolicyOf(sandbox);
+  EXPECT_FALSE(nodes.driver_auto_upgrade);
+  EXPECT_EQ(nodes.default_workload, Workload::kVgpu);
 }
 
 // The projection of the watch and the reader of whole objects agree.

@@ -166,7 +166,7 @@ TEST(Placement, RemovalsAreTheOwners) {
   const auto training = RenderDriver("training", "570", pools.training);
   const auto inference = RenderDriver("inference", "580", pools.inference);
   std::vector<StandingObject> standing;
-  for (const auto* objects : {&training, &inference}) {
+  for (const auto* objects : {&inference, &training}) {
     for (const Json& object : *objects) standing.push_back(StandingOf(*KindOf(object), object));
   }
   const Operand& driver = Operands().Named("driver");

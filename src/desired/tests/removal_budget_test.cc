@@ -53,6 +53,7 @@ TEST(RemovalBudget, AWaveOfSmallLossesIsHeldAtATenth) {
   EXPECT_FALSE(fleet.Lose(2, now));
   EXPECT_TRUE(fleet.Lose(1, now));  // the tenth
   EXPECT_FALSE(fleet.Lose(1, now));
+  EXPECT_FALSE(fleet.budget.Holds(10, 0, now)) << "nothing is held where nothing is lost";
 }
 
 TEST(RemovalBudget, LossesCountForAnHour) {
@@ -98,6 +99,8 @@ TEST(RemovalBudget, TellsWhyRemovalsAreHeld) {
   const std::string after_others = budget.WhyHeld(18, 1, false, kStart);
   EXPECT_TRUE(after_others.starts_with("1 of 18 GPU nodes")) << after_others;
   EXPECT_NE(after_others.find("after 2 others within an hour"), std::string::npos);
+  EXPECT_NE(after_others.find("because so many in so short a time"), std::string::npos);
+  EXPECT_NE(at_once.find("because so many at once"), std::string::npos);
 }
 
 TEST(RemovalBudget, AGpuThatIsBackWasNoLoss) {
