@@ -22,7 +22,7 @@ bool IsChange(const __ptrace_syscall_info& call) {
 #endif
       SYS_fchmod,   SYS_fchown,    SYS_fchmodat,  SYS_fchownat, SYS_mkdirat,  SYS_unlinkat,
       SYS_renameat, SYS_renameat2, SYS_symlinkat, SYS_linkat,   SYS_ftruncate};
-  // What is opened to be written is about to change: a file of sysfs by the write that follows.
+  // What is opened to be written may have changed by that alone: it is cut off, or made.
   constexpr int kOpenFlags = 2;
   if (call.entry.nr == SYS_openat) {
     const auto flags = call.entry.args[kOpenFlags];
@@ -44,7 +44,7 @@ bool Continue(pid_t child) {
 }
 
 // Runs `work` in a child process until it begins its change `number`. 0 when it made fewer.
-pid_t StopAtChange(int number, bool writes_too, const std::function<void()>& work) {
+pid_t StopAtChange(int number, const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::ptrace(PTRACE_TRACEME, 0, 0, 0);
@@ -61,7 +61,7 @@ pid_t StopAtChange(int number, bool writes_too, const std::function<void()>& wor
     __ptrace_syscall_info call{};
     ::ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof(call), &call);
     if (call.op != PTRACE_SYSCALL_INFO_ENTRY) continue;
-    if ((IsChange(call) || (writes_too && IsWrite(call))) && --number == 0) return child;
+    if ((IsChange(call) || IsWrite(call)) && --number == 0) return child;
   }
   return 0;
 }
@@ -69,7 +69,7 @@ pid_t StopAtChange(int number, bool writes_too, const std::function<void()>& wor
 }  // namespace
 
 bool KillAtChange(int number, const std::function<void()>& work) {
-  const pid_t child = StopAtChange(number, false, work);
+  const pid_t child = StopAtChange(number, work);
   if (child == 0) return false;
   int status = 0;
   ::kill(child, SIGKILL);
@@ -79,7 +79,7 @@ bool KillAtChange(int number, const std::function<void()>& work) {
 
 bool InterruptAtChange(int number, const std::function<void()>& work,
                        const std::function<void()>& meanwhile) {
-  const pid_t child = StopAtChange(number, true, work);
+  const pid_t child = StopAtChange(number, work);
   if (child == 0) return false;
   meanwhile();
   while (Continue(child)) {

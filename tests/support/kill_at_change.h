@@ -7,12 +7,12 @@
 namespace pitcrew::test_support {
 
 // Runs `work` in a child process, and kills it as it begins its change `number`, from 1 (files
-// made, renamed, removed, given other modes or owners). False when it made fewer: then it ran to
-// its end. `work` is for one thread.
+// opened to be written, written, renamed, removed, given other modes or owners). False when it made
+// fewer: then it ran to its end. `work` is for one thread.
 bool KillAtChange(int number, const std::function<void()>& work);
 
-// The same, with writes to files as changes too, but it goes on to its end after `meanwhile` has
-// run in this process: another one that changes the same files in that moment.
+// The same, but it goes on to its end after `meanwhile` has run in this process: another one that
+// changes the same files in that moment.
 bool InterruptAtChange(int number, const std::function<void()>& work,
                        const std::function<void()>& meanwhile);
 

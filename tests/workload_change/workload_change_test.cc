@@ -161,11 +161,13 @@ class WorkloadChange : public ::testing::Test {
   void KillEverywhere(Use from, Use to) const {
     bool killed = true;
     for (int step = 1; killed && !HasFailure(); ++step) {
-      SCOPED_TRACE(ToString(from) + " to " + ToString(to) + ", killed at change " +
-                   std::to_string(step));
-      ChangeAndExpect(from);
-      killed = test_support::KillAtChange(step, [&] { (void)ChangeTo(to); });
-      ChangeAndExpect(step % 2 == 1 ? to : from);
+      for (const Use end : {to, from}) {
+        SCOPED_TRACE(ToString(from) + " to " + ToString(to) + ", killed at change " +
+                     std::to_string(step) + ", then to " + ToString(end));
+        ChangeAndExpect(from);
+        killed = test_support::KillAtChange(step, [&] { (void)ChangeTo(to); });
+        ChangeAndExpect(end);
+      }
     }
   }
 
@@ -216,13 +218,15 @@ TEST_F(WorkloadChange, KilledFromVirtualFunctionsToPassthrough) {
   ChangeAndExpect(Use::kVgpus);
   bool killed = true;
   for (int step = 1; killed && !HasFailure(); ++step) {
-    SCOPED_TRACE("killed at change " + std::to_string(step));
-    ASSERT_TRUE(HandOver(false));
-    ASSERT_TRUE(Load());
-    ASSERT_TRUE(simulation::sysfs::SetVirtualFunctions(machine_->sys(), Gpu(), true));
-    ASSERT_TRUE(Unload());
-    killed = test_support::KillAtChange(step, [&] { (void)HandOver(true); });
-    ChangeAndExpect(step % 2 == 1 ? Use::kPassthrough : Use::kContainers);
+    for (const Use end : {Use::kPassthrough, Use::kContainers}) {
+      SCOPED_TRACE("killed at change " + std::to_string(step) + ", then to " + ToString(end));
+      ASSERT_TRUE(HandOver(false));
+      ASSERT_TRUE(Load());
+      ASSERT_TRUE(simulation::sysfs::SetVirtualFunctions(machine_->sys(), Gpu(), true));
+      ASSERT_TRUE(Unload());
+      killed = test_support::KillAtChange(step, [&] { (void)HandOver(true); });
+      ChangeAndExpect(end);
+    }
   }
 }
 

@@ -16,8 +16,10 @@ base::Result<std::string> DriverNow(const Root& root, const PciAddress& address)
 }
 
 base::Status MoveToNobody(const Root& root, const PciAddress& address) {
-  TRY(host::ClearDriverOverride(root, address));
+  // The override goes last: one without a driver is ours to take away whoever was cut off here, but
+  // nothing would tell whose a device is that has pci-pf-stub and no override.
   TRY(host::UnbindDevice(root, address));
+  TRY(host::ClearDriverOverride(root, address));
   TRY_ASSIGN(const auto driver, DriverNow(root, address));
   if (driver.empty()) return {};
   return base::Fail(base::Error{
@@ -30,7 +32,6 @@ base::Status MoveToNobody(const Root& root, const PciAddress& address) {
 base::Status MoveToDriver(const Root& root, const PciAddress& address, const std::string& driver) {
   TRY_ASSIGN(const auto before, DriverNow(root, address));
   if (before == driver) return {};
-  TRY(host::ClearDriverOverride(root, address));
   TRY(host::UnbindDevice(root, address));
   TRY(host::SetDriverOverride(root, address, driver));
   TRY(host::BindDevice(root, address, driver));
