@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
-#include <tuple>
 #include <unordered_map>
+#include <unordered_set>
+#include <vector>
 
 namespace pitcrew::base {
 namespace {
@@ -109,6 +109,40 @@ bool ComesBefore(const LdCacheEntry& a, const LdCacheEntry& b) {
   if (a.flags != b.flags) return a.flags > b.flags;
   if (IsExtension(a) != IsExtension(b)) return IsExtension(a);
   return !IsExtension(a) && a.hwcap > b.hwcap;
+}
+
+// An entry of which all is the same.
+struct Same {
+  static std::size_t Hash(const LdCacheEntry* entry) {
+    const std::hash<std::string_view> hash;
+    return hash(entry->path) * 31 + hash(entry->name);
+  }
+  static bool Equal(const LdCacheEntry* a, const LdCacheEntry* b) {
+    return a->path == b->path && a->name == b->name && a->flags == b->flags &&
+           a->hwcap == b->hwcap;
+  }
+};
+
+// A stable sort for what is nearly sorted: another program's cache, and a few entries beside it.
+void SortEntries(std::vector<const LdCacheEntry*>& entries) {
+  constexpr std::size_t kMostMoved = 256;
+  const auto before = [](const LdCacheEntry* a, const LdCacheEntry* b) {
+    return ComesBefore(*a, *b);
+  };
+  std::vector<const LdCacheEntry*> sorted;
+  sorted.reserve(entries.size());
+  std::size_t moved = 0;
+  for (const auto* entry : entries) {
+    if (sorted.empty() || !before(entry, sorted.back())) {
+      sorted.push_back(entry);
+    } else if (++moved > kMostMoved) {
+      std::ranges::stable_sort(entries, before);
+      return;
+    } else {
+      sorted.insert(std::ranges::upper_bound(sorted, entry, before), entry);
+    }
+  }
+  entries = std::move(sorted);
 }
 
 // Strings of a file under construction, each once. What is added stays where it is.
@@ -227,15 +261,13 @@ Result<LdCache> ParseLdCache(std::string_view bytes) {
 }
 
 std::string WriteLdCache(const LdCache& cache) {
-  std::set<std::tuple<std::string_view, std::int32_t, std::string_view, std::uint64_t>> seen;
+  std::unordered_set<const LdCacheEntry*, decltype(&Same::Hash), decltype(&Same::Equal)> seen(
+      cache.entries.size(), &Same::Hash, &Same::Equal);
   std::vector<const LdCacheEntry*> sorted;
   for (const auto& entry : cache.entries) {
-    if (seen.emplace(entry.name, entry.flags, entry.path, entry.hwcap).second) {
-      sorted.push_back(&entry);
-    }
+    if (seen.insert(&entry).second) sorted.push_back(&entry);
   }
-  std::ranges::stable_sort(
-      sorted, [](const LdCacheEntry* a, const LdCacheEntry* b) { return ComesBefore(*a, *b); });
+  SortEntries(sorted);
 
   Strings strings(sizeof(Header) + sorted.size() * sizeof(Entry));
   std::string entries;

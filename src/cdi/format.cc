@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "cdi/block_yaml.h"
 #include "cdi/name.h"
 #include "cdi/yaml_writer.h"
 #include "codec/go_json.h"
@@ -434,6 +435,9 @@ std::string ToJsonText(const Spec& spec) {
 base::Result<Spec> ParseSpec(std::string_view text, std::string_view source) {
   const auto first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string_view::npos && text[first] == '{';
+  if (!is_json) {
+    if (auto plain = ReadBlockYaml(text)) return *std::move(plain);
+  }
   TRY_ASSIGN(const Json json,
              is_json ? codec::ParseJson(text, source) : codec::ParseYaml(text, source));
   Spec spec;

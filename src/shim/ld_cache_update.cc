@@ -4,7 +4,9 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <unordered_set>
 
 #include "base/elf.h"
 #include "base/ld_cache.h"
@@ -144,11 +146,60 @@ struct Found {
   std::int32_t flags;
 };
 
-base::Result<std::vector<Found>> ScanFolder(const ContainerRoot& root, const std::string& folder) {
+// What the image's own cache says of one folder. A file of which it speaks was there when the image
+// was made, and so was what its links lead to: such files need not be opened, of which there are
+// hundreds. What the driver brings is not among them.
+class KnownFiles {
+ public:
+  // `folder` of the container; `resolved` are the folders of the cache's paths and where they lead.
+  KnownFiles(const ContainerRoot& root, const std::string& folder, const base::LdCache& cache,
+             std::map<std::string_view, std::string>& resolved) {
+    const auto place = root.Resolve(folder);
+    if (!place) return;
+    for (const auto& entry : cache.entries) {
+      const std::string_view path = entry.path;
+      const auto slash = path.rfind('/');
+      if (slash == std::string_view::npos) continue;
+      if (resolved.size() > kMostFolders) return;
+      const auto [known, added] = resolved.try_emplace(path.substr(0, slash));
+      if (added) known->second = root.Resolve(known->first).value_or("");
+      if (known->second != *place) continue;
+      const auto file = path.substr(slash + 1);
+      files_.insert(file);
+      (file == entry.name ? sonames_ : renamed_).insert(entry.name);
+    }
+  }
+
+  // `names` are all of the folder, sorted.
+  [[nodiscard]] bool Covers(const std::string& name, const std::vector<std::string>& names) const {
+    if (files_.contains(name)) return true;
+    // libz.so.1.3.1 is what libz.so.1 leads to. libcuda.so.580 is nothing that libcuda.so tells of.
+    const std::string_view whole = name;
+    const auto version = whole.find(".so.");
+    if (version == std::string_view::npos) return false;
+    for (auto dot = whole.find('.', version + 4); dot != std::string_view::npos;
+         dot = whole.find('.', dot + 1)) {
+      const auto soname = whole.substr(0, dot);
+      if (sonames_.contains(soname) && std::ranges::binary_search(names, soname)) return true;
+    }
+    return false;
+  }
+  // Whether the cache leads this name to a file of another name: which of all is newest counts then.
+  [[nodiscard]] bool Renames(const std::string& soname) const { return renamed_.contains(soname); }
+
+ private:
+  std::unordered_set<std::string_view> files_;
+  std::unordered_set<std::string_view> sonames_;  // of files with that name
+  std::unordered_set<std::string_view> renamed_;
+};
+
+base::Result<std::vector<Found>> ScanFolder(const ContainerRoot& root, const std::string& folder,
+                                            const KnownFiles* known_files) {
   std::vector<Found> found;
   TRY_ASSIGN(const auto names, root.List(folder));
   for (const auto& name : names) {
     if (!MayBeLibrary(name)) continue;
+    if (known_files != nullptr && known_files->Covers(name, names)) continue;
     const auto file = root.OpenFile(folder + "/" + name);
     if (!file) continue;  // a folder, a link to nothing
     const auto library = base::ReadElfLibrary(file->get());
@@ -156,6 +207,9 @@ base::Result<std::vector<Found>> ScanFolder(const ContainerRoot& root, const std
     const std::int32_t flags = base::LibraryFlags(library->machine, library->is_64_bit);
     if (flags == 0 || library->soname.find('/') != std::string::npos) continue;
     const std::string soname = library->soname.empty() ? name : library->soname;
+    if (known_files != nullptr && known_files->Renames(soname)) {
+      return ScanFolder(root, folder, nullptr);
+    }
     if (name.ends_with(".so") && name != soname) found.push_back({name, name, flags});
     const auto known = std::ranges::find_if(
         found, [&](const Found& other) { return other.name == soname && other.flags == flags; });
@@ -170,8 +224,8 @@ base::Result<std::vector<Found>> ScanFolder(const ContainerRoot& root, const std
 
 // Entries of the folder; with `make_links` also the links that have the SONAMEs as their names.
 base::Status AddFolder(const ContainerRoot& root, const std::string& folder, bool make_links,
-                       std::vector<base::LdCacheEntry>& entries) {
-  TRY_ASSIGN(const auto found, ScanFolder(root, folder));
+                       const KnownFiles* known_files, std::vector<base::LdCacheEntry>& entries) {
+  TRY_ASSIGN(const auto found, ScanFolder(root, folder, known_files));
   for (const auto& library : found) {
     std::string path = folder + "/" + library.file;
     if (library.file != library.name && make_links) {
@@ -267,12 +321,17 @@ base::Status UpdateLdCache(const ContainerRoot& root, const std::vector<std::str
   // /lib is often a link to /usr/lib: one scan is enough.
   DropAliases(root, first, last);
   std::vector<base::LdCacheEntry> entries;
-  for (const auto& folder : first)
-    TRY(AddFolder(root, folder, Contains(requested, folder), entries));
-  entries.insert(entries.end(), cache.entries.begin(), cache.entries.end());
-  for (const auto& folder : last)
-    TRY(AddFolder(root, folder, Contains(requested, folder), entries));
-  cache.entries = std::move(entries);
+  for (const auto& folder : first) {
+    TRY(AddFolder(root, folder, Contains(requested, folder), nullptr, entries));
+  }
+  std::vector<base::LdCacheEntry> behind;
+  std::map<std::string_view, std::string> resolved;
+  for (const auto& folder : last) {
+    const KnownFiles known_files(root, folder, cache, resolved);
+    TRY(AddFolder(root, folder, Contains(requested, folder), &known_files, behind));
+  }
+  cache.entries.insert(cache.entries.begin(), entries.begin(), entries.end());
+  cache.entries.insert(cache.entries.end(), behind.begin(), behind.end());
   return root.WriteFile(kCache, WriteLdCache(cache), 0644);
 }
 

@@ -9,6 +9,7 @@
 #include "base/file_descriptor.h"
 #include "base/ld_cache.h"
 #include "cdi/apply.h"
+#include "cdi/block_yaml.h"
 #include "cdi/format.h"
 #include "cdi/name.h"
 #include "fuzz/target.h"
@@ -52,6 +53,11 @@ void ReadOciSpec(std::string_view input) {
 
 void ReadCdiSpec(std::string_view input) {
   const auto spec = cdi::ParseSpec(input, "input");
+  if (const auto plain = cdi::ReadBlockYaml(input)) {
+    // A comment makes it a text for the YAML parser.
+    const auto as_yaml = cdi::ParseSpec(std::string(input) + "# YAML\n", "input");
+    Check(as_yaml && *as_yaml == *plain, "the plain form reads as YAML does");
+  }
   if (!spec || !cdi::Validate(*spec)) return;
   (void)cdi::MinimumVersion(*spec);
   const std::string text = cdi::ToYamlText(*spec);

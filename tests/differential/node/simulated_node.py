@@ -29,10 +29,10 @@ def _checked(status, what):
         raise OSError(number, f"{what}: {os.strerror(number)}")
 
 
-def mount(source, target, kind=None, flags=0):
+def mount(source, target, kind=None, flags=0, data=None):
     def text(value):
         return None if value is None else os.fsencode(str(value))
-    _checked(_libc.mount(text(source), text(target), text(kind), ctypes.c_ulong(flags), None), f"mount {target}")
+    _checked(_libc.mount(text(source), text(target), text(kind), ctypes.c_ulong(flags), text(data)), f"mount {target}")
 
 
 def own_mounts():
