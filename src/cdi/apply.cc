@@ -9,7 +9,8 @@
 namespace pitcrew::cdi {
 namespace {
 
-base::Status ApplyNode(const DeviceNode& node, oci::Spec& spec, const NodeLookup& look_up) {
+base::Status ApplyNode(const DeviceNode& node, oci::Spec& spec, const NodeLookup& look_up,
+                       bool device_rules) {
   oci::Device device{node.path,      node.type, node.major, node.minor,
                      node.file_mode, node.uid,  node.gid};
   // A pipe has no numbers; everything else is looked up when type or numbers are missing.
@@ -37,7 +38,8 @@ base::Status ApplyNode(const DeviceNode& node, oci::Spec& spec, const NodeLookup
   // The process must be able to open what it is given.
   if (const auto uid = spec.process_uid(); !device.uid && uid.value_or(0) != 0) device.uid = uid;
   if (const auto gid = spec.process_gid(); !device.gid && gid.value_or(0) != 0) device.gid = gid;
-  spec.SetDevice(device, node.permissions.empty() ? "rwm" : node.permissions);
+  const std::string_view access = node.permissions.empty() ? "rwm" : node.permissions;
+  spec.SetDevice(device, device_rules ? access : "");
   return {};
 }
 
@@ -71,9 +73,10 @@ base::Result<NodeInfo> LookUpNode(const std::string& host_path) {
   return node;
 }
 
-base::Status Apply(const ContainerEdits& edits, oci::Spec& spec, const NodeLookup& look_up) {
+base::Status Apply(const ContainerEdits& edits, oci::Spec& spec, const NodeLookup& look_up,
+                   bool device_rules) {
   for (const auto& entry : edits.env) spec.SetEnv(entry);
-  for (const auto& node : edits.device_nodes) TRY(ApplyNode(node, spec, look_up));
+  for (const auto& node : edits.device_nodes) TRY(ApplyNode(node, spec, look_up, device_rules));
   for (const auto& device : edits.net_devices) spec.SetNetDevice(device.host_name, device.name);
   for (const auto& mount : edits.mounts) {
     spec.SetMount({mount.container_path, mount.type, mount.host_path, mount.options});

@@ -22,8 +22,8 @@ using NodeLookup = std::function<base::Result<NodeInfo>(const std::string& host_
 base::Result<NodeInfo> LookUpNode(const std::string& host_path);
 
 // Fails when a device node's type and numbers are neither given nor to be found; `spec` may then be
-// half edited.
+// half edited. Without `device_rules` the device cgroup stays as it is.
 base::Status Apply(const ContainerEdits& edits, oci::Spec& spec,
-                   const NodeLookup& look_up = LookUpNode);
+                   const NodeLookup& look_up = LookUpNode, bool device_rules = true);
 
 }  // namespace pitcrew::cdi

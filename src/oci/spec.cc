@@ -219,7 +219,7 @@ void Spec::SetDevice(const Device& device, std::string_view access) {
   std::erase_if(list.get_ref<Json::array_t&>(),
                 [&](const Json& existing) { return Has(existing, "path", device.path); });
   list.push_back(ToJson(device));
-  if (device.type != "c" && device.type != "b") return;
+  if (access.empty() || (device.type != "c" && device.type != "b")) return;
   Member(Member(linux_part, "resources", Json::object()), "devices", Json::array())
       .push_back({{"allow", true},
                   {"type", device.type},

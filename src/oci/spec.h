@@ -65,7 +65,7 @@ class Spec {
   // appended.
   void SetEnv(std::string_view entry);
   // Takes the place of devices of the same path. Character and block devices also get an allow rule
-  // with `access` ("rwm") in linux.resources.devices.
+  // with `access` ("rwm") in linux.resources.devices, none when it is "".
   void SetDevice(const Device& device, std::string_view access);
   // Comes last, and instead of a mount of the same destination.
   void SetMount(const Mount& mount);

@@ -27,8 +27,6 @@ base::Status ReadFolders(const ConfigReader& cdi, std::vector<std::filesystem::p
   return {};
 }
 
-}  // namespace
-
 // Of a file that says "all", and of one that says nothing, all that there are.
 base::Status ReadCapabilities(const ConfigReader& root, Config& config) {
   std::optional<std::string> text;
@@ -46,23 +44,12 @@ base::Status ReadCapabilities(const ConfigReader& root, Config& config) {
   return {};
 }
 
-base::Result<Config> ParseConfig(std::string_view text, std::string_view source) {
-  TRY_ASSIGN(const Json json, codec::ParseToml(text, source));
-  TRY_ASSIGN(const auto root, ConfigReader::Create(json, source, codec::Names::kExact));
+base::Status ReadRuntime(const ConfigReader& root, Config& config) {
   TRY_ASSIGN(const auto runtime, root.Object("nvidia-container-runtime"));
   TRY_ASSIGN(const auto modes, runtime.Object("modes"));
   TRY_ASSIGN(const auto cdi, modes.Object("cdi"));
-  TRY_ASSIGN(const auto hook, root.Object("nvidia-container-runtime-hook"));
-  TRY_ASSIGN(const auto cli, root.Object("nvidia-container-cli"));
-  TRY_ASSIGN(const auto features, root.Object("features"));
-  Config config;
-  std::string swarm;
-  std::string driver_root;
-  TRY(root.Read("accept-nvidia-visible-devices-envvar-when-unprivileged",
-                config.accept_env_when_unprivileged));
-  TRY(root.Read("accept-nvidia-visible-devices-as-volume-mounts", config.accept_devices_as_mounts));
-  TRY(root.Read("swarm-resource", swarm));
-  config.swarm_resources = base::SplitTrimmed(swarm, ',');
+  TRY_ASSIGN(const auto csv, modes.Object("csv"));
+  TRY_ASSIGN(const auto prepared, modes.Object("jit-cdi"));
   TRY(runtime.Read("debug", config.debug_log));
   TRY(runtime.Read("log-level", config.log_level));
   TRY(runtime.Read("runtimes", config.runtimes));
@@ -70,12 +57,85 @@ base::Result<Config> ParseConfig(std::string_view text, std::string_view source)
   TRY(cdi.Read("annotation-prefixes", config.annotation_prefixes));
   TRY(cdi.Read("default-kind", config.default_kind));
   TRY(ReadFolders(cdi, config.spec_folders));
-  TRY(hook.Read("skip-mode-detection", config.skip_mode_detection));
-  TRY(root.Read("disable-require", config.disable_require));
+  TRY(csv.Read("mount-spec-path", config.csv_lists));
+  TRY(prepared.Read("nvcdi-disable-hooks", config.disabled_hooks));
+  std::vector<std::string> flags;
+  TRY(prepared.Read("nvcdi-feature-flags", flags));
+  for (const auto& flag : flags) {
+    if (flag == "no-additional-gids-for-device-nodes") config.additional_gids = false;
+    if (flag == "disable-ipc-discoverer") config.sockets = false;
+  }
+  return {};
+}
+
+base::Status ReadFeatures(const ConfigReader& root, const ConfigReader& features, Config& config) {
+  TRY_ASSIGN(const auto runtime, root.Object("nvidia-container-runtime"));
+  TRY_ASSIGN(const auto modes, runtime.Object("modes"));
+  TRY_ASSIGN(const auto legacy, modes.Object("legacy"));
+  std::string compat_mode = "ldconfig";
+  bool no_hook = false;
+  bool container_libraries = false;
+  bool no_gids = false;
+  TRY(legacy.Read("cuda-compat-mode", compat_mode));
+  TRY(features.Read("disable-cuda-compat-lib-hook", no_hook));
+  TRY(features.Read("allow-cuda-compat-libs-from-container", container_libraries));
   TRY(features.Read("ignore-imex-channel-requests", config.ignore_imex_channels));
+  TRY(features.Read("no-additional-gids-for-device-nodes", no_gids));
+  if (no_gids) config.additional_gids = false;
+  config.legacy_cuda_compat = compat_mode == "ldconfig" || compat_mode == "mount" ||
+                              (compat_mode == "hook" && !no_hook) ||
+                              (compat_mode.empty() && container_libraries);
+  return {};
+}
+
+// No program of the container may be run for it, says whoever sets a path without "@" and does not
+// say that it may (container-toolkit.md 3.2). Here none ever is, but the same file is refused.
+base::Status CheckLdconfig(const ConfigReader& cli, const ConfigReader& features) {
+  std::string path = "@";
+  bool from_container = false;
+  TRY(cli.Read("ldconfig", path));
+  TRY(features.Read("allow-ldconfig-from-container", from_container));
+  if (path.starts_with('@') || from_container) return {};
+  return cli.Wrong("ldconfig",
+                   fmt::format("must begin with @, for a program of the host, and not be \"{}\"; or "
+                               "set features.allow-ldconfig-from-container",
+                               path));
+}
+
+base::Status ReadCli(const ConfigReader& root, const ConfigReader& features, Config& config) {
+  TRY_ASSIGN(const auto cli, root.Object("nvidia-container-cli"));
+  std::string driver_root;
+  bool no_cgroups = false;
   TRY(cli.Read("root", driver_root));
   if (!driver_root.empty()) config.driver_root = driver_root;
+  TRY(cli.Read("debug", config.legacy_log));
+  TRY(cli.Read("no-cgroups", no_cgroups));
+  config.legacy_device_rules = !no_cgroups;
+  return CheckLdconfig(cli, features);
+}
+
+}  // namespace
+
+base::Result<Config> ParseConfig(std::string_view text, std::string_view source,
+                                 const std::filesystem::path& toolkit_folder) {
+  TRY_ASSIGN(const Json json, codec::ParseToml(text, source));
+  TRY_ASSIGN(const auto root, ConfigReader::Create(json, source, codec::Names::kExact));
+  TRY_ASSIGN(const auto hook, root.Object("nvidia-container-runtime-hook"));
+  TRY_ASSIGN(const auto features, root.Object("features"));
+  Config config;
+  std::string swarm;
+  TRY(root.Read("accept-nvidia-visible-devices-envvar-when-unprivileged",
+                config.accept_env_when_unprivileged));
+  TRY(root.Read("accept-nvidia-visible-devices-as-volume-mounts", config.accept_devices_as_mounts));
+  TRY(root.Read("swarm-resource", swarm));
+  config.swarm_resources = base::SplitTrimmed(swarm, ',');
+  TRY(root.Read("disable-require", config.disable_require));
   TRY(ReadCapabilities(root, config));
+  TRY(ReadRuntime(root, config));
+  TRY(hook.Read("skip-mode-detection", config.skip_mode_detection));
+  TRY(ReadFeatures(root, features, config));
+  TRY(ReadCli(root, features, config));
+  config.unheeded = UnheededMembers(json, toolkit_folder);
   return config;
 }
 
@@ -100,11 +160,16 @@ std::filesystem::path ConfigPath(const std::filesystem::path& program_folder) {
   return std::filesystem::path("/etc") / kRelative;
 }
 
+std::filesystem::path ToolkitFolderOf(const std::filesystem::path& config_path) {
+  const auto above = config_path.parent_path().parent_path();
+  return above.filename() == ".config" ? above.parent_path() : std::filesystem::path();
+}
+
 base::Result<Config> LoadConfig(const std::filesystem::path& path) {
   const auto text = base::ReadFile(path);
   if (!text && text.error().code == base::Code::kNotFound) return Config{};
   if (!text) return base::Fail(text.error());
-  return ParseConfig(*text, path.string());
+  return ParseConfig(*text, path.string(), ToolkitFolderOf(path));
 }
 
 }  // namespace pitcrew::shim

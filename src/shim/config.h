@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cdi/driver_annotations.h"
+#include "shim/config_members.h"
 
 namespace pitcrew::shim {
 
@@ -29,15 +31,30 @@ struct Config {
   std::vector<std::string> supported_capabilities = {"compat32", "compute", "display", "graphics",
                                                      "ngx",      "utility", "video"};
   std::filesystem::path driver_root = "/";  // nvidia-container-cli.root, on the host
+  // Of libnvidia-container, whose work the runtime does in mode legacy.
+  std::string legacy_log;          // nvidia-container-cli.debug
+  bool legacy_device_rules = true;  // not nvidia-container-cli.no-cgroups
+  bool legacy_cuda_compat = true;   // modes.legacy.cuda-compat-mode and its features
+  // Of what the toolkit has prepared for all modes but cdi.
+  std::vector<std::string> disabled_hooks;  // modes.jit-cdi.nvcdi-disable-hooks
+  bool additional_gids = true;
+  bool sockets = true;  // of daemons of the driver
+  std::string csv_lists = std::string(cdi::kUsualListsFolder);  // modes.csv.mount-spec-path
+  std::vector<Unheeded> unheeded;
 };
 
-// Unknown keys are passed over; a key of a wrong kind is kInvalid.
-base::Result<Config> ParseConfig(std::string_view text, std::string_view source);
+// A member of a wrong kind is kInvalid, and so is what upstream's runtime refuses; what has no
+// effect is in `unheeded`. `toolkit_folder` as UnheededMembers (config_members.h) takes it.
+base::Result<Config> ParseConfig(std::string_view text, std::string_view source,
+                                 const std::filesystem::path& toolkit_folder = {});
 
 // The first of: .config/nvidia-container-runtime/config.toml beside the program (the installed
 // layout), $NVIDIA_CTK_CONFIG_FILE_PATH, $XDG_CONFIG_HOME/nvidia-container-runtime/config.toml,
 // /etc/nvidia-container-runtime/config.toml. `program_folder` may be empty.
 std::filesystem::path ConfigPath(const std::filesystem::path& program_folder);
+
+// The folder that the toolkit was installed in which wrote the file, "" where it is another's file.
+std::filesystem::path ToolkitFolderOf(const std::filesystem::path& config_path);
 
 // Defaults when the file does not exist.
 base::Result<Config> LoadConfig(const std::filesystem::path& path);

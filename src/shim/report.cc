@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "codec/json.h"
 
@@ -46,19 +48,36 @@ void Report::AddFile(const std::string& path, bool json) {
   if (fd.valid()) files_.push_back({std::move(fd), json});
 }
 
-void Report::Debug(std::string_view message) const {
-  if (debug_) Write("debug", message);
+bool Report::SetLevel(std::string_view level) {
+  // logrus' levels; what has no level of its own here counts as its neighbour.
+  static constexpr std::pair<std::string_view, Urgency> kLevels[] = {
+      {"panic", Urgency::kError},     {"fatal", Urgency::kError},   {"error", Urgency::kError},
+      {"warn", Urgency::kWarning},    {"warning", Urgency::kWarning}, {"info", Urgency::kInfo},
+      {"debug", Urgency::kDebug},     {"trace", Urgency::kDebug}};
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  for (const auto& [name, urgency] : kLevels) {
+    if (!std::ranges::equal(name, level, {}, {}, lower)) continue;
+    least_ = urgency;
+    return true;
+  }
+  least_ = Urgency::kInfo;
+  return false;
 }
 
-void Report::Warning(std::string_view message) const { Write("warning", message); }
+void Report::Debug(std::string_view message) const { Write(Urgency::kDebug, message); }
+
+void Report::Warning(std::string_view message) const { Write(Urgency::kWarning, message); }
 
 void Report::Error(const base::Error& error) const {
-  Write("error", error.ToString());
+  Write(Urgency::kError, error.ToString());
   WriteLine(STDERR_FILENO,
             fmt::format("nvidia-container-runtime: {}\n", OnOneLine(error.ToString())));
 }
 
-void Report::Write(std::string_view level, std::string_view message) const {
+void Report::Write(Urgency urgency, std::string_view message) const {
+  static constexpr std::string_view kNames[] = {"error", "warning", "info", "debug"};
+  if (urgency > least_) return;
+  const auto level = kNames[static_cast<std::size_t>(urgency)];
   if (files_.empty()) return;
   // The names that runc's log has: the engine looks for level and msg.
   const codec::Json quoted = std::string(message);

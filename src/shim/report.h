@@ -20,21 +20,24 @@ class Report {
   // A file that cannot be opened is left out: no container fails because of a log.
   // Empty and /dev/null mean none.
   void AddFile(const std::string& path, bool json);
-  void set_debug(bool debug) { debug_ = debug; }
+  // "debug", "warning" and the like: what is less urgent is left out. False for a word that is no
+  // level: then info.
+  bool SetLevel(std::string_view level);
 
   void Debug(std::string_view message) const;
   void Warning(std::string_view message) const;
   void Error(const base::Error& error) const;
 
  private:
-  void Write(std::string_view level, std::string_view message) const;
+  enum class Urgency { kError, kWarning, kInfo, kDebug };
+  void Write(Urgency urgency, std::string_view message) const;
 
   struct File {
     base::FileDescriptor fd;
     bool json = false;
   };
   std::vector<File> files_;
-  bool debug_ = false;
+  Urgency least_ = Urgency::kInfo;
 };
 
 }  // namespace pitcrew::shim

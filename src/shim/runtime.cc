@@ -19,6 +19,7 @@
 #include "shim/arguments.h"
 #include "shim/gated_devices.h"
 #include "shim/legacy_rules.h"
+#include "shim/prepared_edits.h"
 #include "shim/requests.h"
 #include "shim/requirements.h"
 
@@ -112,18 +113,27 @@ base::Status Run(int argc, char** argv, std::string_view forced_mode, Report& re
   const auto arguments = ParseArguments(words);
   if (arguments) report.AddFile(arguments->log_file, arguments->json_log);
   if (!arguments) return base::Fail(arguments.error());
-  auto loaded = LoadConfig(ConfigPath(ProgramFolder()));
+  const auto config_path = ConfigPath(ProgramFolder());
+  auto loaded = LoadConfig(config_path);
   // Containers that run must be seen, stopped and removed whatever has become of the file.
   if (!loaded && arguments->is_create) return base::Fail(loaded.error());
   if (!loaded) report.Warning("the defaults are used: " + loaded.error().ToString());
   const Config config = loaded ? *std::move(loaded) : Config();
   if (!arguments->wants_version) report.AddFile(config.debug_log, arguments->json_log);
-  report.set_debug(arguments->debug || config.log_level == "debug");
+  const bool is_legacy = (forced_mode.empty() ? config.mode : forced_mode) == "legacy";
+  if (is_legacy && arguments->is_create) report.AddFile(config.legacy_log, arguments->json_log);
+  const bool known_level = report.SetLevel(arguments->debug ? "debug" : config.log_level);
   if (arguments->wants_version) {
     fmt::print("NVIDIA Container Runtime version {} (Pitcrew)\nspec: 1.2.1\n\n", PITCREW_VERSION);
     std::fflush(stdout);
   }
   TRY_ASSIGN(const std::string low_level, FindLowLevelRuntime(config.runtimes));
+  if (arguments->is_create && !known_level) {
+    report.Warning("log-level \"" + config.log_level + "\" is not known: it is info");
+  }
+  if (arguments->is_create && !config.unheeded.empty()) {
+    report.Warning(ToText(config.unheeded, config_path));
+  }
   if (arguments->is_create) TRY(EditBundle(*arguments, config, forced_mode, report));
   report.Debug("executing " + low_level);
   return base::Fail(ExecLowLevelRuntime(low_level, argv));
@@ -173,8 +183,12 @@ base::Result<cdi::ContainerEdits> EditsForRequests(const oci::Spec& spec, const 
   if (resolution.mode == Mode::kLegacy || resolution.mode == Mode::kCsv) {
     TRY(CheckRequirements(spec, config, registry, wanted));
   }
+  for (const auto& name : wanted) {
+    TRY(CheckLists(config, resolution.mode, registry.FindAnnotations(name)));
+  }
   auto edits = registry.Resolve(wanted);
   if (edits) {
+    TakeAway(config, resolution.mode, *edits);
     report.Debug("injected " + base::Join(wanted, ", "));
     return edits;
   }
@@ -220,7 +234,9 @@ base::Result<bool> EditSpec(oci::Spec& spec, const Config& config, std::string_v
     edits.Append(*more);
   }
   if (edits == cdi::ContainerEdits()) return removed;
-  TRY(cdi::Apply(edits, spec));
+  // no-cgroups: who starts containers may not say there which devices they open.
+  const bool rules = resolution.mode != Mode::kLegacy || config.legacy_device_rules;
+  TRY(cdi::Apply(edits, spec, cdi::LookUpNode, rules));
   return true;
 }
 

@@ -1,0 +1,19 @@
+// What config.toml takes away from the edits that the toolkit has prepared. Upstream's runtime makes
+// them anew for each container, with these members.
+#pragma once
+
+#include "base/result.h"
+#include "cdi/spec.h"
+#include "shim/config.h"
+#include "shim/requests.h"
+
+namespace pitcrew::shim {
+
+// Nothing in mode cdi, whose specifications are anybody's.
+void TakeAway(const Config& config, Mode mode, cdi::ContainerEdits& edits);
+
+// kConflict "OtherLists" when the edits were made from other lists of a Tegra system than
+// modes.csv.mount-spec-path names. `all` as Registry::FindAnnotations gives them.
+base::Status CheckLists(const Config& config, Mode mode, const std::vector<cdi::Annotations>& all);
+
+}  // namespace pitcrew::shim
