@@ -9,6 +9,7 @@
 #include "node/toolkit/config_document.h"
 #include "node/toolkit/options.h"
 #include "shim/config.h"
+#include "shim/config_members.h"
 
 namespace pitcrew::node::ctk {
 namespace {
@@ -17,6 +18,13 @@ using toolkit::BadUsage;
 using toolkit::ConfigDocument;
 
 constexpr const char* kDefaultSeparator = ":";
+
+void WarnOfUnheeded(const ConfigDocument& document, const std::string& path) {
+  for (const auto& [member, why] :
+       shim::UnheededMembers(document.values(), shim::ToolkitFolderOf(path))) {
+    base::LogWarning("A member of config.toml has no effect", {{"member", member}, {"why", why}});
+  }
+}
 
 }  // namespace
 
@@ -47,6 +55,7 @@ base::Status ShowConfig(const GlobalFlags& global, int argc, char** argv) {
   for (const auto& assignment : assignments) {
     TRY(document.Set(assignment, separator.value_or(kDefaultSeparator).front()));
   }
+  WarnOfUnheeded(document, path);
   return WriteResult(document.ToText(), writes_back ? path : output.value_or(""));
 }
 

@@ -229,6 +229,30 @@ void AddGenerateFlags(base::CommandLine& line, GenerateFlags& to) {
            &to.no_all_device);
 }
 
+namespace {
+
+// What the configuration names of a Tegra system, where no flag does.
+struct CsvSettings {
+  std::vector<std::string> lists{host::kTegraLists.begin(), host::kTegraLists.end()};
+  std::string compat_root;
+};
+
+base::Result<CsvSettings> ReadCsvSettings(const GlobalFlags& global) {
+  CsvSettings settings;
+  if (global.config.empty()) return settings;
+  TRY_ASSIGN(const auto config, toolkit::ConfigDocument::Read(global.config));
+  settings.compat_root = config.Text("nvidia-container-runtime.modes.csv.compat-container-root");
+  const std::filesystem::path folder =
+      config.Text("nvidia-container-runtime.modes.csv.mount-spec-path");
+  if (folder.empty()) return settings;
+  for (auto& list : settings.lists) {
+    list = (folder / std::filesystem::path(list).filename()).string();
+  }
+  return settings;
+}
+
+}  // namespace
+
 base::Result<GenerateRequest> ReadRequest(const GlobalFlags& global, const GenerateFlags& flags) {
   GenerateRequest request;
   TRY_ASSIGN(request.options, ReadOptions(global, flags));
@@ -236,10 +260,10 @@ base::Result<GenerateRequest> ReadRequest(const GlobalFlags& global, const Gener
   request.library_folders = OrNone(flags.library_folders);
   request.unversioned_libraries = Has(flags.features, "enable-explicit-driver-libraries");
   TRY_ASSIGN(request.config_folders, ConfigFolders(flags, request.options.driver_root));
-  request.tegra.lists = flags.tegra_lists.value_or(
-      std::vector<std::string>(host::kTegraLists.begin(), host::kTegraLists.end()));
+  TRY_ASSIGN(const auto csv, ReadCsvSettings(global));
+  request.tegra.lists = flags.tegra_lists.value_or(csv.lists);
   request.tegra.ignored_links = OrNone(flags.ignored_links);
-  request.tegra.compat_root = flags.compat_root.value_or("");
+  request.tegra.compat_root = flags.compat_root.value_or(csv.compat_root);
   request.tegra.one_device = Has(flags.features, "disable-multiple-csv-devices");
   return request;
 }

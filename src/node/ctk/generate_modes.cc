@@ -3,16 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "base/log.h"
 #include "base/strings.h"
+#include "cdi/driver_annotations.h"
 #include "cdi/generate/device_ids.h"
-#include "cdi/generate/wsl.h"
-#include "host/dxcore.h"
 #include "host/platform.h"
 #include "node/toolkit/options.h"
 #include "node/toolkit/tegra_spec.h"
+#include "node/toolkit/wsl_spec.h"
 #include "nvml/nvml.h"
 
 namespace pitcrew::node::ctk {
@@ -71,25 +72,22 @@ base::Result<cdi::Spec> GenerateCsv(const GenerateRequest& request, const GpusOr
   tegra.locate.library_folders = request.library_folders;
   tegra.tegra.one_device = request.tegra.one_device;
   if (!request.tegra.compat_root.empty()) tegra.tegra.orin_compat_root = request.tegra.compat_root;
-  return toolkit::GenerateTegraSpec(gpus ? &*gpus : nullptr, tegra, request.options);
+  TRY_ASSIGN(auto spec,
+             toolkit::GenerateTegraSpec(gpus ? &*gpus : nullptr, tegra, request.options));
+  // The runtime looks whether these are the lists that its configuration names.
+  if (request.options.kind == cdi::kRuntimeKind && !request.tegra.lists.empty()) {
+    spec.annotations[std::string(cdi::kListsFolder)] =
+        std::filesystem::path(request.tegra.lists.front()).parent_path().string();
+  }
+  return spec;
 }
 
 base::Result<cdi::Spec> GenerateWsl(const GenerateRequest& request) {
   if (!cdi_generate::MeansAllDevices(request.options.ids)) {
     return base::Fail(toolkit::BadUsage("--device-id: mode wsl has one device, all"));
   }
-  const host::Root root(request.options.driver_root);
-  TRY_ASSIGN(const auto library, host::FindDxCore(root));
-  TRY_ASSIGN(const auto stores, host::ReadDriverStores(library));
-  cdi_generate::LocateOptions options;
-  options.driver_root = root;
-  options.dev_root = host::Root(request.options.dev_root);
-  TRY_ASSIGN(const auto files, cdi_generate::LocateWsl(options, stores));
-  if (!files.missing.empty()) {
-    base::LogWarning("Some of the driver's files are not there",
-                     {{"files", base::Join(files.missing, ", ")}});
-  }
-  return cdi_generate::GenerateWsl(files, request.options);
+  return toolkit::GenerateWslSpec(host::Root(request.options.driver_root),
+                                  host::Root(request.options.dev_root), request.options);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "host/kernel.h"
 #include "host/platform.h"
 #include "node/toolkit/tegra_spec.h"
+#include "node/toolkit/wsl_spec.h"
 #include "nvml/nvml.h"
 
 namespace pitcrew::node::toolkit {
@@ -123,12 +124,13 @@ base::Status WriteRuntimeSpec(const Options& options, const base::Result<gpu::In
   return WriteIfChanged(path, std::move(generated->spec));
 }
 
-bool IsTegra(const host::Root& driver_root, const base::Result<gpu::Inventory>& inventory) {
+host::Platform PlatformOf(const host::Root& driver_root,
+                          const base::Result<gpu::Inventory>& inventory) {
   std::vector<std::string> names;
   if (inventory) {
     for (const auto& device : inventory->devices) names.push_back(device.name);
   }
-  return host::FindPlatform(driver_root, names) == host::Platform::kTegra;
+  return host::FindPlatform(driver_root, names);
 }
 
 // Its driver is no package of libraries with a version, so there is only what its lists name.
@@ -140,6 +142,23 @@ base::Status WriteTegraSpec(const Options& options, const base::Result<gpu::Inve
   request.lists = TegraListsBelow(root);
   TRY_ASSIGN(auto spec, GenerateTegraSpec(inventory ? &*inventory : nullptr, request,
                                           GenerateOptions(options, kRuntimeKind)));
+  spec.annotations[std::string(cdi::kListsFolder)] = cdi::kUsualListsFolder;
+  return WriteIfChanged(SpecPath(options, kRuntimeKind), std::move(spec));
+}
+
+// There is one device, whichever GPU is asked for: it has all names that NVML tells.
+base::Status WriteWslSpec(const Options& options, const base::Result<gpu::Inventory>& inventory) {
+  TRY_ASSIGN(auto spec, GenerateWslSpec(host::Root(options.driver_root_container),
+                                        host::Root(DevRootHere(options)),
+                                        GenerateOptions(options, kRuntimeKind)));
+  const auto add = [&](const std::string& name) {
+    spec.devices.push_back({name, {}, spec.devices.front().edits});
+  };
+  if (!inventory || inventory->devices.empty()) add("0");
+  for (const auto& device : inventory ? inventory->devices : std::vector<gpu::Device>()) {
+    add(std::to_string(device.index));
+    if (!device.uuid.empty()) add(device.uuid);
+  }
   return WriteIfChanged(SpecPath(options, kRuntimeKind), std::move(spec));
 }
 
@@ -166,14 +185,23 @@ base::Status WriteCdiSpecs(const Options& options) {
   const auto inventory = ReadInventory(options);
   if (!inventory) base::LogWarning("NVML does not tell this node's GPUs", inventory.error());
   const host::Root driver_root(options.driver_root_container);
-  if (IsTegra(driver_root, inventory)) return WriteTegraSpec(options, inventory);
+  switch (PlatformOf(driver_root, inventory)) {
+    case host::Platform::kTegra:
+      return WriteTegraSpec(options, inventory);
+    case host::Platform::kWsl:
+      return WriteWslSpec(options, inventory);
+    case host::Platform::kGpus:
+      break;
+  }
   const host::Root dev_root(DevRootHere(options));
   TRY_ASSIGN(const auto files,
              cdi_generate::Locate({driver_root, dev_root,
                                    inventory ? inventory->driver_version : "", "/sys", "/proc"}));
-  TRY_ASSIGN(auto management,
-             cdi_generate::GenerateManagement(files, GenerateOptions(options, options.cdi_kind)));
-  TRY(WriteIfChanged(SpecPath(options, options.cdi_kind), std::move(management)));
+  if (options.cdi_enabled) {
+    TRY_ASSIGN(auto management,
+               cdi_generate::GenerateManagement(files, GenerateOptions(options, options.cdi_kind)));
+    TRY(WriteIfChanged(SpecPath(options, options.cdi_kind), std::move(management)));
+  }
   if (const auto written = WriteRuntimeSpec(options, inventory, files); !written) {
     base::LogWarning("GPUs cannot be requested by index or UUID through NVIDIA_VISIBLE_DEVICES",
                      written.error());

@@ -14,9 +14,9 @@ namespace pitcrew::node::toolkit {
 // exist are what counts.
 void CreateControlNodes(const Options& options);
 
-// Writes the management specification (device "all" for the operator's own pods), and the one with
-// every GPU by index and UUID that the runtime takes unqualified names from. Fails with
-// "NoDeviceNodes" when the device root has none.
+// Writes the management specification (device "all" for the operator's own pods) where CDI is
+// enabled, and in any case the one with every GPU by index and UUID that the runtime takes
+// unqualified names from. Fails with "NoDeviceNodes" when the device root has none.
 base::Status WriteCdiSpecs(const Options& options);
 
 // Annotations of driver and GPUs (cdi/driver_annotations.h), for requirements of images, which the

@@ -99,12 +99,6 @@ std::string OciHookText(const fs::path& program) {
 base::Result<std::vector<FileContent>> PlanCrioSetup(const EngineOptions& options,
                                                      const std::vector<Runtime>& runtimes,
                                                      const Json& source, const EngineFiles& files) {
-  if (options.hook.enabled) {
-    std::vector<FileContent> wanted = {HookFile(options, OciHookText(options.hook.program))};
-    TRY_ASSIGN(auto drop_in, WithoutOurDefault(options, runtimes, files));
-    if (drop_in) wanted.push_back(*std::move(drop_in));
-    return wanted;
-  }
   const Json base_runtime = BaseCrioRuntime(source);
   Json drop_in = Json::object();
   Json& table = drop_in["crio"]["runtime"];
@@ -116,6 +110,12 @@ base::Result<std::vector<FileContent>> PlanCrioSetup(const EngineOptions& option
     if (runtime.is_default) table["default_runtime"] = runtime.name;
   }
   std::vector<FileContent> wanted = {{RuntimesFile(options), codec::ToTomlText(drop_in)}};
+  // What the hook would inject, the default runtime does; the hook is for containers of another one,
+  // which it refuses a GPU.
+  if (options.hook.enabled) {
+    wanted.push_back(HookFile(options, OciHookText(options.hook.program)));
+    return wanted;
+  }
   // Of a toolkit before this one that was in the mode hook.
   if (IsOurHook(options, files)) wanted.push_back(HookFile(options, std::nullopt));
   return wanted;

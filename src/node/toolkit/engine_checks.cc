@@ -68,10 +68,7 @@ base::Status CheckFiles(const EngineOptions& options, const std::vector<Runtime>
 
 base::Status CheckRunning(const EngineOptions& options, const std::vector<Runtime>& runtimes,
                           const io::StopToken& stop, base::Deadline deadline) {
-  if (options.restart == RestartMode::kNone || options.kind == EngineKind::kDocker ||
-      options.hook.enabled) {
-    return {};
-  }
+  if (options.restart == RestartMode::kNone || options.kind == EngineKind::kDocker) return {};
   // CRI-O's dump is that of the process which runs: there is none of files that it has not read.
   if (options.kind == EngineKind::kCrio) {
     TRY_ASSIGN(const auto dump, ReadDump(options));

@@ -109,10 +109,6 @@ bool ConcernsGpus(const host::Uevent& event) {
 }
 
 void FollowNode(const Options& options, const io::StopToken& stop) {
-  if (!options.cdi_enabled) {
-    stop.Wait();
-    return;
-  }
   NodeFollower(options, stop).Run();
 }
 

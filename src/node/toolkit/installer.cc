@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "codec/toml.h"
 #include "io/stop.h"
 #include "node/toolkit/cdi_specs.h"
 #include "node/toolkit/command.h"
@@ -17,6 +18,7 @@
 #include "node/toolkit/nri_plugin.h"
 #include "node/toolkit/options.h"
 #include "node/toolkit/pid_file.h"
+#include "shim/config_members.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -29,18 +31,28 @@ std::vector<std::string> RuntimeList(const Options& options, const codec::Json& 
   return LowLevelRuntimes(options.engine.kind, engine_config);
 }
 
+// Flags can set members of config.toml that nothing heeds.
+void WarnOfUnheeded(const Options& options, const std::vector<std::string>& low_level_runtimes) {
+  const auto values = codec::ParseToml(RuntimeConfigText(options, low_level_runtimes));
+  if (!values) return;
+  for (const auto& [member, why] : shim::UnheededMembers(*values, options.toolkit_folder())) {
+    base::LogWarning("A setting has no effect", {{"member", member}, {"why", why}});
+  }
+}
+
 base::Status InstallAll(const Options& options, const codec::Json& engine_config) {
-  TRY(Install(options, RuntimeList(options, engine_config)));
+  const auto runtimes = RuntimeList(options, engine_config);
+  TRY(Install(options, runtimes));
+  WarnOfUnheeded(options, runtimes);
   base::LogInfo("The toolkit is installed", {{"folder", options.toolkit_folder().string()},
                                              {"driver_root", options.driver_root}});
-  if (!options.cdi_enabled) return {};
   if (options.create_control_nodes) CreateControlNodes(options);
   const auto written = WriteCdiSpecs(options);
-  if (!written && options.ignore_errors) {
-    base::LogWarning("Going on without a management specification", written.error());
-    return {};
-  }
-  return written;
+  if (written || (options.cdi_enabled && !options.ignore_errors)) return written;
+  base::LogWarning(options.cdi_enabled ? "Going on without a management specification"
+                                       : "The runtime has no GPUs for containers",
+                   written.error());
+  return {};
 }
 
 // Only logs when it cannot be done: the kubelet tries again by itself.
@@ -125,10 +137,10 @@ base::Status FindOnNode(Options& options) {
 void WarnOfHook(const Options& options) {
   if (!options.configures_engine() || !options.engine.hook.enabled) return;
   base::LogWarning(
-      "CRIO_CONFIG_MODE=hook: the hook injects nothing. It refuses containers that ask for GPUs by "
-      "environment or by mounts; those that ask by CDI get them. With cdi.enabled the runtimes are "
-      "configured instead",
-      {{"file", options.engine.hook.file.string()}});
+      "CRIO_CONFIG_MODE=hook: the runtime nvidia injects, as CRI-O's default, and not the hook, which "
+      "refuses GPUs to containers of another runtime",
+      {{"file", options.engine.hook.file.string()},
+       {"default", options.engine.set_as_default ? options.engine.runtime_name : "(none)"}});
 }
 
 base::Status Run(Options options, const io::StopToken& stop) {

@@ -375,6 +375,8 @@ base::Result<Options> MakeOptions(const Given& given) {
     base::LogWarning("CDI is switched off: --cdi-output-dir is empty");
     options.cdi_enabled = false;
   }
+  // The runtime's own specification has to be somewhere.
+  if (options.cdi_folder.empty()) options.cdi_folder = Options().cdi_folder;
   options.cdi_kind = given.cdi_kind.value_or(options.cdi_kind);
   TRY(cdi::ValidateKind(options.cdi_kind));
   TRY_ASSIGN(options.create_control_nodes, WantsControlNodes(given));

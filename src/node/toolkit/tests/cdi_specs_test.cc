@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/testing/elf_file.h"
+#include "cdi/driver_annotations.h"
 #include "cdi/format.h"
 
 namespace pitcrew::node::toolkit {
@@ -88,11 +89,50 @@ TEST_F(CdiSpecs, ATegraSystemIsWhatItsListsName) {
   const auto spec =
       cdi::ParseSpec(*base::ReadFile(folder_ / "cdi/runtime.nvidia.com-gpu.yaml"), "spec");
   ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->annotations.at(std::string(cdi::kListsFolder)), cdi::kUsualListsFolder);
   ASSERT_EQ(spec->devices.size(), 2U);
   EXPECT_EQ(spec->devices[0].name, "0");
   EXPECT_EQ(spec->devices[0].edits.device_nodes[0].path, "/dev/null");
   ASSERT_EQ(spec->edits.mounts.size(), 2U);
   EXPECT_EQ(spec->edits.mounts[1].host_path, "/host/driver/root/usr/lib/tegra/libnvos.so");
+}
+
+// Windows' subsystem for Linux: one device, which every name that a container may ask for means.
+TEST_F(CdiSpecs, UnderWslTheRuntimeHasTheOneDevice) {
+  RecordProperty("holds", "container-toolkit.md #96");
+  if (::geteuid() != 0) GTEST_SKIP() << "device nodes need root";
+  const auto copy = [&](const std::string& inside, const fs::path& from) {
+    fs::create_directories((folder_ / "driver" / inside).parent_path());
+    fs::copy_file(from, folder_ / "driver" / inside);
+  };
+  copy("usr/lib/wsl/lib/libdxcore.so", PITCREW_FAKE_DXCORE);
+  const std::string store = "usr/lib/wsl/drivers/nv_dispi.inf_amd64_1";
+  for (const auto* name : {"libcuda.so.1.1", "nvidia-smi"}) {
+    ASSERT_TRUE(base::WriteFileAtomically(folder_ / "driver" / store / name, "x"));
+  }
+  ASSERT_EQ(::mknod((folder_ / "driver/dev/dxg").c_str(), S_IFCHR | 0666, ::makedev(10, 60)), 0);
+  ::setenv("FAKE_DXCORE", ("3100=/" + store).c_str(), 1);
+  const auto written = WriteCdiSpecs(options_);
+  ::unsetenv("FAKE_DXCORE");
+  ASSERT_TRUE(written) << written.error().message;
+  EXPECT_FALSE(fs::exists(folder_ / "cdi/example.com-class.yaml"));
+  const auto spec =
+      cdi::ParseSpec(*base::ReadFile(folder_ / "cdi/runtime.nvidia.com-gpu.yaml"), "spec");
+  ASSERT_TRUE(spec) << spec.error().message;
+  ASSERT_EQ(spec->devices.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(spec->devices[i].name, i == 0 ? "all" : "0");
+    ASSERT_EQ(spec->devices[i].edits.device_nodes.size(), 1U);
+    EXPECT_EQ(spec->devices[i].edits.device_nodes[0].path, "/dev/dxg");
+  }
+  EXPECT_EQ(spec->edits.hooks[0].args[3], "/" + store + "/nvidia-smi::/usr/bin/nvidia-smi");
+}
+
+// cdi.enabled: false. The runtime needs its specification all the same, and nothing else is written.
+TEST_F(CdiSpecs, WithoutCdiOnlyTheRuntimesIsWritten) {
+  options_.cdi_enabled = false;
+  EXPECT_TRUE(WriteCdiSpecs(options_)) << "no GPU is no error for an installation without CDI";
+  EXPECT_FALSE(fs::exists(folder_ / "cdi/example.com-class.yaml"));
 }
 
 // A specification from before stays when NVML tells nothing now.

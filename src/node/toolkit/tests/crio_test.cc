@@ -71,11 +71,12 @@ TEST_F(CrioTest, TheHookIsWrittenOverAnotherAndRemovedOnLeaving) {
   folder_.Write("hooks.d/oci-nvidia-hook.json", "{\"hook\": {\"path\": \"/usr/bin/other\"}}");
   ASSERT_TRUE(Configure());
   EXPECT_EQ(Text(options_.hook.file), OciHookText(kProgram));
-  // The runtimes are not those of the mode config, and the engine is not told: it follows hooks.
-  EXPECT_FALSE(fs::exists(options_.drop_in));
+  // What it would inject, the default runtime does.
+  EXPECT_NE(Text(options_.drop_in).find("default_runtime = \"nvidia\""), std::string::npos);
   EXPECT_FALSE(fs::exists(State() / "engine-change.json"));
   ASSERT_TRUE(Restore());
   EXPECT_FALSE(fs::exists(options_.hook.file));
+  EXPECT_EQ(Text(options_.drop_in).find("default_runtime"), std::string::npos);
   // A second time there is nothing to remove.
   EXPECT_TRUE(Restore());
 }
@@ -91,6 +92,10 @@ TEST_F(CrioTest, OneModeTakesTheOtherOnesFilesAway) {
   options_.hook.enabled = true;
   ASSERT_TRUE(Configure());
   EXPECT_EQ(Text(options_.hook.file), OciHookText(kProgram));
+  // In both modes, where anybody sets it.
+  EXPECT_NE(Text(options_.drop_in).find("default_runtime = \"nvidia\""), std::string::npos);
+  options_.set_as_default = false;
+  ASSERT_TRUE(Configure());
   EXPECT_EQ(Text(options_.drop_in).find("default_runtime"), std::string::npos);
 }
 
