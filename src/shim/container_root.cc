@@ -265,6 +265,9 @@ base::Result<std::string> ContainerRoot::Resolve(std::string_view inside) const 
 }
 
 base::Result<base::FileDescriptor> ContainerRoot::MakeFolder(std::string_view inside) const {
+  // Nearly always all of it is there.
+  auto whole = OpenInRoot(root_.get(), inside, O_PATH | O_DIRECTORY, RESOLVE_NO_XDEV);
+  if (whole.valid()) return whole;
   const auto parts = Parts(inside);
   TRY_ASSIGN(auto folder, Find("/"));
   for (std::size_t i = 0; i < parts.size(); ++i) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Measures what stands between the container engine and a container's first process, on a simulated node of eight GPUs
-with seven MIG devices each: `nvidia-container-runtime create`, each hook that a container of it has, and
-`nvidia-ctk cdi generate`.
+"""Measures what stands between the container engine and a container's first process, on simulated nodes of eight and
+four GPUs with seven MIG devices each, and of eight whole GPUs: `nvidia-container-runtime create`, each hook that a
+container there has, and `nvidia-ctk cdi generate`.
 
 Prints milliseconds of the processor (user and system, children included; medians, programs in turns), and for `create`
 beside them those of the low-level runtime's stand-in alone, which does nothing. Other programs run beside ours:
@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT / "tests/differential/node"))
 from simulated_node import LIBRARIES, SimulatedNode, mount  # noqa: E402
 
 MIG = {"gpus": [{"profile": "H100-80", "count": 8, "mig": {"enabled": True, "devices": {"1g.10gb": 7}}}]}
+HALF = {"gpus": [{**MIG["gpus"][0], "count": 4}]}
 WHOLE = {"gpus": [{"profile": "H100-80", "count": 8}]}
 STAND_IN = "int main(void) { return 0; }"
 # What a driver of today has beside the libraries of the simulated one, so that the specification is as long as a real one.
@@ -217,7 +218,8 @@ def main():
     options.binaries = options.build.resolve() / "bin"
     if os.geteuid() != 0 or shutil.which("cc") is None:
         sys.exit("the simulated node needs root, and the stand-in a C compiler")
-    for what, description in (("8 GPUs x 7 MIG devices", MIG), ("8 whole GPUs", WHOLE)):
+    for what, description in (("8 GPUs x 7 MIG devices", MIG), ("4 GPUs x 7 MIG devices", HALF),
+                              ("8 whole GPUs", WHOLE)):
         figures = on_node(description, options)
         print(f"{what}; specification of {figures['size'] / 1024:.0f} KB")
         show("create", figures["create"])
