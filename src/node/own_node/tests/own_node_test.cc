@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "loopback/scripted_server.h"
@@ -25,7 +26,12 @@ int Tries(int status) {
       kube::Client::Create({.server = (*server)->url()}, {.limits = {.retry = {.attempts = 1}}});
   EXPECT_TRUE(client);
   const OwnNode node(*client, {.node_name = "n", .component = "test-manager", .pod_name = "p"});
+  const auto started = std::chrono::steady_clock::now();
   const auto patched = node.Patch(LabelPatch("a", "1"), {});
+  if (tries > 1) {
+    EXPECT_GE(std::chrono::steady_clock::now() - started, std::chrono::seconds(1))
+        << status << ": a server in trouble is left alone for a while";
+  }
   EXPECT_EQ(patched.has_value(), tries == 2) << status;
   return tries;
 }
