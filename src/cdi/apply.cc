@@ -38,8 +38,8 @@ base::Status ApplyNode(const DeviceNode& node, oci::Spec& spec, const NodeLookup
   // The process must be able to open what it is given.
   if (const auto uid = spec.process_uid(); !device.uid && uid.value_or(0) != 0) device.uid = uid;
   if (const auto gid = spec.process_gid(); !device.gid && gid.value_or(0) != 0) device.gid = gid;
-  const std::string_view access = node.permissions.empty() ? "rwm" : node.permissions;
-  spec.SetDevice(device, device_rules ? access : "");
+  const std::string access = node.permissions.empty() ? "rwm" : node.permissions;
+  spec.SetDevice(device, device_rules ? std::string_view(access) : std::string_view());
   return {};
 }
 

@@ -45,6 +45,24 @@ class Docker(cases.EngineTest):
         self.assertEqual(told["DefaultRuntime"], "runc")
 
 
+class WithoutCdi(unittest.TestCase):
+    """cdi.enabled: false of the policy. The runtime asks for no CDI either, and finds its own specification all the same."""
+
+    def test_gpus_by_environment(self):
+        cases.need_root()
+        with cases.images() as archives:
+            engine = engines.Containerd(engines.CONTAINERD_DEBIAN, 2, archives)
+            self.addCleanup(engine.close)
+            engine.configure(CDI_ENABLED="false", RUNTIME_ENABLE_CDI="false", NVIDIA_RUNTIME_SET_AS_DEFAULT="true")
+            for asked, count in (("all", 2), ("1", 1)):
+                with self.subTest(asked):
+                    container = engine.run(f"gpus-{asked}", environment={"NVIDIA_VISIBLE_DEVICES": asked})
+                    self.assertIn(f"GPU 0 of {count}", engine.execute(container, "/usr/bin/vectorAdd")[1])
+            container = engine.run("none", environment={"NVIDIA_VISIBLE_DEVICES": "void"})
+            self.assertNotIn("nvidia", engine.execute(container, "/bin/ls", "/dev")[1])
+            self.assertNotIn("management", engine.host.run("ls", "/var/run/cdi"))
+
+
 class Containerd16Pairs(cases.VersionPairTest):
     VERSION = engines.CONTAINERD_DEBIAN
 
