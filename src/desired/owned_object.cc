@@ -104,7 +104,7 @@ OwnedObject ReadOwned(const Json& object) {
   owned.version =
       base::ParseUnsigned(codec::FindString(object, {"metadata", "resourceVersion"})).value_or(0);
   owned.deleting = codec::Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
-  // Of ConfigMaps that are not ours only the keys matter.
+  // Of ConfigMaps that are not ours only the data matters.
   if (!owned.state.empty()) owned.fingerprint = FingerprintOf(object);
   owned.daemonset = {.generation = Number(object, {"metadata", "generation"}),
                      .observed_generation = Number(object, {"status", "observedGeneration"}),

@@ -56,13 +56,14 @@ TEST(OwnedObject, OfDaemonSetsEverythingButBookkeepingCounts) {
       IsSameAfter(before, {{"metadata", {{"deletionTimestamp", "2026-01-01T00:00:00Z"}}}}));
 }
 
-// Somebody's ConfigMap that a policy names: which configurations it has, not what they say.
-TEST(OwnedObject, OfOthersConfigMapsTheKeysCount) {
+// Somebody's ConfigMap that a policy names: what is in it, not what else stands with it.
+TEST(OwnedObject, OfOthersConfigMapsTheDataCounts) {
   const Json before = {{"apiVersion", "v1"},
                        {"kind", "ConfigMap"},
                        {"metadata", {{"name", "plugin-config"}}},
                        {"data", {{"default", "version: v1"}}}};
-  EXPECT_TRUE(IsSameAfter(before, {{"data", {{"default", "version: v2"}}}}));
+  EXPECT_TRUE(IsSameAfter(before, {{"metadata", {{"labels", {{"team", "ml"}}}}}}));
+  EXPECT_FALSE(IsSameAfter(before, {{"data", {{"default", "version: v2"}}}}));
   EXPECT_FALSE(IsSameAfter(before, {{"data", {{"more", ""}}}}));
   EXPECT_FALSE(IsSameAfter(before, {{"data", {{"default", nullptr}}}}));
   EXPECT_FALSE(IsSameAfter(before, {{"metadata", {{"deletionTimestamp", "2026-01-01T00:00:00Z"}}}}))
