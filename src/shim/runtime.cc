@@ -222,11 +222,8 @@ base::Result<bool> EditSpec(oci::Spec& spec, const Config& config, std::string_v
   for (const auto& warning : resolution.warnings) report.Warning(warning);
   const bool removed = spec.RemoveHooks("prestart", IsNvidiaHook) > 0;
   TRY_ASSIGN(auto edits, EditsForRequests(spec, config, resolution, report));
-  // Upstream's modes legacy and csv have them with GPUs only.
-  const bool may_have_others =
-      resolution.mode == Mode::kPrepared ||
-      (resolution.mode != Mode::kCdi && !resolution.names.empty());
-  if (may_have_others) {
+  // Beside GPUs, or for who says that he wants none ("none"), as upstream.
+  if (resolution.mode != Mode::kCdi && !resolution.names.empty()) {
     TRY_ASSIGN(auto others, FindGatedRequests(spec, config));
     const auto more = GatedEdits(others, config.driver_root);
     for (const auto& warning : others.warnings) report.Warning(warning);

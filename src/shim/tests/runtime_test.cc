@@ -280,12 +280,14 @@ TEST_F(LegacyTest, MigIsConfiguredByPrivilegedContainersOnly) {
   }
 }
 
-TEST_F(LegacyTest, DevicesBesideGpusAreThereWithoutAGpuInModeJitCdiOnly) {
+// Upstream looks for them only where devices are asked for (internal/modifier/cdi.go).
+TEST_F(LegacyTest, DevicesBesideGpusAreThereWhereGpusAreAskedFor) {
   RecordProperty("holds", "container-toolkit.md #114, #116");
   const std::string channel = "NVIDIA_IMEX_CHANNELS=7";
   config_.driver_root = folder_;
-  EXPECT_EQ(Reason({channel}, "jit-cdi"), "NoImexChannel");
-  EXPECT_EQ(Reason({channel}, "legacy"), "");
+  for (const char* mode : {"jit-cdi", "legacy"}) EXPECT_EQ(Reason({channel}, mode), "") << mode;
+  EXPECT_EQ(Reason({channel, "NVIDIA_VISIBLE_DEVICES=0"}, "jit-cdi"), "NoImexChannel");
+  EXPECT_EQ(Reason({channel, "NVIDIA_VISIBLE_DEVICES=none"}, "jit-cdi"), "NoImexChannel");
   EXPECT_EQ(Reason({channel, "NVIDIA_VISIBLE_DEVICES=0"}, "legacy"), "NoImexChannel");
   EXPECT_EQ(Reason({channel}, "cdi"), "");
 }
