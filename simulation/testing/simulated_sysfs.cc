@@ -26,21 +26,22 @@ SimulatedSysfs::SimulatedSysfs(const std::string& description, bool load_driver,
   fs::create_directories(dev());
   std::ofstream(root_ / "description.yaml") << description;
   // A test that is killed leaves no mount behind.
-  std::vector<std::string> arguments = {"setpriv",
-                                        "--pdeathsig",
-                                        "TERM",
-                                        "--",
-                                        (test_support::BuildFolder() / "bin/pitcrew-simulate").string(),
-                                        "sysfs",
-                                        "--node-name",
-                                        "test-node",
-                                        "--no-uevents",
-                                        "--description",
-                                        root_ / "description.yaml",
-                                        "--into",
-                                        sys(),
-                                        "--dev",
-                                        dev()};
+  std::vector<std::string> arguments = {
+      "setpriv",
+      "--pdeathsig",
+      "TERM",
+      "--",
+      (test_support::BuildFolder() / "bin/pitcrew-simulate").string(),
+      "sysfs",
+      "--node-name",
+      "test-node",
+      "--no-uevents",
+      "--description",
+      root_ / "description.yaml",
+      "--into",
+      sys(),
+      "--dev",
+      dev()};
   if (load_driver) arguments.emplace_back("--load-driver");
   if (!state.empty()) arguments.insert(arguments.end(), {"--state", state});
   program_ = std::make_unique<Process>(arguments);

@@ -147,9 +147,8 @@ TEST_F(MountedSysfs, ChangesAreAnnouncedByTheKernel) {
   fs::create_directories(folder / "sys");
   std::ofstream(folder / "description.yaml") << kDescription;
   const std::string simulate = test_support::BuildFolder() / "bin/pitcrew-simulate";
-  Process program({"unshare", "--net", "--", simulate, "sysfs",
-                   "--load-driver", "--description", folder / "description.yaml", "--into",
-                   folder / "sys"});
+  Process program({"unshare", "--net", "--", simulate, "sysfs", "--load-driver", "--description",
+                   folder / "description.yaml", "--into", folder / "sys"});
   ASSERT_FALSE(program.ReadLine().empty());
   const auto socket = ListenWhere(program.pid());
   ASSERT_TRUE(socket.valid());
@@ -180,8 +179,8 @@ TEST_F(MountedSysfs, TakesThePlaceOfSys) {
   const auto folder = MakeTemporaryFolder();
   std::ofstream(folder / "description.yaml") << kDescription;
   Process program({"unshare", "--mount", "--propagation", "private", "--",
-                   (test_support::BuildFolder() / "bin/pitcrew-simulate").string(), "sysfs", "--no-uevents",
-                   "--description", folder / "description.yaml", "--over", "/sys"});
+                   (test_support::BuildFolder() / "bin/pitcrew-simulate").string(), "sysfs",
+                   "--no-uevents", "--description", folder / "description.yaml", "--over", "/sys"});
   ASSERT_FALSE(program.ReadLine().empty());
   const fs::path sys = "/proc/" + std::to_string(program.pid()) + "/root/sys";
   EXPECT_TRUE(fs::exists(sys / "bus/pci/devices/0000:1b:00.0/vendor"));

@@ -118,8 +118,7 @@ struct Same {
     return hash(entry->path) * 31 + hash(entry->name);
   }
   static bool Equal(const LdCacheEntry* a, const LdCacheEntry* b) {
-    return a->path == b->path && a->name == b->name && a->flags == b->flags &&
-           a->hwcap == b->hwcap;
+    return a->path == b->path && a->name == b->name && a->flags == b->flags && a->hwcap == b->hwcap;
   }
 };
 

@@ -19,7 +19,7 @@ using base::IsLetter;
 bool MayBeAWord(std::string_view text) {
   constexpr std::size_t kLongest = 5;
   if (text.size() > kLongest) return false;
-  static constexpr std::array<std::string_view, 9> kWords = {"y",  "n",   "yes",  "no",   "on",
+  static constexpr std::array<std::string_view, 9> kWords = {"y",   "n",    "yes",   "no",  "on",
                                                              "off", "true", "false", "null"};
   return std::ranges::any_of(kWords, [&](std::string_view word) {
     return std::ranges::equal(text, word, [](char a, char b) { return (a | 0x20) == b; });
@@ -28,7 +28,8 @@ bool MayBeAWord(std::string_view text) {
 
 // "580.95.05" is no number.
 bool IsVersion(std::string_view text) {
-  return !text.empty() && std::ranges::count(text, '.') == 2 && IsDigit(text.front()) && IsDigit(text.back()) &&
+  return !text.empty() && std::ranges::count(text, '.') == 2 && IsDigit(text.front()) &&
+         IsDigit(text.back()) &&
          std::ranges::all_of(text, [](char c) { return c == '.' || IsDigit(c); });
 }
 
@@ -37,10 +38,9 @@ bool IsPlainText(std::string_view text) {
   const auto starts = [&](std::string_view prefix) {
     return text.starts_with(prefix) && text.size() > prefix.size();
   };
-  const bool begins = starts("../") || text.starts_with('/') ||
-                      (starts("--") && IsLetter(text[2])) ||
-                      (!text.empty() && IsLetter(text.front()) && !MayBeAWord(text)) ||
-                     IsVersion(text);
+  const bool begins =
+      starts("../") || text.starts_with('/') || (starts("--") && IsLetter(text[2])) ||
+      (!text.empty() && IsLetter(text.front()) && !MayBeAWord(text)) || IsVersion(text);
   if (!begins || text.back() == ':') return false;
   return std::ranges::all_of(text, [](char c) {
     return IsLetter(c) || IsDigit(c) || std::string_view("/.-_=:+,@%").contains(c);
@@ -88,7 +88,8 @@ class BlockReader {
     line_.remove_prefix(begin);
   }
 
-  // Calls `member(name)` for the members of a mapping, each of which takes its value. Each name once.
+  // Calls `member(name)` for the members of a mapping, each of which takes its value. Each name
+  // once.
   template <class Function>
   void Members(int indent, Function&& member) {
     std::array<std::string_view, 12> seen;

@@ -77,8 +77,8 @@ std::string_view Problem(std::string_view reference) {
     reference = reference.substr(0, colon);
   }
   std::vector<std::string> parts = base::Split(reference, '/');
-  if (parts.size() > 1 && (parts.front().find_first_of(".:") != std::string::npos ||
-                           !IsNamePart(parts.front()))) {
+  if (parts.size() > 1 &&
+      (parts.front().find_first_of(".:") != std::string::npos || !IsNamePart(parts.front()))) {
     if (!IsHost(parts.front())) return "its registry is no host";
     parts.erase(parts.begin());
   }
@@ -96,8 +96,7 @@ base::Status RequireReference(const api::ImageSpec& spec, std::string_view refer
   if (spec.repository.empty() && spec.image.empty() && spec.version.empty()) return {};
   const std::string_view problem = Problem(reference);
   if (problem.empty()) return {};
-  const bool by_version =
-      !spec.version.empty() && !IsTag(spec.version) && !IsDigest(spec.version);
+  const bool by_version = !spec.version.empty() && !IsTag(spec.version) && !IsDigest(spec.version);
   return base::Fail(base::Invalid(
       "InvalidImage", fmt::format("{}.{}: \"{}\" is not an image reference: {}", spec.path,
                                   by_version ? "version" : "image", reference, problem)));

@@ -23,15 +23,15 @@ struct Member {
   bool skipped = false;        // label kUpgradeSkip
   bool unschedulable = false;  // it begins without a place
   bool not_ready = false;
-  bool granted = false;  // it has a place, which its state does not show yet
+  bool granted = false;      // it has a place, which its state does not show yet
   std::string version = {};  // newest revision of its driver's DaemonSet; "" when not known
   // Its driver pod is of that version and waits for this image, which the node cannot get.
   std::string missing_image = {};
   bool has_image = false;  // its driver pod is of that version and ready
   // For the schedule alone:
-  std::string domain = {};   // value of the label by which nodes are ordered; "" without
-  bool outdated = false;     // its driver pod is of a former version, whatever the state says yet
-  bool pods_ready = false;   // those of the driver, of that version, and of the validator
+  std::string domain = {};  // value of the label by which nodes are ordered; "" without
+  bool outdated = false;    // its driver pod is of a former version, whatever the state says yet
+  bool pods_ready = false;  // those of the driver, of that version, and of the validator
   std::optional<Record> record = {};  // of the upgrade that it completed last
 };
 // All but `granted`, `version`, `missing_image`, `has_image`, `outdated` and `pods_ready`.

@@ -105,8 +105,7 @@ desired::FactSource SourceOf(const Snapshot& snapshot, const std::string& operat
           .config_map =
               [&snapshot, own](const std::string& name) {
                 return desired::Transform(
-                    snapshot.Find(kube::kConfigMaps, own(name)),
-                    [](const Json* object) {
+                    snapshot.Find(kube::kConfigMaps, own(name)), [](const Json* object) {
                       desired::OwnedObject owned = desired::ReadOwned(*object);
                       return desired::ConfigMapData{.keys = std::move(owned.keys),
                                                     .digest = std::move(owned.data_digest)};
@@ -114,8 +113,9 @@ desired::FactSource SourceOf(const Snapshot& snapshot, const std::string& operat
               },
           .secret =
               [&snapshot, own](const std::string& name) {
-                return desired::Transform(snapshot.Find(kube::kSecrets, own(name)),
-                                          [](const Json* object) { return desired::SecretDigest(*object); });
+                return desired::Transform(
+                    snapshot.Find(kube::kSecrets, own(name)),
+                    [](const Json* object) { return desired::SecretDigest(*object); });
               }};
 }
 

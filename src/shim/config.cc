@@ -36,10 +36,11 @@ base::Status ReadCapabilities(const ConfigReader& root, Config& config) {
   config.supported_capabilities = base::SplitTrimmed(*text, ',');
   for (const auto& name : config.supported_capabilities) {
     if (std::ranges::find(all, name) != all.end()) continue;
-    return base::Fail(base::Invalid(
-        "InvalidConfig", fmt::format("supported-driver-capabilities: there is no capability \"{}\"; "
-                                     "there are {}",
-                                     name, base::Join(all, ", "))));
+    return base::Fail(
+        base::Invalid("InvalidConfig",
+                      fmt::format("supported-driver-capabilities: there is no capability \"{}\"; "
+                                  "there are {}",
+                                  name, base::Join(all, ", "))));
   }
   return {};
 }
@@ -96,10 +97,10 @@ base::Status CheckLdconfig(const ConfigReader& cli, const ConfigReader& features
   TRY(cli.Read("ldconfig", path));
   TRY(features.Read("allow-ldconfig-from-container", from_container));
   if (path.starts_with('@') || from_container) return {};
-  return cli.Wrong("ldconfig",
-                   fmt::format("must begin with @, for a program of the host, and not be \"{}\"; or "
-                               "set features.allow-ldconfig-from-container",
-                               path));
+  return cli.Wrong(
+      "ldconfig", fmt::format("must begin with @, for a program of the host, and not be \"{}\"; or "
+                              "set features.allow-ldconfig-from-container",
+                              path));
 }
 
 base::Status ReadCli(const ConfigReader& root, const ConfigReader& features, Config& config) {

@@ -32,13 +32,13 @@ struct Config {
                                                      "ngx",      "utility", "video"};
   std::filesystem::path driver_root = "/";  // nvidia-container-cli.root, on the host
   // Of libnvidia-container, whose work the runtime does in mode legacy.
-  std::string legacy_log;          // nvidia-container-cli.debug
+  std::string legacy_log;           // nvidia-container-cli.debug
   bool legacy_device_rules = true;  // not nvidia-container-cli.no-cgroups
   bool legacy_cuda_compat = true;   // modes.legacy.cuda-compat-mode and its features
   // Of what the toolkit has prepared for all modes but cdi.
   std::vector<std::string> disabled_hooks;  // modes.jit-cdi.nvcdi-disable-hooks
   bool additional_gids = true;
-  bool sockets = true;  // of daemons of the driver
+  bool sockets = true;                                          // of daemons of the driver
   std::string csv_lists = std::string(cdi::kUsualListsFolder);  // modes.csv.mount-spec-path
   std::vector<Unheeded> unheeded;
 };

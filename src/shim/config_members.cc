@@ -72,8 +72,8 @@ constexpr auto kMembers = std::to_array<Member>({
 constexpr auto kFeatureFlags = std::to_array<Member>({
     {"disable-ipc-discoverer"},
     {"no-additional-gids-for-device-nodes"},
-    {"disable-nvsandboxutils"},   // never used
-    {"disable-nvsandbox-utils"},  // the same
+    {"disable-nvsandboxutils"},       // never used
+    {"disable-nvsandbox-utils"},      // the same
     {"enable-coherent-annotations"},  // of specifications in files
     {"disable-multiple-csv-devices", kAtWriting},
     {"enable-explicit-driver-libraries", kAtWriting},

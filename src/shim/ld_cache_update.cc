@@ -184,7 +184,8 @@ class KnownFiles {
     }
     return false;
   }
-  // Whether the cache leads this name to a file of another name: which of all is newest counts then.
+  // Whether the cache leads this name to a file of another name: which of all is newest counts
+  // then.
   [[nodiscard]] bool Renames(const std::string& soname) const { return renamed_.contains(soname); }
 
  private:

@@ -20,9 +20,8 @@ std::string_view HookName(const cdi::Hook& hook) {
 bool IsSocket(const cdi::Mount& mount) {
   static constexpr std::array<std::string_view, 3> kSockets = {
       "/nvidia-persistenced/socket", "/nvidia-fabricmanager/socket", "/nvidia-mps"};
-  return std::ranges::any_of(kSockets, [&](std::string_view socket) {
-    return mount.container_path.ends_with(socket);
-  });
+  return std::ranges::any_of(
+      kSockets, [&](std::string_view socket) { return mount.container_path.ends_with(socket); });
 }
 
 bool Lists(const std::vector<std::string>& list, std::string_view item) {
@@ -57,10 +56,11 @@ base::Status CheckLists(const Config& config, Mode mode, const std::vector<cdi::
     if (folder == config.csv_lists) continue;
     return base::Fail(base::Error{
         base::Code::kConflict, "OtherLists",
-        fmt::format("modes.csv.mount-spec-path is {}, and the specification was made from the lists "
-                    "in {}: write it anew (nvidia-ctk cdi generate --mode=csv "
-                    "--vendor=runtime.nvidia.com), or correct config.toml",
-                    config.csv_lists, folder)});
+        fmt::format(
+            "modes.csv.mount-spec-path is {}, and the specification was made from the lists "
+            "in {}: write it anew (nvidia-ctk cdi generate --mode=csv "
+            "--vendor=runtime.nvidia.com), or correct config.toml",
+            config.csv_lists, folder)});
   }
   return {};
 }

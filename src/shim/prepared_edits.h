@@ -1,5 +1,5 @@
-// What config.toml takes away from the edits that the toolkit has prepared. Upstream's runtime makes
-// them anew for each container, with these members.
+// What config.toml takes away from the edits that the toolkit has prepared. Upstream's runtime
+// makes them anew for each container, with these members.
 #pragma once
 
 #include "base/result.h"

@@ -51,9 +51,9 @@ void Report::AddFile(const std::string& path, bool json) {
 bool Report::SetLevel(std::string_view level) {
   // logrus' levels; what has no level of its own here counts as its neighbour.
   static constexpr std::pair<std::string_view, Urgency> kLevels[] = {
-      {"panic", Urgency::kError},     {"fatal", Urgency::kError},   {"error", Urgency::kError},
-      {"warn", Urgency::kWarning},    {"warning", Urgency::kWarning}, {"info", Urgency::kInfo},
-      {"debug", Urgency::kDebug},     {"trace", Urgency::kDebug}};
+      {"panic", Urgency::kError},  {"fatal", Urgency::kError},     {"error", Urgency::kError},
+      {"warn", Urgency::kWarning}, {"warning", Urgency::kWarning}, {"info", Urgency::kInfo},
+      {"debug", Urgency::kDebug},  {"trace", Urgency::kDebug}};
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
   for (const auto& [name, urgency] : kLevels) {
     if (!std::ranges::equal(name, level, {}, {}, lower)) continue;

@@ -37,8 +37,7 @@ Spec Example(std::vector<const char*> names) {
 base::Result<Spec> AsYaml(const std::string& text) { return ParseSpec(text + "# YAML\n", "a"); }
 
 TEST(BlockYaml, WhatIsWrittenIsReadAndMeansTheSame) {
-  Spec spec =
-      Example({"0", "0:1", "GPU-4404041a", "mig0:1", "on", "y", "all", "1e3", "null"});
+  Spec spec = Example({"0", "0:1", "GPU-4404041a", "mig0:1", "on", "y", "all", "1e3", "null"});
   const std::string text = ToYamlText(spec);
   spec.version = MinimumVersion(spec);
   const auto plain = ReadBlockYaml(text);
@@ -63,7 +62,8 @@ TEST(BlockYaml, ListsBesideTheirName) {
 
 // None of these may be taken for something: YAML makes another value of it, or an error.
 TEST(BlockYaml, EverythingElseIsLeftToTheParser) {
-  const std::string begin = "cdiVersion: 0.5.0\nkind: vendor.com/class\ndevices:\n    - name: one\n";
+  const std::string begin =
+      "cdiVersion: 0.5.0\nkind: vendor.com/class\ndevices:\n    - name: one\n";
   for (const auto* rest : {
            "      containerEdits: {env: [A=b]}\n",
            "      containerEdits:\n        env:\n            - A=b # comment\n",
@@ -73,7 +73,8 @@ TEST(BlockYaml, EverythingElseIsLeftToTheParser) {
            "      containerEdits:\n        env:\n            - |\n              A=b\n",
            "      containerEdits:\n        env:\n            - &a A=b\n            - *a\n",
            "      containerEdits:\n        env:\n          - A=b\n            - C=d\n",
-           "      containerEdits:\n        env:\n            - A=b\n        env:\n            - C=d\n",
+           "      containerEdits:\n        env:\n            - A=b\n        env:\n            - "
+           "C=d\n",
            "      containerEdits:\n        env:\n            -  A=b\n",
            "      containerEdits:\n        env:\n            - - A=b\n",
            "      containerEdits:\n        env:\n            - a: b\n",
@@ -81,10 +82,14 @@ TEST(BlockYaml, EverythingElseIsLeftToTheParser) {
            "      containerEdits:\n        - env\n",
            "      containerEdits:\n",
            "      containerEdits: \n",
-           "      containerEdits:\n        deviceNodes:\n            - path: /dev/a\n              major: 010\n",
-           "      containerEdits:\n        deviceNodes:\n            - path: /dev/a\n              major: x\n",
-           "      containerEdits:\n        deviceNodes:\n            - path: /dev/a\n              major: -1\n",
-           "      containerEdits:\n        deviceNodes:\n            - path: /dev/a\n              uid: 4294967296\n",
+           "      containerEdits:\n        deviceNodes:\n            - path: /dev/a\n              "
+           "major: 010\n",
+           "      containerEdits:\n        deviceNodes:\n            - path: /dev/a\n              "
+           "major: x\n",
+           "      containerEdits:\n        deviceNodes:\n            - path: /dev/a\n              "
+           "major: -1\n",
+           "      containerEdits:\n        deviceNodes:\n            - path: /dev/a\n              "
+           "uid: 4294967296\n",
            "      containerEdits:\n        deviceNodes:\n            - path: on\n",
            "      containerEdits:\n        deviceNodes:\n            - path: Null\n",
            "      containerEdits:\n        deviceNodes:\n            - path: ~\n",
@@ -92,7 +97,8 @@ TEST(BlockYaml, EverythingElseIsLeftToTheParser) {
            "      containerEdits:\n        deviceNodes:\n            - path: !!str x\n",
            "      containerEdits:\n        deviceNodes:\n            - path: /dev/a\r\n",
            "      containerEdits:\n        deviceNodes:\n            - path: /dev/a \n",
-           "      containerEdits:\n        deviceNodes:\n            - path:\n                a: b\n",
+           "      containerEdits:\n        deviceNodes:\n            - path:\n                a: "
+           "b\n",
            "      containerEdits:\n        netDevices:\n            - name: a\n",
            "      containerEdits:\n        env:\n            - A=b",
            "      containerEdits:\n        env:\n            - A=b\n\n",

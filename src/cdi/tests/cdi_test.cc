@@ -36,8 +36,7 @@ ContainerEdits WithNode(DeviceNode node) {
 
 // container-toolkit.md 6.8: an excerpt in upstream's exact layout, read and written back.
 TEST(CdiFormat, YamlLayoutOfTheReferencesExample) {
-  const auto text =
-      base::ReadFile(test_support::TestData() / "reference_example.yaml");
+  const auto text = base::ReadFile(test_support::TestData() / "reference_example.yaml");
   ASSERT_TRUE(text);
   const Spec spec = Parsed(*text);
   EXPECT_EQ(ToYamlText(spec), *text);

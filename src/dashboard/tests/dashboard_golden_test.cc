@@ -26,8 +26,7 @@ namespace {
 using codec::Json;
 
 const std::filesystem::path kData = test_support::TestData();
-const std::filesystem::path kDoctorData =
-    test_support::SourceFolder() / "src/doctor/tests/data";
+const std::filesystem::path kDoctorData = test_support::SourceFolder() / "src/doctor/tests/data";
 
 fleet::Cluster ReadPatched(const std::filesystem::path& patch) {
   const test_support::TemporaryFolder folder;

@@ -76,7 +76,8 @@ std::optional<DriverContent> NextContent(const std::optional<DriverContent>& sta
   }
   if (!same_names) return DriverContent{.objects = std::move(objects)};
   if (objects == standing->objects) return standing;
-  const std::string change = DigestOf(fmt::format("{} {}", standing->change, codec::ToJsonText(Object(objects))));
+  const std::string change =
+      DigestOf(fmt::format("{} {}", standing->change, codec::ToJsonText(Object(objects))));
   return DriverContent{.objects = std::move(objects), .change = change};
 }
 

@@ -1,10 +1,10 @@
 // What the ConfigMaps and Secrets of a driver hold: a change of it is rolled out, which upstream
 // leaves to people (reference driver-lifecycle.md section 12 #21).
 //
-// Parameters of the kernel modules take effect when these are loaded anew: their change becomes part
-// of DRIVER_CONFIG_DIGEST, and the driver is upgraded. Licences, topology and variables from a Secret
-// are read by a new driver pod: it alone is restarted. Repositories and certificates are read by the
-// next build, and restart nothing.
+// Parameters of the kernel modules take effect when these are loaded anew: their change becomes
+// part of DRIVER_CONFIG_DIGEST, and the driver is upgraded. Licences, topology and variables from a
+// Secret are read by a new driver pod: it alone is restarted. Repositories and certificates are
+// read by the next build, and restart nothing.
 //
 // A change is one from what was first seen with the DaemonSet. So a DaemonSet that upstream's
 // operator made keeps its digest, and no node is upgraded for having been taken over.

@@ -56,8 +56,8 @@ Facts ReadCluster(const codec::Json& cluster) {
   if (const Json* secrets = codec::Find(cluster, {"secrets"})) {
     for (const Json& name : *secrets) {
       const auto secret = name.get<std::string>();
-      facts.secrets.insert_or_assign(secret, base::Observed<std::string>::Present(codec::FindString(
-                                                 cluster, {"digests", secret})));
+      facts.secrets.insert_or_assign(secret, base::Observed<std::string>::Present(
+                                                 codec::FindString(cluster, {"digests", secret})));
     }
   }
   if (const Json* contents = codec::Find(cluster, {"driverContents"})) {

@@ -45,8 +45,8 @@ TEST(NextContent, WhatIsNotKnownHasNotChanged) {
   EXPECT_EQ(NextContent(standing, {{"ConfigMap a", ""}, {"Secret b", ""}}), standing);
   const auto changed = NextContent(standing, {{"ConfigMap a", ""}, {"Secret b", "4"}});
   ASSERT_TRUE(changed);
-  EXPECT_EQ(changed->objects, (std::map<std::string, std::string>{{"ConfigMap a", "1"},
-                                                                  {"Secret b", "4"}}));
+  EXPECT_EQ(changed->objects,
+            (std::map<std::string, std::string>{{"ConfigMap a", "1"}, {"Secret b", "4"}}));
   EXPECT_NE(changed->change, "3");
 }
 

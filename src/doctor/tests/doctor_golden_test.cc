@@ -140,8 +140,7 @@ TEST(DoctorGoldenCasesTest, HaveEveryFinding) {
 }
 
 TEST(DoctorDocumentationTest, TellsEveryFinding) {
-  const auto text =
-      base::ReadFile(test_support::SourceFolder() / "docs" / "troubleshooting.md");
+  const auto text = base::ReadFile(test_support::SourceFolder() / "docs" / "troubleshooting.md");
   ASSERT_TRUE(text) << text.error().ToString();
   std::set<std::string_view> ids;
   for (const std::string_view id : fleet::FindingIds()) {

@@ -67,7 +67,8 @@ TEST_F(ClientTest, CreatesReadsAndDeletes) {
   const auto older = client_->Delete(kConfigMaps, Key("one"), {.resource_version = "1"});
   ASSERT_FALSE(older);
   EXPECT_EQ(older.error().code, Code::kConflict);
-  EXPECT_TRUE(client_->Delete(kConfigMaps, Key("one"), {.uid = codec::FindString(*read, {"metadata", "uid"})}));
+  EXPECT_TRUE(client_->Delete(kConfigMaps, Key("one"),
+                              {.uid = codec::FindString(*read, {"metadata", "uid"})}));
   const auto gone = client_->Get(kConfigMaps, Key("one"));
   ASSERT_FALSE(gone);
   EXPECT_EQ(gone.error().code, Code::kNotFound);

@@ -7,7 +7,8 @@
 namespace pitcrew::node::driver_container {
 namespace {
 
-// A run file is compressed; its files, and the installed copies of them, take several times as much.
+// A run file is compressed; its files, and the installed copies of them, take several times as
+// much.
 constexpr std::uint64_t kSpaceForEachByte = 6;
 // Branches before it have proprietary modules where the installer does not say.
 constexpr unsigned kFirstOpenByDefault = 560;
@@ -34,12 +35,12 @@ std::string OtherRunFiles(const Facts& facts) {
 
 base::Error NoModules(const Options& options, const Facts& facts) {
   const auto* version = facts.module_version.value();
-  const std::string has =
-      version != nullptr
-          ? fmt::format("modules of driver {} for it", *version)
-          : (facts.kernels_with_modules.empty()
-                 ? "no modules of a driver at all"
-                 : fmt::format("modules for {} only", base::Join(facts.kernels_with_modules, ", ")));
+  const std::string has = version != nullptr
+                              ? fmt::format("modules of driver {} for it", *version)
+                              : (facts.kernels_with_modules.empty()
+                                     ? "no modules of a driver at all"
+                                     : fmt::format("modules for {} only",
+                                                   base::Join(facts.kernels_with_modules, ", ")));
   return Refuse(
       "NoModulesForKernel",
       fmt::format("the node's kernel is {}, and this image has {}, and no {} to compile them from "
@@ -107,7 +108,8 @@ base::Result<InstallPlan> DecideInstall(const Options& options, const Facts& fac
     return base::Fail(Refuse(
         "DriverFilesMissing",
         fmt::format("the driver's programs are not installed in this image, and {} is not in {} "
-                    "({}). Build the image with the run file, or with packages that have nvidia-smi and the "
+                    "({}). Build the image with the run file, or with packages that have "
+                    "nvidia-smi and the "
                     "driver's libraries (make driver-image)",
                     RunFileName(options), options.places.drivers.string(), OtherRunFiles(facts))));
   }

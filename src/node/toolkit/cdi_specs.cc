@@ -67,9 +67,9 @@ base::Result<gpu::Inventory> ReadInventory(const Options& options) {
 // NVML's numbers of brands, in the words of images' requirements.
 std::string_view BrandName(unsigned brand) {
   static constexpr std::array<std::string_view, 17> kNames = {
-      "unknown",     "quadro",      "tesla",        "nvs",                "grid",      "geforce",
-      "titan",       "nvidiavapps", "nvidiavpc",    "nvidiavcs",          "nvidiavws", "nvidiacloudgaming",
-      "quadrortx",   "nvidiartx",   "nvidia",       "geforcertx",         "titanrtx"};
+      "unknown",   "quadro",      "tesla",     "nvs",        "grid",      "geforce",
+      "titan",     "nvidiavapps", "nvidiavpc", "nvidiavcs",  "nvidiavws", "nvidiacloudgaming",
+      "quadrortx", "nvidiartx",   "nvidia",    "geforcertx", "titanrtx"};
   return brand < kNames.size() ? kNames[brand] : kNames[0];
 }
 
@@ -78,9 +78,9 @@ const gpu::Device* GpuOf(const std::string& name, const gpu::Inventory& inventor
   const auto index = base::ParseUnsigned(name.substr(0, name.find(':')));
   const auto found = std::ranges::find_if(inventory.devices, [&](const gpu::Device& device) {
     return index ? device.index == *index
-                 : device.uuid == name || std::ranges::find(device.mig_devices, name,
-                                                            &gpu::MigDevice::uuid) !=
-                                              device.mig_devices.end();
+                 : device.uuid == name ||
+                       std::ranges::find(device.mig_devices, name, &gpu::MigDevice::uuid) !=
+                           device.mig_devices.end();
   });
   return found == inventory.devices.end() ? nullptr : &*found;
 }

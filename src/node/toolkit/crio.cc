@@ -110,8 +110,8 @@ base::Result<std::vector<FileContent>> PlanCrioSetup(const EngineOptions& option
     if (runtime.is_default) table["default_runtime"] = runtime.name;
   }
   std::vector<FileContent> wanted = {{RuntimesFile(options), codec::ToTomlText(drop_in)}};
-  // What the hook would inject, the default runtime does; the hook is for containers of another one,
-  // which it refuses a GPU.
+  // What the hook would inject, the default runtime does; the hook is for containers of another
+  // one, which it refuses a GPU.
   if (options.hook.enabled) {
     wanted.push_back(HookFile(options, OciHookText(options.hook.program)));
     return wanted;

@@ -17,22 +17,20 @@ constexpr std::chrono::seconds kLongest{10};
 
 class NodeFollower {
  public:
-  NodeFollower(const Options& options, const io::StopToken& stop)
-      : options_(options), stop_(stop) {
+  NodeFollower(const Options& options, const io::StopToken& stop) : options_(options), stop_(stop) {
     Start("Changes of the MIG geometry are not followed", WatchValidations());
     auto events = host::UeventReceiver::Create();
     if (events) {
       events_ = *std::move(events);
     } else {
-      Start("Drivers and GPUs that come and go are not followed",
-            base::Fail(events.error()));
+      Start("Drivers and GPUs that come and go are not followed", base::Fail(events.error()));
     }
   }
 
   void Run() {
     while (!stop_.stopped()) {
-      const auto woken = io::WaitReadable({files_ ? files_->fd() : -1, events_ ? events_->fd() : -1},
-                                          stop_, Deadline());
+      const auto woken = io::WaitReadable(
+          {files_ ? files_->fd() : -1, events_ ? events_->fd() : -1}, stop_, Deadline());
       if (!woken && woken.error().code == base::Code::kTimeout) {
         WriteAnew();
       } else if (!woken) {

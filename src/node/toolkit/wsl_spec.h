@@ -1,5 +1,5 @@
-// The CDI specification of the Windows subsystem for Linux (container-toolkit.md 6.9): what nvidia-ctk
-// writes on request, and the installer for the runtime.
+// The CDI specification of the Windows subsystem for Linux (container-toolkit.md 6.9): what
+// nvidia-ctk writes on request, and the installer for the runtime.
 #pragma once
 
 #include "base/result.h"

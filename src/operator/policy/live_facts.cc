@@ -80,9 +80,10 @@ base::Result<desired::Facts> LiveFacts::Gather(const desired::References& refere
               secret = std::make_unique<NamedObject<std::string>>(
                   world_.client, kube::kSecrets,
                   kube::ObjectKey{.namespace_name = world_.operator_namespace, .name = name},
-                  kube::ProjectJson<std::string>([](const Json& object) -> base::Result<std::string> {
-                    return desired::SecretDigest(object);
-                  }),
+                  kube::ProjectJson<std::string>(
+                      [](const Json& object) -> base::Result<std::string> {
+                        return desired::SecretDigest(object);
+                      }),
                   changed_);
             }
             return secret->Get(stop);

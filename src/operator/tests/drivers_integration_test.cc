@@ -171,11 +171,11 @@ TEST_F(DriversTest, AnotherLicenceRestartsThePods) {
       if (codec::FindString(daemonset, {"spec", "template", "metadata", "labels",
                                         "app.kubernetes.io/component"}) != "nvidia-driver")
         continue;
-      found.first = desired::FindEnv(
-                        desired::testing::ContainerOf(daemonset, "nvidia-driver-ctr"),
-                        "DRIVER_CONFIG_DIGEST")
+      found.first = desired::FindEnv(desired::testing::ContainerOf(daemonset, "nvidia-driver-ctr"),
+                                     "DRIVER_CONFIG_DIGEST")
                         .value_or("");
-      const Json* annotations = codec::Find(daemonset, {"spec", "template", "metadata", "annotations"});
+      const Json* annotations =
+          codec::Find(daemonset, {"spec", "template", "metadata", "annotations"});
       found.second = annotations == nullptr ? "" : annotations->dump();
     }
     return found;

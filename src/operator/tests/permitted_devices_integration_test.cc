@@ -26,10 +26,9 @@ constexpr const char* kVgpu = "nvidia.com/NVIDIA_A10-24Q";
 // module that can be downloaded has it.
 Json HyperConvergedDefinition(const char* version) {
   const char* whole = std::getenv("PITCREW_HYPERCONVERGED_DEFINITION");
-  const std::string file =
-      whole != nullptr
-          ? std::filesystem::path(whole)
-          : test_support::SourceFolder() / "src/operator/tests/data/hyperconverged.yaml";
+  const std::string file = whole != nullptr ? std::filesystem::path(whole)
+                                            : test_support::SourceFolder() /
+                                                  "src/operator/tests/data/hyperconverged.yaml";
   auto definition = codec::ParseYaml(base::ReadFile(file).value_or(""), file).value_or(Json());
   for (Json& one : definition["spec"]["versions"]) {
     one["served"] = one["name"] == version;

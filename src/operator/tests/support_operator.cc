@@ -8,8 +8,8 @@ namespace pitcrew::gpu_operator::testing {
 void OperatorTest::SetUpTestSuite() {
   const auto client = ApiServer::Shared().MakeClient();
   for (const char* name : {"nvidia.com_clusterpolicies.yaml", "nvidia.com_nvidiadrivers.yaml"}) {
-    const auto text =
-        base::ReadFile(test_support::SourceFolder().string() + "/deploy/chart/gpu-operator/crds/" + name);
+    const auto text = base::ReadFile(test_support::SourceFolder().string() +
+                                     "/deploy/chart/gpu-operator/crds/" + name);
     ASSERT_TRUE(text) << text.error().ToString();
     const auto definition = codec::ParseYaml(*text);
     ASSERT_TRUE(definition) << definition.error().ToString();

@@ -201,12 +201,10 @@ void UpgradeTest::SetReady(const Json& pod, bool ready) {
 }
 
 void UpgradeTest::SetWithoutImage(const Json& pod) {
-  const Json status = {{"name", "c"},
-                       {"image", pod["spec"]["containers"][0]["image"]},
-                       {"imageID", ""},
-                       {"ready", false},
-                       {"restartCount", 0},
-                       {"state", {{"waiting", {{"reason", "ImagePullBackOff"}}}}}};
+  const Json status = {
+      {"name", "c"},       {"image", pod["spec"]["containers"][0]["image"]},
+      {"imageID", ""},     {"ready", false},
+      {"restartCount", 0}, {"state", {{"waiting", {{"reason", "ImagePullBackOff"}}}}}};
   const auto merged = client_->Patch(
       kube::kPods, kube::KeyOf(pod), kube::PatchType::kMerge,
       {{"status", {{"phase", "Pending"}, {"containerStatuses", Json::array({status})}}}},

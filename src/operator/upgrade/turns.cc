@@ -34,9 +34,7 @@ bool IsSameForOthers(const desired::Node& a, const desired::Node& b) {
 }
 
 // Path of the block that names the driver's image: the one around the upgrade policy.
-std::string BlockOf(const UpgradePool& pool) {
-  return pool.path.substr(0, pool.path.rfind('.'));
-}
+std::string BlockOf(const UpgradePool& pool) { return pool.path.substr(0, pool.path.rfind('.')); }
 
 }  // namespace
 

@@ -39,11 +39,12 @@ TEST(ConfigMembers, WhatNobodyHeedsIsToldByName) {
   const std::string cli = "[nvidia-container-cli]\n";
   EXPECT_THAT(Told(cli + "path = \"/usr/bin/nvidia-container-cli\"\n"),
               ElementsAre("nvidia-container-cli.path"));
-  EXPECT_THAT(Told(cli + "environment = [\"A=b\"]\nldcache = \"/x\"\nno-pivot = true\nuser = \"a:b\"\n"
-                         "ldconfig = \"@/opt/own\"\n"),
-              ElementsAre("nvidia-container-cli.environment", "nvidia-container-cli.ldcache",
-                          "nvidia-container-cli.ldconfig", "nvidia-container-cli.no-pivot",
-                          "nvidia-container-cli.user"));
+  EXPECT_THAT(
+      Told(cli + "environment = [\"A=b\"]\nldcache = \"/x\"\nno-pivot = true\nuser = \"a:b\"\n"
+                 "ldconfig = \"@/opt/own\"\n"),
+      ElementsAre("nvidia-container-cli.environment", "nvidia-container-cli.ldcache",
+                  "nvidia-container-cli.ldconfig", "nvidia-container-cli.no-pivot",
+                  "nvidia-container-cli.user"));
   EXPECT_THAT(Told("[nvidia-ctk]\npath = \"/a/nvidia-ctk\"\n[nvidia-container-runtime-hook]\n"
                    "path = \"/a/hook\"\n[features]\nallow-unknown-oci-spec-fields = false\n"),
               ElementsAre("features.allow-unknown-oci-spec-fields",
@@ -54,8 +55,9 @@ TEST(ConfigMembers, WhatNobodyHeedsIsToldByName) {
   EXPECT_THAT(Told(modes + "legacy]\ncuda-compat-mode = \"mount\"\n"),
               ElementsAre("nvidia-container-runtime.modes.legacy.cuda-compat-mode"));
   EXPECT_THAT(
-      Told(modes + "jit-cdi]\nnvcdi-disable-hooks = [\"chmod\", \"no-hook\"]\nnvcdi-feature-flags = "
-                   "[\"disable-multiple-csv-devices\", \"disable-ipc-discoverer\", \"new\"]\n"),
+      Told(modes +
+           "jit-cdi]\nnvcdi-disable-hooks = [\"chmod\", \"no-hook\"]\nnvcdi-feature-flags = "
+           "[\"disable-multiple-csv-devices\", \"disable-ipc-discoverer\", \"new\"]\n"),
       ElementsAre("nvidia-container-runtime.modes.jit-cdi.nvcdi-disable-hooks: no-hook",
                   "nvidia-container-runtime.modes.jit-cdi.nvcdi-feature-flags: "
                   "disable-multiple-csv-devices",
@@ -85,11 +87,13 @@ TEST(ConfigMembers, DefaultsAndWhatTheToolkitWritesAreNotTold) {
 }
 
 TEST(ConfigMembers, OneLineNamesThemAll) {
-  const auto config = Parsed("[nvidia-container-cli]\nldcache = \"/x\"\n[nvidia-ctk]\npath = \"/b\"\n");
-  EXPECT_EQ(ToText(config.unheeded, "/etc/config.toml"),
-            "/etc/config.toml sets what has no effect: nvidia-container-cli.ldcache "
-            "(libnvidia-container is not used); nvidia-ctk.path (hooks are those that specifications "
-            "name)");
+  const auto config =
+      Parsed("[nvidia-container-cli]\nldcache = \"/x\"\n[nvidia-ctk]\npath = \"/b\"\n");
+  EXPECT_EQ(
+      ToText(config.unheeded, "/etc/config.toml"),
+      "/etc/config.toml sets what has no effect: nvidia-container-cli.ldcache "
+      "(libnvidia-container is not used); nvidia-ctk.path (hooks are those that specifications "
+      "name)");
 }
 
 TEST(ConfigMembers, AnLdconfigOfTheContainerIsRefusedUnlessAllowed) {
@@ -103,7 +107,8 @@ TEST(ConfigMembers, AnLdconfigOfTheContainerIsRefusedUnlessAllowed) {
 }
 
 TEST(ConfigMembers, LegacyModesMembers) {
-  const auto config = Parsed("[nvidia-container-cli]\ndebug = \"/var/log/cli.log\"\nno-cgroups = true\n");
+  const auto config =
+      Parsed("[nvidia-container-cli]\ndebug = \"/var/log/cli.log\"\nno-cgroups = true\n");
   EXPECT_EQ(config.legacy_log, "/var/log/cli.log");
   EXPECT_FALSE(config.legacy_device_rules);
   EXPECT_TRUE(Config().legacy_device_rules);
@@ -126,7 +131,8 @@ TEST(ConfigMembers, LegacyModesMembers) {
 cdi::ContainerEdits Prepared() {
   cdi::ContainerEdits edits;
   for (const auto* name : {"enable-cuda-compat", "update-ldcache"}) {
-    edits.hooks.push_back({"createContainer", "/h/nvidia-cdi-hook", {"nvidia-cdi-hook", name}, {}, {}});
+    edits.hooks.push_back(
+        {"createContainer", "/h/nvidia-cdi-hook", {"nvidia-cdi-hook", name}, {}, {}});
   }
   edits.hooks.push_back(
       {"createContainer", "/h/nvidia-ctk", {"nvidia-ctk", "hook", "create-symlinks"}, {}, {}});
@@ -161,8 +167,9 @@ TEST(PreparedEdits, HooksThatAreSwitchedOff) {
 
 TEST(PreparedEdits, GroupsAndSockets) {
   const std::string flags = "[nvidia-container-runtime.modes.jit-cdi]\nnvcdi-feature-flags = ";
-  for (const auto& text : {flags + "[\"no-additional-gids-for-device-nodes\"]\n",
-                           std::string("[features]\nno-additional-gids-for-device-nodes = true\n")}) {
+  for (const auto& text :
+       {flags + "[\"no-additional-gids-for-device-nodes\"]\n",
+        std::string("[features]\nno-additional-gids-for-device-nodes = true\n")}) {
     for (const auto mode : {Mode::kPrepared, Mode::kCsv, Mode::kLegacy, Mode::kCdi}) {
       auto edits = Prepared();
       TakeAway(Parsed(text), mode, edits);
@@ -202,7 +209,8 @@ TEST(PreparedEdits, NoDeviceRulesInModeLegacy) {
   const test_support::TemporaryFolder folder;
   cdi::Spec written{"", "runtime.nvidia.com/gpu", {}, {}, {}};
   written.devices.push_back({"0", {}, {}});
-  written.devices[0].edits.device_nodes.push_back({"/dev/nvidia0", "", "c", 195, 0, 0666, "", {}, {}});
+  written.devices[0].edits.device_nodes.push_back(
+      {"/dev/nvidia0", "", "c", 195, 0, 0666, "", {}, {}});
   ASSERT_TRUE(cdi::WriteSpecFile(folder.path() / "runtime.yaml", written));
   Config config;
   config.spec_folders = {folder.path()};

@@ -48,8 +48,7 @@ class KnownLibraries : public ::testing::Test {
   [[nodiscard]] std::vector<std::string> Updated() const {
     const auto root = ContainerRoot::Open(folder_.path() / "root");
     EXPECT_TRUE(root && UpdateLdCache(*root, {kFolder}));
-    const auto cache =
-        base::ParseLdCache(base::ReadFile(At("/etc/ld.so.cache")).value_or(""));
+    const auto cache = base::ParseLdCache(base::ReadFile(At("/etc/ld.so.cache")).value_or(""));
     std::vector<std::string> lines;
     for (const auto& entry : cache->entries) lines.push_back(entry.name + " " + entry.path);
     return lines;
@@ -64,13 +63,14 @@ TEST_F(KnownLibraries, OnlyWhatTheDriverBringsIsAdded) {
   Library("libm.so.6", "libm.so.6");
   // What the cache says of it is not looked at again: a text would not have come into it.
   Write(std::string(kFolder) + "/libtext.so.2", "no library");
-  WriteCache({{"libz.so.1", "libz.so.1"}, {"libm.so.6", "libm.so.6"}, {"libtext.so.2", "libtext.so.2"}});
+  WriteCache(
+      {{"libz.so.1", "libz.so.1"}, {"libm.so.6", "libm.so.6"}, {"libtext.so.2", "libtext.so.2"}});
   Library("libcuda.so.580.95.05", "libcuda.so.1");
-  EXPECT_EQ(Updated(), (std::vector<std::string>{
-                           "libz.so.1 /lib/x86_64-linux-gnu/libz.so.1",
-                           "libtext.so.2 /lib/x86_64-linux-gnu/libtext.so.2",
-                           "libm.so.6 /lib/x86_64-linux-gnu/libm.so.6",
-                           "libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so.1"}));
+  EXPECT_EQ(Updated(),
+            (std::vector<std::string>{"libz.so.1 /lib/x86_64-linux-gnu/libz.so.1",
+                                      "libtext.so.2 /lib/x86_64-linux-gnu/libtext.so.2",
+                                      "libm.so.6 /lib/x86_64-linux-gnu/libm.so.6",
+                                      "libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so.1"}));
   EXPECT_EQ(fs::read_symlink(At(std::string(kFolder) + "/libcuda.so.1")), "libcuda.so.580.95.05");
 }
 
@@ -81,11 +81,11 @@ TEST_F(KnownLibraries, NamesThatTellNothingOfAnother) {
   WriteCache({{"libcuda.so", "libcuda.so"}, {"libgone.so.1", "libgone.so.1"}});
   Library("libcuda.so.580.95.05", "libcuda.so.1");
   Library("libgone.so.1.7", "libgone.so.1");
-  EXPECT_EQ(Updated(), (std::vector<std::string>{
-                           "libgone.so.1 /lib/x86_64-linux-gnu/libgone.so.1",
-                           "libgone.so.1 /usr/lib/x86_64-linux-gnu/libgone.so.1",
-                           "libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so.1",
-                           "libcuda.so /lib/x86_64-linux-gnu/libcuda.so"}));
+  EXPECT_EQ(Updated(),
+            (std::vector<std::string>{"libgone.so.1 /lib/x86_64-linux-gnu/libgone.so.1",
+                                      "libgone.so.1 /usr/lib/x86_64-linux-gnu/libgone.so.1",
+                                      "libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so.1",
+                                      "libcuda.so /lib/x86_64-linux-gnu/libcuda.so"}));
   EXPECT_EQ(fs::read_symlink(At(std::string(kFolder) + "/libgone.so.1")), "libgone.so.1.7");
 }
 

@@ -14,9 +14,10 @@ namespace {
 class RuntimeProgram : public ::testing::Test {
  protected:
   void Configure(const std::string& more) const {
-    folder_.Write("config.toml", "[nvidia-container-runtime]\nmode = \"cdi\"\nruntimes = "
-                                 "[\"/bin/true\"]\ndebug = \"" +
-                                     (folder_.path() / "log").string() + "\"\n" + more);
+    folder_.Write("config.toml",
+                  "[nvidia-container-runtime]\nmode = \"cdi\"\nruntimes = "
+                  "[\"/bin/true\"]\ndebug = \"" +
+                      (folder_.path() / "log").string() + "\"\n" + more);
   }
   // Exit status of the program in the bundle's folder.
   [[nodiscard]] int Run(std::vector<const char*> words) const {
@@ -45,7 +46,8 @@ class RuntimeProgram : public ::testing::Test {
 TEST_F(RuntimeProgram, WithoutABundleItIsTheFolderAtHand) {
   RecordProperty("holds", "container-toolkit.md #105");
   Configure("");
-  folder_.Write("config.json", R"({"hooks":{"prestart":[{"path":"/usr/bin/nvidia-container-toolkit"}]}})");
+  folder_.Write("config.json",
+                R"({"hooks":{"prestart":[{"path":"/usr/bin/nvidia-container-toolkit"}]}})");
   EXPECT_EQ(Run({"create", "id"}), 0);
   const auto text = base::ReadFile(folder_.path() / "config.json").value_or("");
   EXPECT_EQ(text.find("nvidia-container-toolkit"), std::string::npos) << text;

@@ -259,8 +259,7 @@ TEST_F(LegacyTest, CapabilitiesHaveToBeSupported) {
   for (const char* well : {"", "all", "video,display", "compute, utility"}) {
     EXPECT_EQ(Reason({first, std::string("NVIDIA_DRIVER_CAPABILITIES=") + well}), "") << well;
   }
-  EXPECT_EQ(Reason({first, "NVIDIA_DRIVER_CAPABILITIES=compute,magic"}),
-            "UnsupportedCapabilities");
+  EXPECT_EQ(Reason({first, "NVIDIA_DRIVER_CAPABILITIES=compute,magic"}), "UnsupportedCapabilities");
   config_.supported_capabilities = {"video", "display"};
   EXPECT_EQ(Reason({first, "NVIDIA_DRIVER_CAPABILITIES=compute"}), "UnsupportedCapabilities");
   EXPECT_EQ(Reason({first, "NVIDIA_DRIVER_CAPABILITIES=all"}), "");
@@ -272,10 +271,9 @@ TEST_F(LegacyTest, MigIsConfiguredByPrivilegedContainersOnly) {
     const std::string all = std::string(variable) + "=all";
     EXPECT_EQ(Reason({"NVIDIA_VISIBLE_DEVICES=0", all}), "MigNeedsPrivileges");
     EXPECT_EQ(Reason({all}), "");
-    auto spec = Spec(codec::ToJsonText(
-        {{"process",
-          {{"env", {"NVIDIA_VISIBLE_DEVICES=0", all}},
-           {"capabilities", {{"bounding", {"CAP_SYS_ADMIN"}}}}}}}));
+    auto spec = Spec(codec::ToJsonText({{"process",
+                                         {{"env", {"NVIDIA_VISIBLE_DEVICES=0", all}},
+                                          {"capabilities", {{"bounding", {"CAP_SYS_ADMIN"}}}}}}}));
     EXPECT_TRUE(EditSpec(spec, config_, "legacy", report_));
   }
 }

@@ -31,7 +31,8 @@ std::string Said(std::vector<std::string> words) {
 
 TEST(ConfigTomlMembers, WhatHasNoEffectIsSaid) {
   const test_support::TemporaryFolder folder;
-  const auto file = folder.Write("config.toml", "[nvidia-container-cli]\nldcache = \"/x\"\n").string();
+  const auto file =
+      folder.Write("config.toml", "[nvidia-container-cli]\nldcache = \"/x\"\n").string();
   EXPECT_THAT(Said({"config", "--config-file=" + file}), HasSubstr("nvidia-container-cli.ldcache"));
   const auto set = Said({"config", "--config-file=" + (folder.path() / "none").string(), "--set",
                          "nvidia-container-cli.environment=A=b"});
@@ -64,9 +65,8 @@ TEST(ConfigTomlMembers, ListsAreThoseOfMountSpecPath) {
   folder.Write("lists/drivers.csv", "lib, /usr/lib/tegra/libnvos.so\n");
   folder.Write("root/usr/lib/tegra/libnvos.so", "x");
   const auto lists = (folder.path() / "lists").string();
-  const auto config =
-      folder.Write("config.toml", "[nvidia-container-runtime.modes.csv]\nmount-spec-path = \"" +
-                                      lists + "\"\n");
+  const auto config = folder.Write(
+      "config.toml", "[nvidia-container-runtime.modes.csv]\nmount-spec-path = \"" + lists + "\"\n");
   const auto generate = [&](const std::string& vendor) {
     return Said({"--config=" + config.string(), "cdi", "generate", "--mode=csv",
                  "--driver-root=" + (folder.path() / "root").string(), "--dev-root=/",

@@ -111,14 +111,12 @@ TEST(AlignedAllocation, TheSmallerRestIsNeverTheAnswer) {
               ElementsAre("3", "4", "5", "6"));
 }
 
-// Eight GPUs with a bridge between each two: sets of three and one smaller rest, although four pairs
-// would have more bridges in all.
+// Eight GPUs with a bridge between each two: sets of three and one smaller rest, although four
+// pairs would have more bridges in all.
 TEST(AlignedAllocation, ThereIsOneSmallerRestOnly) {
   const auto scores = Links(8, [](unsigned a, unsigned b) {
-    return gpu::Connection{.a = a,
-                           .b = b,
-                           .level = gpu::TopologyLevel::kSystem,
-                           .nvlinks = a / 2 == b / 2 ? 12U : 0U};
+    return gpu::Connection{
+        .a = a, .b = b, .level = gpu::TopologyLevel::kSystem, .nvlinks = a / 2 == b / 2 ? 12U : 0U};
   });
   EXPECT_THAT(Aligned(scores, Ids(Gpus(8)), {}, 3), ElementsAre("0", "1", "2"));
 }

@@ -90,8 +90,7 @@ TEST(Counters, MetricsOfSeveralReadingsHaveTheirNames) {
 }
 
 std::vector<Counter> Shipped(const std::string& name) {
-  const auto text =
-      base::ReadFile(test_support::SourceFolder() / "deploy/counters" / name);
+  const auto text = base::ReadFile(test_support::SourceFolder() / "deploy/counters" / name);
   EXPECT_TRUE(text) << text.error().message;
   const auto file = ParseCounters(*text, name);
   EXPECT_TRUE(file) << file.error().message;

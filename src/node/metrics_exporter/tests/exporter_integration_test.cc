@@ -387,8 +387,7 @@ const std::vector<Model> kModels = {
     {"RTX-PRO-6000", false, false, true, true}};
 
 TEST_F(ExporterTest, TheDefaultCountersOnElevenModels) {
-  options_.counter_file =
-      test_support::SourceFolder() / "deploy/counters/default-counters.csv";
+  options_.counter_file = test_support::SourceFolder() / "deploy/counters/default-counters.csv";
   std::string gpus;
   for (const auto& model : kModels) gpus += fmt::format("{{profile: {}}}, ", model.name);
   Start(fmt::format(

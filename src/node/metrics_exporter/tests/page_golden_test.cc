@@ -150,8 +150,7 @@ base::Result<std::string> Page(const Json& input) {
 }
 
 TEST(PageGolden, EachCaseIsThisPage) {
-  const auto cases =
-      test_support::ReadGoldenCases(test_support::TestData() / "page");
+  const auto cases = test_support::ReadGoldenCases(test_support::TestData() / "page");
   ASSERT_FALSE(cases.empty());
   for (const auto& one : cases) {
     SCOPED_TRACE(one.name);

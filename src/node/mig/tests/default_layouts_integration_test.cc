@@ -17,8 +17,8 @@ using ::testing::Each;
 using ::testing::IsEmpty;
 
 Configuration Defaults() {
-  const auto file = test_support::SourceFolder() /
-                    "src/desired/manifests/state-mig-manager/0400_config_map.yaml";
+  const auto file =
+      test_support::SourceFolder() / "src/desired/manifests/state-mig-manager/0400_config_map.yaml";
   const auto manifest = codec::ParseYaml(*base::ReadFile(file));
   EXPECT_TRUE(manifest) << manifest.error().ToString();
   const auto configuration =

@@ -63,16 +63,16 @@ TEST_P(DiscoveryGolden, PublishesWhatIsExpected) {
   EXPECT_EQ(troubles, golden.expected.value("troubles", Json::array()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, DiscoveryGolden,
-                         ::testing::ValuesIn(
-                             test_support::ReadGoldenCases(test_support::TestData() / "discovery")),
-                         [](const auto& case_info) {
-                           std::string name = case_info.param.name;
-                           for (auto& c : name) {
-                             if (c == '-') c = '_';
-                           }
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Cases, DiscoveryGolden,
+    ::testing::ValuesIn(test_support::ReadGoldenCases(test_support::TestData() / "discovery")),
+    [](const auto& case_info) {
+      std::string name = case_info.param.name;
+      for (auto& c : name) {
+        if (c == '-') c = '_';
+      }
+      return name;
+    });
 
 }  // namespace
 }  // namespace pitcrew::node::nfd

@@ -15,8 +15,8 @@ namespace {
 // How often a server that refuses once with this status is asked.
 int Tries(int status) {
   std::atomic<int> tries = 0;
-  auto server = pitcrew::testing::ScriptedServer::Start(
-      [&](const auto&, auto& reply, const io::StopToken&) {
+  auto server =
+      pitcrew::testing::ScriptedServer::Start([&](const auto&, auto& reply, const io::StopToken&) {
         ++tries == 1 ? reply.Send(status, R"({"kind": "Status"})")
                      : reply.Send(200, R"({"metadata": {"resourceVersion": "2"}})");
       });

@@ -128,7 +128,8 @@ TEST_F(CdiSpecs, UnderWslTheRuntimeHasTheOneDevice) {
   EXPECT_EQ(spec->edits.hooks[0].args[3], "/" + store + "/nvidia-smi::/usr/bin/nvidia-smi");
 }
 
-// cdi.enabled: false. The runtime needs its specification all the same, and nothing else is written.
+// cdi.enabled: false. The runtime needs its specification all the same, and nothing else is
+// written.
 TEST_F(CdiSpecs, WithoutCdiOnlyTheRuntimesIsWritten) {
   options_.cdi_enabled = false;
   EXPECT_TRUE(WriteCdiSpecs(options_)) << "no GPU is no error for an installation without CDI";
@@ -158,8 +159,9 @@ TEST_F(CdiSpecs, DriverAndGpusAreDescribedForRequirementsOfImages) {
     spec.devices.push_back({name, {}, {}});
   }
   DescribeDriver(inventory, spec);
-  EXPECT_EQ(spec.annotations, (cdi::Annotations{{"runtime.nvidia.com/cuda-version", "12.4"},
-                                                {"runtime.nvidia.com/driver-version", "550.54.15"}}));
+  EXPECT_EQ(spec.annotations,
+            (cdi::Annotations{{"runtime.nvidia.com/cuda-version", "12.4"},
+                              {"runtime.nvidia.com/driver-version", "550.54.15"}}));
   const cdi::Annotations of_gpu = {{"runtime.nvidia.com/brand", "tesla"},
                                    {"runtime.nvidia.com/compute-capability", "7.5"}};
   for (std::size_t i = 0; i < spec.devices.size(); ++i) {

@@ -123,7 +123,7 @@ class KilledEngine : public ::testing::TestWithParam<Engine> {
     Tree tree;
     for (const auto& entry : fs::recursive_directory_iterator(Etc())) {
       if (entry.is_directory()) continue;
-      struct stat status {};
+      struct stat status{};
       EXPECT_EQ(::lstat(entry.path().c_str(), &status), 0);
       tree[fs::relative(entry.path(), Etc()).string()] = {
           base::ReadFile(entry.path()).value_or("?"), status.st_mode, status.st_uid, status.st_gid};
@@ -239,8 +239,7 @@ TEST_P(WrittenRootFile, AnotherWriterAtAnyStepLosesNothing) {
   int steps = 1;
   for (bool stopped = true; stopped; ++steps) {
     Reset();
-    stopped = test_support::InterruptAtChange(
-        steps, [&] { (void)Configure(); }, write);
+    stopped = test_support::InterruptAtChange(steps, [&] { (void)Configure(); }, write);
     if (!stopped) break;
     EXPECT_THAT(text(), HasSubstr("theirs")) << "step " << steps;
     ASSERT_TRUE(Configure()) << "step " << steps;
@@ -249,11 +248,9 @@ TEST_P(WrittenRootFile, AnotherWriterAtAnyStepLosesNothing) {
 
     Reset();
     ASSERT_TRUE(Configure());
-    (void)test_support::InterruptAtChange(
-        steps, [&] { (void)Restore(); }, write);
+    (void)test_support::InterruptAtChange(steps, [&] { (void)Restore(); }, write);
     if (text().find("theirs") == std::string::npos) {
-      EXPECT_FALSE(test_support::InterruptAtChange(
-          steps, [&] { (void)Restore(); }, [] {}));
+      EXPECT_FALSE(test_support::InterruptAtChange(steps, [&] { (void)Restore(); }, [] {}));
     }
   }
   EXPECT_GT(steps, 8);
