@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ascii.h"
 #include "base/strings.h"
 
 namespace pitcrew::desired {
@@ -15,8 +16,8 @@ constexpr std::size_t kLongestTag = 128;
 constexpr std::size_t kDigestDigits = 64;  // of SHA-256
 constexpr std::string_view kDigest = "sha256:";
 
-bool IsSmall(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
-bool IsAlphanumeric(char c) { return IsSmall(c) || (c >= 'A' && c <= 'Z'); }
+bool IsSmall(char c) { return (c >= 'a' && c <= 'z') || base::IsDigit(c); }
+bool IsAlphanumeric(char c) { return base::IsLetter(c) || base::IsDigit(c); }
 
 bool IsTag(std::string_view text) {
   const auto fits = [](char c) { return IsAlphanumeric(c) || c == '_' || c == '.' || c == '-'; };
@@ -25,7 +26,7 @@ bool IsTag(std::string_view text) {
 }
 
 bool IsDigest(std::string_view text) {
-  const auto fits = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  const auto fits = [](char c) { return base::IsDigit(c) || (c >= 'a' && c <= 'f'); };
   return text.starts_with(kDigest) && text.size() == kDigest.size() + kDigestDigits &&
          std::ranges::all_of(text.substr(kDigest.size()), fits);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <string_view>
 #include <utility>
@@ -134,6 +135,13 @@ std::optional<LaggingPod> ReadLaggingPod(const Json& pod) {
   return LaggingPod{.name = codec::FindString(pod, {"metadata", "name"}),
                     .node = NodeOf(pod),
                     .why = std::move(why)};
+}
+
+bool IsPullTrouble(std::string_view reason) {
+  static constexpr std::array<std::string_view, 6> kReasons = {
+      "ErrImagePull",      "ImagePullBackOff",  "InvalidImageName",
+      "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"};
+  return std::ranges::find(kReasons, reason) != kReasons.end();
 }
 
 }  // namespace pitcrew::desired

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "codec/json.h"
 
@@ -18,5 +19,9 @@ struct LaggingPod {
 };
 // Nothing for a pod that is ready.
 std::optional<LaggingPod> ReadLaggingPod(const codec::Json& pod);
+
+// For this reason a container waits whose image the kubelet has not got, and tries again now and
+// then.
+bool IsPullTrouble(std::string_view reason);
 
 }  // namespace pitcrew::desired

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "desired/lagging_pod.h"
 #include "driver_upgrade/succession.h"
 #include "kube/ownership.h"
 
@@ -49,16 +50,10 @@ bool IsFailing(const Json& pod) {
   return false;
 }
 
-// What the kubelet says of a container whose image it has not got, and tries again now and then.
-constexpr std::string_view kPullTroubles[] = {"ErrImagePull",      "ImagePullBackOff",
-                                              "InvalidImageName",  "ErrImageNeverPull",
-                                              "ImageInspectError", "RegistryUnavailable"};
-
 std::string MissingImageOf(const Json& pod) {
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
     for (const Json& status : ListAt(pod, {"status", list})) {
-      const std::string reason = codec::FindString(status, {"state", "waiting", "reason"});
-      if (std::ranges::find(kPullTroubles, reason) != std::end(kPullTroubles)) {
+      if (desired::IsPullTrouble(codec::FindString(status, {"state", "waiting", "reason"}))) {
         return codec::FindString(status, {"image"});
       }
     }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/strings.h"
+#include "desired/lagging_pod.h"
 #include "fleet/cluster_looks.h"
 #include "fleet/fields.h"
 
@@ -77,11 +78,7 @@ Seen Describe(const Cluster& cluster, const std::string& image, const Waiting& w
 }  // namespace
 
 bool PullFails(const Container& container) {
-  static constexpr std::array<std::string_view, 6> kReasons = {
-      "ErrImagePull",      "ImagePullBackOff",  "InvalidImageName",
-      "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"};
-  return container.state == "waiting" &&
-         std::ranges::find(kReasons, container.reason) != kReasons.end();
+  return container.state == "waiting" && desired::IsPullTrouble(container.reason);
 }
 
 std::string PullMessage(const Cluster& cluster, const Pod& pod, const Container& container) {

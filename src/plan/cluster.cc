@@ -138,29 +138,17 @@ base::Result<Node> Labelled(const PlannedNode& node, const desired::LabelKeys& k
   return desired::ReadNode(object, keys);
 }
 
-// DaemonSets of the container toolkit that the operator finds again.
-desired::StandingToolkits ToolkitsOf(const Snapshot& snapshot,
-                                     const std::string& operator_namespace) {
-  desired::StandingToolkits standing;
+// What the DaemonSets that the operator finds again tell of toolkits and drivers.
+void ReadDaemonSets(const Snapshot& snapshot, const std::string& operator_namespace, Facts& facts) {
   for (const auto& [key, object] : snapshot.All(kube::kDaemonSets)) {
     if (key.namespace_name != operator_namespace) continue;
     const desired::OwnedObject owned = desired::ReadOwned(object);
-    if (owned.state.empty() || owned.deleting || !owned.toolkit_runtime) continue;
-    desired::AddStandingToolkit(standing, key.name, *owned.toolkit_runtime);
+    if (owned.state.empty() || owned.deleting) continue;
+    if (owned.toolkit_runtime) {
+      desired::AddStandingToolkit(facts.toolkits, key.name, *owned.toolkit_runtime);
+    }
+    if (!owned.driver_content.empty()) facts.driver_contents[key.name] = owned.driver_content;
   }
-  return standing;
-}
-
-desired::DriverContents DriverContentsOf(const Snapshot& snapshot,
-                                         const std::string& operator_namespace) {
-  desired::DriverContents contents;
-  for (const auto& [key, object] : snapshot.All(kube::kDaemonSets)) {
-    if (key.namespace_name != operator_namespace) continue;
-    const desired::OwnedObject owned = desired::ReadOwned(object);
-    if (owned.state.empty() || owned.deleting || owned.driver_content.empty()) continue;
-    contents[key.name] = owned.driver_content;
-  }
-  return contents;
 }
 
 // What the operator would do to a node that has been changed as decided.
@@ -299,8 +287,7 @@ base::Result<PlannedCluster> ReadCluster(const Snapshot& snapshot,
   PlannedCluster cluster;
   cluster.drivers = std::move(drivers);
   TRY_ASSIGN(Facts facts, FactsOfCluster(snapshot, kubernetes_version));
-  facts.toolkits = ToolkitsOf(snapshot, operator_namespace);
-  facts.driver_contents = DriverContentsOf(snapshot, operator_namespace);
+  ReadDaemonSets(snapshot, operator_namespace, facts);
   TRY_ASSIGN(facts, LabelNodes(snapshot, facts, policy, cluster));
   desired::References all = desired::ReferencesOf(policy.policy);
   std::ranges::copy(references.config_maps, std::back_inserter(all.config_maps));

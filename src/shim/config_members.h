@@ -22,7 +22,7 @@ struct Unheeded {
 std::vector<Unheeded> UnheededMembers(const codec::Json& values,
                                       const std::filesystem::path& toolkit_folder);
 
-// "config.toml: a has no effect: why; b ...". `path` names the file.
+// "config.toml sets what has no effect: a (why); b (why)". `path` names the file.
 std::string ToText(const std::vector<Unheeded>& members, const std::filesystem::path& path);
 
 }  // namespace pitcrew::shim

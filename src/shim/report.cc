@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/strings.h"
 #include "codec/json.h"
 
 namespace pitcrew::shim {
@@ -54,14 +55,11 @@ bool Report::SetLevel(std::string_view level) {
       {"panic", Urgency::kError},  {"fatal", Urgency::kError},     {"error", Urgency::kError},
       {"warn", Urgency::kWarning}, {"warning", Urgency::kWarning}, {"info", Urgency::kInfo},
       {"debug", Urgency::kDebug},  {"trace", Urgency::kDebug}};
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  for (const auto& [name, urgency] : kLevels) {
-    if (!std::ranges::equal(name, level, {}, {}, lower)) continue;
-    least_ = urgency;
-    return true;
-  }
-  least_ = Urgency::kInfo;
-  return false;
+  using Level = std::pair<std::string_view, Urgency>;
+  const auto* const found = std::ranges::find(kLevels, base::ToLower(level), &Level::first);
+  const bool known = found != std::end(kLevels);
+  least_ = known ? found->second : Urgency::kInfo;
+  return known;
 }
 
 void Report::Debug(std::string_view message) const { Write(Urgency::kDebug, message); }

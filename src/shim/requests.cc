@@ -7,12 +7,12 @@
 #include <unordered_set>
 
 #include "base/strings.h"
+#include "cdi/driver_annotations.h"
 #include "cdi/name.h"
 
 namespace pitcrew::shim {
 namespace {
 
-constexpr std::string_view kPreparedKind = "runtime.nvidia.com/gpu";
 constexpr std::string_view kMountFolder = "/var/run/nvidia-container-devices/";
 
 std::vector<std::string> FromAnnotations(const oci::Spec& spec,
@@ -89,14 +89,17 @@ base::Result<Mode> ResolveMode(std::string_view mode, const Requests& requests) 
       fmt::format("runtime mode \"{}\" is none of auto, cdi, csv, jit-cdi, legacy", mode)));
 }
 
-bool IsPrepared(const std::string& name) { return name.starts_with("runtime.nvidia.com/gpu="); }
+bool IsPrepared(std::string_view name) {
+  return name.starts_with(cdi::kRuntimeKind) &&
+         name.substr(cdi::kRuntimeKind.size()).starts_with('=');
+}
 
 base::Status RefuseMixedKinds(const std::vector<std::string>& names) {
   if (std::ranges::none_of(names, IsPrepared) || std::ranges::all_of(names, IsPrepared)) return {};
   return base::Fail(base::Invalid(
       "MixedDeviceKinds",
       fmt::format("devices of the kind {} cannot be asked for together with others: {}",
-                  kPreparedKind, base::Join(names, ", "))));
+                  cdi::kRuntimeKind, base::Join(names, ", "))));
 }
 
 }  // namespace
@@ -160,7 +163,7 @@ base::Result<Resolution> ResolveRequests(const oci::Spec& spec, const Config& co
              ResolveMode(forced_mode.empty() ? config.mode : forced_mode, requests));
   if (resolution.mode != Mode::kCdi) requests = FindRequests(spec, config, {});
   resolution.names = QualifiedNames(
-      requests.devices, resolution.mode == Mode::kCdi ? config.default_kind : kPreparedKind);
+      requests.devices, resolution.mode == Mode::kCdi ? config.default_kind : cdi::kRuntimeKind);
   TRY(RefuseMixedKinds(resolution.names));
   resolution.warnings = std::move(requests.warnings);
   return resolution;

@@ -3,6 +3,7 @@
 `CONTAINERD` and the others are tables; a class is what engines of one kind have in common.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -106,17 +107,16 @@ required_plugins = []
 """
 
 
-class CriEngine:
-    """containerd and CRI-O: pods and containers as the kubelet starts them."""
+class Engine:
+    """What runs on a host of its own, and the toolkit configures."""
 
-    socket = program = toolkit_engine = config_path = None
+    host = socket = program = toolkit_engine = config_path = None
 
-    def __init__(self, argv, binds, files, images, commands=()):
-        self.host = host.Host(argv, {**_CRUN, **binds}, {"/etc/cni/own.d/10-none.conflist": _CNI, **files}, commands)
+    @contextlib.contextmanager
+    def closed_on_failure(self):
+        """The end of its log is shown before it is gone."""
         try:
-            self.cri = Cri(self.host.path(self.socket))
-            self.wait()
-            self.import_images(images)
+            yield
         except BaseException:
             print(self.host.log()[-3000:])
             self.close()
@@ -124,6 +124,25 @@ class CriEngine:
 
     def close(self):
         self.host.close()
+
+    def files(self):
+        """What the toolkit may write."""
+        return [self.config_path]
+
+    def configure(self, **more):
+        self.host.start_toolkit(self.toolkit_engine, self.socket, self.config_path, **more)
+        self.host.await_toolkit()
+
+
+class CriEngine(Engine):
+    """containerd and CRI-O: pods and containers as the kubelet starts them."""
+
+    def __init__(self, argv, binds, files, images, commands=()):
+        self.host = host.Host(argv, {**_CRUN, **binds}, {"/etc/cni/own.d/10-none.conflist": _CNI, **files}, commands)
+        with self.closed_on_failure():
+            self.cri = Cri(self.host.path(self.socket))
+            self.wait()
+            self.import_images(images)
 
     def import_images(self, images):
         raise NotImplementedError
@@ -139,13 +158,8 @@ class CriEngine:
                     raise
                 time.sleep(0.05)
 
-    def files(self):
-        """What the toolkit may write."""
-        return [self.config_path]
-
     def configure(self, **more):
-        self.host.start_toolkit(self.toolkit_engine, self.socket, self.config_path, **more)
-        self.host.await_toolkit()
+        super().configure(**more)
         self.wait()
 
     def run(self, name, runtime="", attempt=0, **container):
@@ -247,7 +261,7 @@ class Load:
         return self.started
 
 
-class Docker:
+class Docker(Engine):
     """Debian's, with its own containerd."""
 
     program, toolkit_engine, socket, config_path = "dockerd", "docker", "/run/docker.sock", "/etc/docker/daemon.json"
@@ -258,26 +272,11 @@ class Docker:
         self.host = host.Host(
             ["/usr/bin/dockerd", "--bridge=none", "--iptables=false", "--oom-score-adjust=0", "--cgroup-parent={cgroup}",
              "--host=unix:///run/docker.sock"], binds, {self.config_path: config})
-        try:
-            with open(images[IMAGE], "rb") as stream:
-                self.docker("load", stdin=stream)
-        except BaseException:
-            print(self.host.log()[-3000:])
-            self.close()
-            raise
-
-    def close(self):
-        self.host.close()
+        with self.closed_on_failure(), open(images[IMAGE], "rb") as stream:
+            self.docker("load", stdin=stream)
 
     def docker(self, *words, **options):
         return self.host.run("/usr/bin/docker", *words, **options).strip()
-
-    def files(self):
-        return [self.config_path]
-
-    def configure(self, **more):
-        self.host.start_toolkit(self.toolkit_engine, self.socket, self.config_path, **more)
-        self.host.await_toolkit()
 
     def run(self, name, runtime="", environment=None):
         return self.docker("run", "--detach", "--name", name, "--network", "none",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "api/labels.h"
@@ -23,18 +24,22 @@ bool HaveSameNames(const Objects& a, const Objects& b) {
 
 std::string DigestOf(std::string_view text) { return std::to_string(base::HashFnv1a32(text)); }
 
-void AddConfigMap(Objects& objects, const Facts& facts, const std::string& name) {
+template <class Seen, class Digest>
+void Add(Objects& objects, std::string_view kind, const std::string& name, const Seen& all,
+         Digest digest) {
   if (name.empty()) return;
-  const auto found = facts.config_maps.find(name);
-  const bool known = found != facts.config_maps.end() && found->second.is_present();
-  objects["ConfigMap " + name] = known ? found->second.value()->digest : "";
+  const auto found = all.find(name);
+  const bool known = found != all.end() && found->second.is_present();
+  objects[fmt::format("{} {}", kind, name)] =
+      known ? std::invoke(digest, *found->second.value()) : "";
+}
+
+void AddConfigMap(Objects& objects, const Facts& facts, const std::string& name) {
+  Add(objects, "ConfigMap", name, facts.config_maps, &ConfigMapData::digest);
 }
 
 void AddSecret(Objects& objects, const Facts& facts, const std::string& name) {
-  if (name.empty()) return;
-  const auto found = facts.secrets.find(name);
-  const bool known = found != facts.secrets.end() && found->second.is_present();
-  objects["Secret " + name] = known ? *found->second.value() : "";
+  Add(objects, "Secret", name, facts.secrets, std::identity());
 }
 
 std::optional<DriverContent> StandingContent(const Object& all, const char* kind) {

@@ -24,7 +24,7 @@ namespace pitcrew::node::toolkit {
 namespace {
 
 // Kind of the devices that the runtime resolves unqualified names with (shim/requests.h).
-constexpr const char* kRuntimeKind = "runtime.nvidia.com/gpu";
+const std::string kRuntimeKind(cdi::kRuntimeKind);
 
 std::string DevRoot(const Options& options) {
   return options.dev_root.empty() ? options.driver_root : options.dev_root;

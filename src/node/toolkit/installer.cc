@@ -138,8 +138,7 @@ void WarnOfHook(const Options& options) {
   if (!options.configures_engine() || !options.engine.hook.enabled) return;
   base::LogWarning(
       "CRIO_CONFIG_MODE=hook: the runtime nvidia injects, as CRI-O's default, and not the hook, "
-      "which "
-      "refuses GPUs to containers of another runtime",
+      "which refuses GPUs to containers of another runtime",
       {{"file", options.engine.hook.file.string()},
        {"default", options.engine.set_as_default ? options.engine.runtime_name : "(none)"}});
 }
