@@ -48,6 +48,12 @@ function(pitcrew_grpc_sources target proto)
             --grpc_out=${folder} --plugin=protoc-gen-grpc=${PITCREW_GRPC_PLUGIN} ${proto}
     DEPENDS ${source} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} VERBATIM)
   target_sources(${target} PRIVATE ${sources})
+  # What `make lint` needs of a build.
+  if(NOT TARGET generated_headers)
+    add_custom_target(generated_headers)
+  endif()
+  add_custom_target(${target}_${name}_headers DEPENDS ${folder}/${name}.pb.h ${folder}/${name}.grpc.pb.h)
+  add_dependencies(generated_headers ${target}_${name}_headers)
   # Generated code keeps its own rules about warnings.
   set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -w)
   target_include_directories(${target} SYSTEM PRIVATE ${folder})

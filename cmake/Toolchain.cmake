@@ -79,8 +79,8 @@ if(PITCREW_SANITIZE)
   add_compile_definitions(_GLIBCXX_ASSERTIONS)
 endif()
 
-# Several files at a time (all presets but dev): large headers are parsed once for them all. A type of one file's
-# own is then not of the main file, and GCC takes its file for a header.
+# Where several files are compiled at a time (Together.cmake), a type of one file's own is not of the main file, and GCC takes
+# its file for a header.
 if(CMAKE_UNITY_BUILD)
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endif()

@@ -229,7 +229,8 @@ class ApiServer:
         data = None
         if body is not None:
             headers["Content-Type"] = content_type
-            data = json.dumps(body).encode()
+            # As the server writes it itself: what may not change of an object is compared by bytes.
+            data = json.dumps(body, separators=(",", ":")).encode()
         deadline = time.monotonic() + 30
         status, text = self._exchange(method, path, data, headers)
         # Nothing has been done yet: the server has just been started.

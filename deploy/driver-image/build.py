@@ -80,7 +80,7 @@ def _precompile(kernel: str) -> str:
     """What packages have brought, `build` finds there, and fails where something is missing. What remains of the run file
     is of no use once all is installed."""
     return (f"RUN {_PROGRAM} build --kernel '{kernel}' \\\n"
-            f" && rm -rf /drivers/*.run /usr/src/nvidia-*/kernel*/*.o /var/lib/apt/lists/*\n")
+            f" && rm -rf /drivers/*.run /usr/src/nvidia-*/kernel*/*.o /var/lib/apt/lists/* /var/cache/dnf/*\n")
 
 
 def _install(family: str, packages: list[str]) -> str:

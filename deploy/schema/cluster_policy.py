@@ -76,6 +76,8 @@ def upgrade_schedule():
             "observeSeconds": integer("How long they are to be in order before others begin.", default=0, minimum=0),
             "requireApproval": boolean("Others begin when the annotation nvidia.com/gpu-driver-upgrade.approved of the "
                                        "ClusterPolicy names the version.", default=False),
+            "metrics": boolean("A node on which the metrics exporter tells of an XID, of memory errors or of a GPU that "
+                               "is missing is not in order.", default=True),
         }),
     })
 
@@ -99,6 +101,9 @@ def upgrade_policy():
             enable=boolean("Drain the node when removing the GPU pods did not suffice.",
                            default=False),
             podSelector=string("Labels of the pods to drain; empty for all.")),
+        "imageCheck": boolean("Before nodes give their pods up, look on one of each kind whether the new driver's image can "
+                              "be had there; true when it is not set. (Not in NVIDIA's definition; where that is in place, "
+                              "the annotation nvidia.com/gpu-driver-upgrade.image-check says the same.)"),
         "maxParallelUpgrades": integer("Nodes that are upgraded at a time; 0 means without limit.",
                                        default=1, minimum=0),
         "maxUnavailable": int_or_string("Nodes, or their share with %, that may be unavailable; a "

@@ -165,7 +165,7 @@ base::Result<ClusterPolicy> ReadClusterPolicy(const Json& object) {
   const Block spec(codec::Find(object, {"spec"}), "spec", policy.problems);
   ReadGeneral(spec, policy);
   ReadDriver(spec.Child("driver"), policy.driver);
-  ReadScheduleAnnotations(object, policy.driver.upgrade_policy.schedule, policy.problems);
+  ReadUpgradeAnnotations(object, policy.driver.upgrade_policy, policy.problems);
   ReadNodeComponents(spec, policy);
   ReadMonitoring(spec, policy);
   ReadVirtualisation(spec, policy);

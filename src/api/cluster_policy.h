@@ -125,7 +125,12 @@ struct UpgradePolicy {
   PodRemoval drain;
   std::string drain_pod_selector;
   UpgradeSchedule schedule = {};
+  // Before a node gives its pods up, the image of its new driver is looked at on one of its kind
+  // (driver_upgrade/image_check.h). Not in upstream's definition.
+  bool image_check = true;
 
+  // Also a node that is cordoned, and takes no place of the limits, begins when it is told to.
+  [[nodiscard]] bool NeedsTurnWhenCordoned() const { return schedule.restricts() || image_check; }
   bool operator==(const UpgradePolicy&) const = default;
 };
 

@@ -58,7 +58,8 @@ UpgradePolicy ReadUpgradePolicy(const Block& block, bool auto_upgrade) {
           .drain_enabled = drain.Flag("enable"),
           .drain = ReadPodRemoval(drain),
           .drain_pod_selector = drain.String("podSelector"),
-          .schedule = ReadUpgradeSchedule(block.Child("schedule"))};
+          .schedule = ReadUpgradeSchedule(block.Child("schedule")),
+          .image_check = block.Flag("imageCheck", true)};
 }
 
 void ReadCommonDriver(const Block& block, Driver& driver) {

@@ -20,6 +20,7 @@ inline constexpr std::string_view kGpuPciLabels[] = {kPciVendorPresent, kPci3dCo
                                                      kPciVgaControllerPresent};
 inline constexpr std::string_view kKernelVersionFull =
     "feature.node.kubernetes.io/kernel-version.full";
+inline constexpr std::string_view kArchitecture = "kubernetes.io/arch";
 inline constexpr std::string_view kOsReleaseId = "feature.node.kubernetes.io/system-os_release.ID";
 inline constexpr std::string_view kOsReleaseVersionId =
     "feature.node.kubernetes.io/system-os_release.VERSION_ID";
@@ -113,12 +114,18 @@ inline constexpr std::string_view kUpgradeFailedRevisionAnnotation =
 inline constexpr std::string_view kUpgradeTurnAnnotation =
     "nvidia.com/gpu-driver-upgrade-turn-time";
 inline constexpr std::string_view kUpgradeLastAnnotation = "nvidia.com/gpu-driver-upgrade-last";
+// Likewise: what the metrics of a canary's node say since then (driver_upgrade/metrics_note.h).
+inline constexpr std::string_view kUpgradeMetricsAnnotation =
+    "nvidia.com/gpu-driver-upgrade-metrics";
 // Annotations of a ClusterPolicy, which upstream does not have (upgrade_schedule.h).
 inline constexpr std::string_view kUpgradeScheduleAnnotation =
     "nvidia.com/gpu-driver-upgrade.schedule";
 inline constexpr std::string_view kUpgradePausedAnnotation = "nvidia.com/gpu-driver-upgrade.paused";
 inline constexpr std::string_view kUpgradeApprovedAnnotation =
     "nvidia.com/gpu-driver-upgrade.approved";
+// Likewise, "true" or "false": api::UpgradePolicy::image_check.
+inline constexpr std::string_view kUpgradeImageCheckAnnotation =
+    "nvidia.com/gpu-driver-upgrade.image-check";
 // Pod label, "true": a drain for a driver upgrade leaves the pod alone.
 inline constexpr std::string_view kUpgradeDrainSkip = "nvidia.com/gpu-driver-upgrade-drain.skip";
 // The node was cordoned before its upgrade began.

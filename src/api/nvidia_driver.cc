@@ -63,7 +63,7 @@ base::Result<NvidiaDriver> ReadNvidiaDriver(const codec::Json& object) {
   driver.uid = head.uid;
   driver.generation = head.generation;
   ReadSpec(Block(codec::Find(object, {"spec"}), "spec", driver.problems), driver);
-  ReadScheduleAnnotations(object, driver.driver.upgrade_policy.schedule, driver.problems);
+  ReadUpgradeAnnotations(object, driver.driver.upgrade_policy, driver.problems);
   return driver;
 }
 

@@ -97,7 +97,7 @@ Status CheckResources(const ConfigReader& resources, PluginConfig& config) {
   for (const std::string_view kind : {"gpus", "mig"}) {
     TRY_ASSIGN(const auto entries, resources.List(kind));
     for (const auto& entry : entries) {
-      TRY_ASSIGN(const auto pattern, entry.RequiredText("pattern"));
+      TRY(entry.RequiredText("pattern"));
       TRY_ASSIGN(const auto name, entry.RequiredText("name"));
       if (const auto checked = QualifyResourceName(name); !checked) {
         return entry.Wrong("name", checked.error().message);

@@ -159,23 +159,55 @@ std::size_t Distance(std::string_view from, std::string_view to) {
   return row.back();
 }
 
-const Json& ClusterPolicySchema() {
-  static const Json kSchema = [] {
-    for (const EmbeddedDefinition& definition : EmbeddedDefinitions()) {
-      const auto parsed = codec::ParseYaml(definition.text, definition.file);
-      if (!parsed ||
-          codec::FindString(*parsed, {"metadata", "name"}) != "clusterpolicies.nvidia.com") {
-        continue;
-      }
-      for (const Json& version : (*parsed)["spec"]["versions"]) {
-        const Json* spec =
-            codec::Find(version, {"schema", "openAPIV3Schema", "properties", "spec"});
-        if (spec != nullptr) return *spec;
-      }
+// Of spec, in the embedded definition of that name.
+Json SchemaOf(std::string_view name) {
+  for (const EmbeddedDefinition& definition : EmbeddedDefinitions()) {
+    const auto parsed = codec::ParseYaml(definition.text, definition.file);
+    if (!parsed || codec::FindString(*parsed, {"metadata", "name"}) != name) continue;
+    for (const Json& version : (*parsed)["spec"]["versions"]) {
+      const Json* spec = codec::Find(version, {"schema", "openAPIV3Schema", "properties", "spec"});
+      if (spec != nullptr) return *spec;
     }
-    return Json();
-  }();
-  return kSchema;
+  }
+  return {};
+}
+
+std::vector<FieldProblem> CheckSpec(const Json& schema, const Json& object) {
+  std::vector<FieldProblem> problems;
+  const Json* spec = codec::Find(object, {"spec"});
+  // The server asks for a spec; its required blocks are missing then, too.
+  static const Json kEmpty = Json::object();
+  CheckAgainstSchema(schema, spec == nullptr || spec->is_null() ? kEmpty : *spec, "spec", problems);
+  return problems;
+}
+
+// A field's value, with its default; null where there is neither.
+Json ValueOf(const Json& object, const std::string& name, const Json& property) {
+  const Json* value = codec::Find(object, {"spec", name});
+  if (value != nullptr && !value->is_null()) return *value;
+  const auto by_default = property.find("default");
+  return by_default == property.end() ? Json() : *by_default;
+}
+
+// Rules by which a field of spec stays as it is. As on the server, one that was left out before, or
+// is now, follows none.
+void CheckChange(const Json& schema, const Json& stored, const Json& object,
+                 std::vector<FieldProblem>& problems) {
+  const auto properties = schema.find("properties");
+  if (properties == schema.end()) return;
+  for (const auto& [name, property] : properties->items()) {
+    const auto rules = property.find("x-kubernetes-validations");
+    if (rules == property.end()) continue;
+    const Json before = ValueOf(stored, name, property);
+    const Json after = ValueOf(object, name, property);
+    if (before.is_null() || after.is_null() || before == after) continue;
+    for (const Json& rule : *rules) {
+      if (codec::FindString(rule, {"rule"}) != "self == oldSelf") continue;
+      Report(problems, "spec." + name,
+             fmt::format("is {} in the cluster and {}", Quoted(before),
+                         codec::FindString(rule, {"message"})));
+    }
+  }
 }
 
 }  // namespace
@@ -228,12 +260,14 @@ void CheckAgainstSchema(const Json& schema, const Json& value, const std::string
 }
 
 std::vector<FieldProblem> CheckClusterPolicy(const Json& object) {
-  std::vector<FieldProblem> problems;
-  const Json* spec = codec::Find(object, {"spec"});
-  // The server asks for a spec; its required blocks are missing then, too.
-  static const Json kEmpty = Json::object();
-  CheckAgainstSchema(ClusterPolicySchema(), spec == nullptr || spec->is_null() ? kEmpty : *spec,
-                     "spec", problems);
+  static const Json kSchema = SchemaOf("clusterpolicies.nvidia.com");
+  return CheckSpec(kSchema, object);
+}
+
+std::vector<FieldProblem> CheckNvidiaDriver(const Json& object, const Json* stored) {
+  static const Json kSchema = SchemaOf("nvidiadrivers.nvidia.com");
+  std::vector<FieldProblem> problems = CheckSpec(kSchema, object);
+  if (stored != nullptr) CheckChange(kSchema, *stored, object, problems);
   return problems;
 }
 

@@ -15,6 +15,11 @@ namespace pitcrew::api {
 // spec is looked at. Rules between fields are CheckPolicy's of the operator.
 std::vector<FieldProblem> CheckClusterPolicy(const codec::Json& object);
 
+// The same of a NVIDIADriver. With `stored`, the object that it would replace, also fields that
+// cannot be changed.
+std::vector<FieldProblem> CheckNvidiaDriver(const codec::Json& object,
+                                            const codec::Json* stored = nullptr);
+
 // The same for any schema of the form that definitions use; `path` is that of `value`.
 void CheckAgainstSchema(const codec::Json& schema, const codec::Json& value,
                         const std::string& path, std::vector<FieldProblem>& problems);

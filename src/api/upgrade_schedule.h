@@ -37,6 +37,7 @@ struct UpgradeCanary {
   std::int32_t nodes = 0;            // 0: none
   std::int32_t observe_seconds = 0;  // how long they are to be in order before others begin
   bool require_approval = false;     // others begin when a person says so
+  bool metrics = true;               // what their GPUs' metrics say counts, too
   // Versions (revisions of DaemonSets) that a person has approved: kUpgradeApprovedAnnotation.
   std::vector<std::string> approved;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "api/labels.h"
 #include "base/strings.h"
@@ -104,10 +105,11 @@ UpgradeOrder ReadOrder(const Block& block) {
 }
 
 UpgradeCanary ReadCanary(const Block& block) {
-  block.RefuseOthers({"nodes", "observeSeconds", "requireApproval"});
+  block.RefuseOthers({"nodes", "observeSeconds", "requireApproval", "metrics"});
   return {.nodes = block.Count("nodes", block.present() ? 1 : 0),
           .observe_seconds = block.Count("observeSeconds", 0),
           .require_approval = block.Flag("requireApproval"),
+          .metrics = block.Flag("metrics", true),
           .approved = {}};
 }
 
@@ -128,8 +130,9 @@ UpgradeSchedule ReadUpgradeSchedule(const Block& block) {
   return schedule;
 }
 
-void ReadScheduleAnnotations(const Json& object, UpgradeSchedule& schedule,
-                             std::vector<FieldProblem>& problems) {
+void ReadUpgradeAnnotations(const Json& object, UpgradePolicy& policy,
+                            std::vector<FieldProblem>& problems) {
+  UpgradeSchedule& schedule = policy.schedule;
   const auto annotation = [&](std::string_view key) {
     return codec::FindString(object, {"metadata", "annotations", key});
   };
@@ -141,12 +144,15 @@ void ReadScheduleAnnotations(const Json& object, UpgradeSchedule& schedule,
       problems.push_back({path, document.error().message});
     }
   }
-  if (const std::string text = annotation(kUpgradePausedAnnotation); !text.empty()) {
+  for (const auto& [key, into] : {std::pair(kUpgradePausedAnnotation, &schedule.paused),
+                                  std::pair(kUpgradeImageCheckAnnotation, &policy.image_check)}) {
+    const std::string text = annotation(key);
+    if (text.empty()) continue;
     if (text != "true" && text != "false") {
-      problems.push_back({PathOf(kUpgradePausedAnnotation),
-                          fmt::format("is \"{}\", must be \"true\" or \"false\"", text)});
+      problems.push_back(
+          {PathOf(key), fmt::format("is \"{}\", must be \"true\" or \"false\"", text)});
     }
-    schedule.paused = text != "false";
+    *into = text != "false";
   }
   for (const std::string& version : base::Split(annotation(kUpgradeApprovedAnnotation), ',')) {
     if (!version.empty()) schedule.canary.approved.push_back(version);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "api/block.h"
+#include "api/cluster_policy.h"
 #include "api/upgrade_schedule.h"
 #include "codec/json.h"
 
@@ -14,7 +15,7 @@ UpgradeSchedule ReadUpgradeSchedule(const Block& block);
 
 // What annotations of the object say instead, or beside. Their problems have paths that begin with
 // "metadata.annotations".
-void ReadScheduleAnnotations(const codec::Json& object, UpgradeSchedule& schedule,
-                             std::vector<FieldProblem>& problems);
+void ReadUpgradeAnnotations(const codec::Json& object, UpgradePolicy& policy,
+                            std::vector<FieldProblem>& problems);
 
 }  // namespace pitcrew::api

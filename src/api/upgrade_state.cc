@@ -40,12 +40,12 @@ std::string_view NameOf(UpgradeState state) {
 }
 
 std::span<const UpgradeState> UpgradeStates() {
-  static constexpr auto kStates = [] {
+  static constexpr auto kAll = [] {
     std::array<UpgradeState, kNames.size()> states{};
     std::ranges::transform(kNames, states.begin(), [](const auto& entry) { return entry.first; });
     return states;
   }();
-  return kStates;
+  return kAll;
 }
 
 bool IsUnderWay(UpgradeState state) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -20,41 +21,65 @@ Error NotElf(std::string_view what) {
   return Invalid("InvalidElf", "not a usable ELF file: " + std::string(what));
 }
 
-// Exactly `size` bytes at `offset`.
-Result<std::string> ReadAt(int fd, std::uint64_t offset, std::size_t size) {
-  std::string bytes(size, '\0');
-  std::size_t done = 0;
-  while (done < size) {
-    if (offset > static_cast<std::uint64_t>(INT64_MAX) - size) return Fail(NotElf("offset"));
-    const ssize_t count =
-        ::pread(fd, bytes.data() + done, size - done, static_cast<off_t>(offset + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Fail(FromErrno(errno, "read ELF file"));
-    if (count == 0) return Fail(NotElf("it is cut short"));
-    done += static_cast<std::size_t>(count);
+// A file of which the beginning is read once: all headers lie there, and often the names too.
+class FileBytes {
+ public:
+  explicit FileBytes(int fd) : fd_(fd) {
+    ssize_t count = 0;
+    do {
+      count = ::pread(fd_, head_.data(), head_.size(), 0);
+    } while (count < 0 && errno == EINTR);
+    head_size_ = static_cast<std::size_t>(std::max<ssize_t>(count, 0));
   }
-  return bytes;
-}
 
-template <class Entry>
-Result<std::vector<Entry>> ReadTable(int fd, std::uint64_t offset, std::size_t count) {
-  if (count > kMostHeaders * 16) return Fail(NotElf("too many headers"));
-  TRY_ASSIGN(const std::string bytes, ReadAt(fd, offset, count * sizeof(Entry)));
-  std::vector<Entry> entries(count);
-  if (count > 0) std::memcpy(entries.data(), bytes.data(), bytes.size());
-  return entries;
-}
+  // Exactly `size` bytes at `offset`.
+  Status Read(std::uint64_t offset, char* into, std::size_t size) const {
+    if (offset > static_cast<std::uint64_t>(INT64_MAX) - size) return Fail(NotElf("offset"));
+    std::size_t done = TakeFromHead(offset, into, size);
+    while (done < size) {
+      const ssize_t count =
+          ::pread(fd_, into + done, size - done, static_cast<off_t>(offset + done));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return Fail(FromErrno(errno, "read ELF file"));
+      if (count == 0) return Fail(NotElf("it is cut short"));
+      done += static_cast<std::size_t>(count);
+    }
+    return {};
+  }
+  template <class Entry>
+  Result<std::vector<Entry>> Table(std::uint64_t offset, std::size_t count) const {
+    if (count > kMostHeaders * 16) return Fail(NotElf("too many headers"));
+    std::vector<Entry> entries(count);
+    TRY(Read(offset, reinterpret_cast<char*>(entries.data()), count * sizeof(Entry)));
+    return entries;
+  }
+  // Text that ends with a zero byte, at most kLongestName long, at `offset`.
+  Result<std::string> Name(std::uint64_t offset) const {
+    if (offset > static_cast<std::uint64_t>(INT64_MAX)) return Fail(NotElf("offset"));
+    std::array<char, kLongestName> bytes;
+    std::string_view text(bytes.data(), TakeFromHead(offset, bytes.data(), bytes.size()));
+    if (text.find('\0') == text.npos) {
+      const ssize_t count = ::pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      text = {bytes.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0))};
+    }
+    const auto end = text.find('\0');
+    if (end == text.npos) return Fail(NotElf("a name lies outside the file or has no end"));
+    return std::string(text.substr(0, end));
+  }
 
-// Text that ends with a zero byte, at most kLongestName long, at `offset`.
-Result<std::string> ReadName(int fd, std::uint64_t offset) {
-  std::string bytes(kLongestName, '\0');
-  if (offset > static_cast<std::uint64_t>(INT64_MAX)) return Fail(NotElf("offset"));
-  const ssize_t count = ::pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-  bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
-  const auto end = bytes.find('\0');
-  if (end == std::string::npos) return Fail(NotElf("a name lies outside the file or has no end"));
-  return bytes.substr(0, end);
-}
+ private:
+  // How many of the bytes stand in the head.
+  std::size_t TakeFromHead(std::uint64_t offset, char* into, std::size_t size) const {
+    if (offset >= head_size_ || size == 0) return 0;
+    const std::size_t count = std::min(size, head_size_ - static_cast<std::size_t>(offset));
+    std::memcpy(into, head_.data() + offset, count);
+    return count;
+  }
+
+  int fd_;
+  std::array<char, 2048> head_;
+  std::size_t head_size_ = 0;
+};
 
 struct Elf32 {
   using Header = Elf32_Ehdr;
@@ -70,9 +95,10 @@ struct Elf64 {
 };
 
 template <class Class>
-Result<typename Class::Header> ReadHeader(int fd) {
-  TRY_ASSIGN(const auto headers, ReadTable<typename Class::Header>(fd, 0, 1));
-  return headers.front();
+Result<typename Class::Header> ReadHeader(const FileBytes& bytes) {
+  typename Class::Header header;
+  TRY(bytes.Read(0, reinterpret_cast<char*>(&header), sizeof(header)));
+  return header;
 }
 
 // Where an address of the loaded library lies in the file.
@@ -89,19 +115,19 @@ std::optional<std::uint64_t> FileOffset(const Segments& segments, std::uint64_t 
 }
 
 template <class Class>
-Result<std::string> ReadSoname(int fd, const typename Class::Header& header) {
+Result<std::string> ReadSoname(const FileBytes& bytes, const typename Class::Header& header) {
   if (header.e_phentsize != sizeof(typename Class::Segment) || header.e_phnum > kMostHeaders) {
     return Fail(NotElf("program headers"));
   }
   TRY_ASSIGN(const auto segments,
-             ReadTable<typename Class::Segment>(fd, header.e_phoff, header.e_phnum));
+             bytes.Table<typename Class::Segment>(header.e_phoff, header.e_phnum));
   const auto dynamic =
       std::ranges::find(segments, static_cast<std::uint32_t>(PT_DYNAMIC), &Class::Segment::p_type);
   if (dynamic == segments.end()) return Fail(NotElf("it is not dynamic"));
   if (dynamic->p_filesz > kMostDynamicBytes) return Fail(NotElf("dynamic section"));
   TRY_ASSIGN(const auto entries,
-             ReadTable<typename Class::Dynamic>(
-                 fd, dynamic->p_offset, dynamic->p_filesz / sizeof(typename Class::Dynamic)));
+             bytes.Table<typename Class::Dynamic>(
+                 dynamic->p_offset, dynamic->p_filesz / sizeof(typename Class::Dynamic)));
   std::optional<std::uint64_t> strings;
   std::optional<std::uint64_t> name;
   for (const auto& entry : entries) {
@@ -115,44 +141,47 @@ Result<std::string> ReadSoname(int fd, const typename Class::Header& header) {
   if (!strings) return Fail(NotElf("it has no string table"));
   const auto offset = FileOffset(segments, *strings);
   if (!offset || *name > kMostDynamicBytes * 64) return Fail(NotElf("string table"));
-  return ReadName(fd, *offset + *name);
+  return bytes.Name(*offset + *name);
 }
 
 template <class Class>
-Result<ElfLibrary> ReadLibrary(int fd) {
-  TRY_ASSIGN(const auto header, ReadHeader<Class>(fd));
+Result<ElfLibrary> ReadLibrary(const FileBytes& bytes) {
+  TRY_ASSIGN(const auto header, ReadHeader<Class>(bytes));
   if (header.e_type != ET_DYN) return Fail(NotElf("it is not a shared object"));
   ElfLibrary library;
   library.is_64_bit = std::is_same_v<Class, Elf64>;
   library.machine = header.e_machine;
-  TRY_ASSIGN(library.soname, ReadSoname<Class>(fd, header));
+  TRY_ASSIGN(library.soname, ReadSoname<Class>(bytes, header));
   return library;
 }
 
 template <class Class>
-Result<std::string> ReadSection(int fd, std::string_view name, std::size_t limit) {
-  TRY_ASSIGN(const auto header, ReadHeader<Class>(fd));
+Result<std::string> ReadSection(const FileBytes& bytes, std::string_view name, std::size_t limit) {
+  TRY_ASSIGN(const auto header, ReadHeader<Class>(bytes));
   if (header.e_shnum == 0) return Fail(NotFound("NoSuchSection", std::string(name)));
   if (header.e_shentsize != sizeof(typename Class::Section) ||
       header.e_shstrndx >= header.e_shnum) {
     return Fail(NotElf("section headers"));
   }
   TRY_ASSIGN(const auto sections,
-             ReadTable<typename Class::Section>(fd, header.e_shoff, header.e_shnum));
+             bytes.Table<typename Class::Section>(header.e_shoff, header.e_shnum));
   const std::uint64_t names = sections[header.e_shstrndx].sh_offset;
   for (const auto& section : sections) {
-    const auto found = ReadName(fd, names + section.sh_name);
+    const auto found = bytes.Name(names + section.sh_name);
     if (!found || *found != name) continue;
-    return ReadAt(fd, section.sh_offset,
-                  std::min<std::size_t>(limit, static_cast<std::size_t>(section.sh_size)));
+    std::string content(std::min(limit, static_cast<std::size_t>(section.sh_size)), '\0');
+    TRY(bytes.Read(section.sh_offset, content.data(), content.size()));
+    return content;
   }
   return Fail(NotFound("NoSuchSection", std::string(name)));
 }
 
 // True for 64 bit; kInvalid when the file is no little-endian ELF file.
-Result<bool> ReadIdentification(int fd) {
-  TRY_ASSIGN(const std::string ident, ReadAt(fd, 0, EI_NIDENT));
-  if (!ident.starts_with(ELFMAG)) return Fail(NotElf("magic number"));
+Result<bool> ReadIdentification(const FileBytes& bytes) {
+  std::array<char, EI_NIDENT> ident;
+  TRY(bytes.Read(0, ident.data(), ident.size()));
+  if (!std::string_view(ident.data(), ident.size()).starts_with(ELFMAG))
+    return Fail(NotElf("magic number"));
   if (ident[EI_DATA] != ELFDATA2LSB) return Fail(NotElf("byte order"));
   if (ident[EI_CLASS] == ELFCLASS64) return true;
   if (ident[EI_CLASS] == ELFCLASS32) return false;
@@ -162,13 +191,16 @@ Result<bool> ReadIdentification(int fd) {
 }  // namespace
 
 Result<ElfLibrary> ReadElfLibrary(int fd) {
-  TRY_ASSIGN(const bool is_64_bit, ReadIdentification(fd));
-  return is_64_bit ? ReadLibrary<Elf64>(fd) : ReadLibrary<Elf32>(fd);
+  const FileBytes bytes(fd);
+  TRY_ASSIGN(const bool is_64_bit, ReadIdentification(bytes));
+  return is_64_bit ? ReadLibrary<Elf64>(bytes) : ReadLibrary<Elf32>(bytes);
 }
 
 Result<std::string> ReadElfSection(int fd, std::string_view name, std::size_t limit) {
-  TRY_ASSIGN(const bool is_64_bit, ReadIdentification(fd));
-  return is_64_bit ? ReadSection<Elf64>(fd, name, limit) : ReadSection<Elf32>(fd, name, limit);
+  const FileBytes bytes(fd);
+  TRY_ASSIGN(const bool is_64_bit, ReadIdentification(bytes));
+  return is_64_bit ? ReadSection<Elf64>(bytes, name, limit)
+                   : ReadSection<Elf32>(bytes, name, limit);
 }
 
 }  // namespace pitcrew::base

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 namespace pitcrew::base {
@@ -111,17 +109,6 @@ bool ComesBefore(const LdCacheEntry& a, const LdCacheEntry& b) {
   return !IsExtension(a) && a.hwcap > b.hwcap;
 }
 
-// An entry of which all is the same.
-struct Same {
-  static std::size_t Hash(const LdCacheEntry* entry) {
-    const std::hash<std::string_view> hash;
-    return hash(entry->path) * 31 + hash(entry->name);
-  }
-  static bool Equal(const LdCacheEntry* a, const LdCacheEntry* b) {
-    return a->path == b->path && a->name == b->name && a->flags == b->flags && a->hwcap == b->hwcap;
-  }
-};
-
 // A stable sort for what is nearly sorted: another program's cache, and a few entries beside it.
 void SortEntries(std::vector<const LdCacheEntry*>& entries) {
   constexpr std::size_t kMostMoved = 256;
@@ -144,23 +131,22 @@ void SortEntries(std::vector<const LdCacheEntry*>& entries) {
   entries = std::move(sorted);
 }
 
-// Strings of a file under construction, each once. What is added stays where it is.
-class Strings {
- public:
-  explicit Strings(std::size_t begin) : begin_(begin) {}
-  std::uint32_t Add(std::string_view text) {
-    const auto [known, added] =
-        offsets_.try_emplace(text, static_cast<std::uint32_t>(begin_ + bytes_.size()));
-    if (added) (bytes_ += text) += '\0';
-    return known->second;
+// Takes away what repeats an earlier one of its name and kind. Among very many of one name, which
+// no distribution has, only near ones are compared.
+void DropRepeated(std::vector<const LdCacheEntry*>& sorted) {
+  constexpr std::size_t kMostCompared = 32;
+  std::size_t kept = 0;
+  for (const auto* entry : sorted) {
+    bool repeated = false;
+    for (std::size_t i = kept; !repeated && i > 0 && kept - i < kMostCompared; --i) {
+      const auto* other = sorted[i - 1];
+      if (other->name != entry->name || other->flags != entry->flags) break;
+      repeated = other->hwcap == entry->hwcap && other->path == entry->path;
+    }
+    if (!repeated) sorted[kept++] = entry;
   }
-  [[nodiscard]] const std::string& bytes() const { return bytes_; }
-
- private:
-  std::size_t begin_;
-  std::string bytes_;
-  std::unordered_map<std::string_view, std::uint32_t> offsets_;
-};
+  sorted.resize(kept);
+}
 
 template <class T>
 void Append(std::string& out, const T& value) {
@@ -260,33 +246,44 @@ Result<LdCache> ParseLdCache(std::string_view bytes) {
 }
 
 std::string WriteLdCache(const LdCache& cache) {
-  std::unordered_set<const LdCacheEntry*, decltype(&Same::Hash), decltype(&Same::Equal)> seen(
-      cache.entries.size(), &Same::Hash, &Same::Equal);
   std::vector<const LdCacheEntry*> sorted;
-  for (const auto& entry : cache.entries) {
-    if (seen.insert(&entry).second) sorted.push_back(&entry);
-  }
+  sorted.reserve(cache.entries.size());
+  for (const auto& entry : cache.entries) sorted.push_back(&entry);
   SortEntries(sorted);
+  DropRepeated(sorted);
 
-  Strings strings(sizeof(Header) + sorted.size() * sizeof(Entry));
+  const std::size_t strings_begin = sizeof(Header) + sorted.size() * sizeof(Entry);
+  std::string strings;
+  const auto add = [&](std::string_view text) {
+    const auto at = static_cast<std::uint32_t>(strings_begin + strings.size());
+    (strings += text) += '\0';
+    return at;
+  };
   std::string entries;
+  entries.reserve(sorted.size() * sizeof(Entry));
+  std::string_view last_name;
+  std::uint32_t last_name_at = 0;
   for (const auto* entry : sorted) {
-    Append(entries, Entry{entry->flags, strings.Add(entry->name), strings.Add(entry->path),
-                          entry->os_version, entry->hwcap});
+    if (last_name_at == 0 || entry->name != last_name) {
+      last_name = entry->name;
+      last_name_at = add(last_name);
+    }
+    Append(entries,
+           Entry{entry->flags, last_name_at, add(entry->path), entry->os_version, entry->hwcap});
   }
   std::vector<std::uint32_t> hwcap_names;
-  for (const auto& name : cache.hwcaps) hwcap_names.push_back(strings.Add(name));
+  for (const auto& name : cache.hwcaps) hwcap_names.push_back(add(name));
 
   Header header{};
   std::memcpy(header.magic, kMagic.data(), kMagic.size());
   header.count = static_cast<std::uint32_t>(sorted.size());
-  header.string_bytes = static_cast<std::uint32_t>(strings.bytes().size());
+  header.string_bytes = static_cast<std::uint32_t>(strings.size());
   header.flags = kLittleEndian;
-  const std::size_t strings_end = sizeof(Header) + entries.size() + strings.bytes().size();
+  const std::size_t strings_end = sizeof(Header) + entries.size() + strings.size();
   header.extension_at = static_cast<std::uint32_t>((strings_end + 3) & ~std::size_t{3});
   std::string out;
   Append(out, header);
-  out += entries + strings.bytes();
+  (out += entries) += strings;
   out.resize(header.extension_at, '\0');
   return out + Extension(header.extension_at, hwcap_names);
 }

@@ -160,6 +160,7 @@ class BlockReader {
     if (written.empty() || (written.front() == '0' && written.size() > 1)) return false;
     if (!std::ranges::all_of(written, IsDigit)) return false;
     const auto end = written.data() + written.size();
+    // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): from_chars gets the end
     const auto read = std::from_chars(written.data(), end, to);
     return read.ec == std::errc() && read.ptr == end;
   }

@@ -1,6 +1,6 @@
-// The classes of CDI devices beside GPUs: which device nodes a container gets for GPUDirect Storage,
-// GDRCopy, RDMA and NVSwitches (device-plugin.md section 16, container-toolkit.md section 6). A class
-// is a row of a table.
+// The classes of CDI devices beside GPUs: which device nodes a container gets for GPUDirect
+// Storage, GDRCopy, RDMA and NVSwitches (device-plugin.md section 16, container-toolkit.md section
+// 6). A class is a row of a table.
 #pragma once
 
 #include <cstdint>

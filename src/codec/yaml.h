@@ -1,8 +1,8 @@
 // YAML to and from JSON values, read as sigs.k8s.io/yaml reads it, which Kubernetes' programs use:
 // the words and numbers of YAML 1.1 (yes and off are booleans, 0644 is octal), "<<" merges, quoted
 // text stays text. One thing is stricter: a key that stands twice in one mapping is an error
-// (YAMLToJSONStrict), while members that were merged may be replaced. tests/go_yaml_integration_test.cc
-// holds this against the Go library.
+// (YAMLToJSONStrict), while members that were merged may be replaced.
+// tests/go_yaml_integration_test.cc holds this against the Go library.
 #pragma once
 
 #include <map>

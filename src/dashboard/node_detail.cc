@@ -129,7 +129,7 @@ base::Status AddReadings(const Cluster& cluster, const std::string& node, kube::
 
 }  // namespace
 
-base::Result<Json> DetailOf(std::shared_ptr<const Cluster> cluster, const std::string& node,
+base::Result<Json> DetailOf(const std::shared_ptr<const Cluster>& cluster, const std::string& node,
                             kube::Client* client, const DetailSettings& settings,
                             const io::StopToken& stop) {
   if (!cluster->nodes.contains(node)) {

@@ -22,7 +22,7 @@ struct DetailSettings {
 // are the running ones that hold devices of it; `gpus` what its metrics exporter tells. What could
 // not be read is named in `unknown` (`what`, `reason`). With no `client` `cluster` is all there is.
 // kNotFound for a node that is not there; otherwise only the stop is an error.
-base::Result<codec::Json> DetailOf(std::shared_ptr<const fleet::Cluster> cluster,
+base::Result<codec::Json> DetailOf(const std::shared_ptr<const fleet::Cluster>& cluster,
                                    const std::string& node, kube::Client* client,
                                    const DetailSettings& settings, const io::StopToken& stop);
 

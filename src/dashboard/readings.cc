@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <utility>
 
 #include "base/strings.h"
 #include "gpu/mig_profile.h"
+#include "prom/sample.h"
 
 namespace pitcrew::dashboard {
 namespace {
@@ -28,59 +28,13 @@ constexpr std::array<Series, 6> kSeries{{
     {"DCGM_FI_DEV_XID_ERRORS", &GpuReading::xid, false},
 }};
 
-struct Sample {
-  std::string_view name;
-  std::map<std::string_view, std::string_view> labels;
-  double value = 0;
-
-  // The first of these that there is: names of upstream's before 2020 still occur, by a flag.
-  [[nodiscard]] std::string_view Label(std::string_view name_now,
-                                       std::string_view name_before = {}) const {
-    for (const std::string_view key : {name_now, name_before}) {
-      const auto found = labels.find(key);
-      if (found != labels.end()) return found->second;
-    }
-    return {};
-  }
-};
-
-// The end of a label's value: a quotation mark before ',' or '}', as nothing in it is escaped.
-std::size_t EndOfValue(std::string_view text) {
-  for (std::size_t i = 0; i + 1 < text.size(); ++i) {
-    if (text[i] == '"' && (text[i + 1] == ',' || text[i + 1] == '}')) return i;
-  }
-  return std::string_view::npos;
-}
-
-// NAME{LABEL="VALUE",...} NUMBER; nothing for any other line.
-std::optional<Sample> ReadSample(std::string_view line) {
-  const auto brace = line.find('{');
-  if (line.starts_with('#') || brace == std::string_view::npos) return std::nullopt;
-  Sample sample{.name = line.substr(0, brace), .labels = {}};
-  std::string_view rest = line.substr(brace + 1);
-  while (!rest.starts_with('}')) {
-    const auto equals = rest.find("=\"");
-    if (equals == std::string_view::npos) return std::nullopt;
-    const auto end = EndOfValue(rest.substr(equals + 2));
-    if (end == std::string_view::npos) return std::nullopt;
-    sample.labels[rest.substr(0, equals)] = rest.substr(equals + 2, end);
-    rest.remove_prefix(equals + 2 + end + 1);
-    if (rest.starts_with(',')) rest.remove_prefix(1);
-  }
-  const auto number = base::Trim(rest.substr(1));
-  const auto value = base::ParseDouble(number.substr(0, number.find(' ')));
-  if (!value || !std::isfinite(*value)) return std::nullopt;
-  sample.value = *value;
-  return sample;
-}
-
 const Series* SeriesNamed(std::string_view name) {
   const auto* found = std::ranges::find(kSeries, name, &Series::name);
   return found == kSeries.end() ? nullptr : &*found;
 }
 
 // Of a GPU that pods share there is a series for each of them.
-void AddPod(const Sample& sample, GpuReading& reading) {
+void AddPod(const prom::Sample& sample, GpuReading& reading) {
   const auto pod = sample.Label("pod", "pod_name");
   if (pod.empty()) return;
   reading.pods.insert(std::string(sample.Label("namespace", "pod_namespace")) + "/" +
@@ -108,23 +62,20 @@ Json ReadingJson(const GpuReading& reading) {
 
 std::map<std::int64_t, GpuWithInstances> ReadExposition(std::string_view text) {
   std::map<std::int64_t, GpuWithInstances> gpus;
-  while (!text.empty()) {
-    const auto end = text.find('\n');
-    const auto sample = ReadSample(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    const Series* series = sample ? SeriesNamed(sample->name) : nullptr;
-    const auto number = base::ParseInteger(series == nullptr ? "" : sample->Label("gpu"));
-    if (!number) continue;
+  prom::ForEachSample(text, [&gpus](const prom::Sample& sample) {
+    const Series* series = SeriesNamed(sample.name);
+    const auto number = base::ParseInteger(series == nullptr ? "" : sample.Label("gpu"));
+    if (!number) return;
     GpuWithInstances& gpu = gpus[*number];
-    if (gpu.uuid.empty()) gpu.uuid = sample->Label("UUID", "uuid");
-    if (gpu.model.empty()) gpu.model = sample->Label("modelName");
-    const auto id = base::ParseInteger(sample->Label("GPU_I_ID"));
+    if (gpu.uuid.empty()) gpu.uuid = sample.Label("UUID", "uuid");
+    if (gpu.model.empty()) gpu.model = sample.Label("modelName");
+    const auto id = base::ParseInteger(sample.Label("GPU_I_ID"));
     GpuWithInstances::Instance* instance = id ? &gpu.instances[*id] : nullptr;
-    if (instance != nullptr) instance->profile = sample->Label("GPU_I_PROFILE");
+    if (instance != nullptr) instance->profile = sample.Label("GPU_I_PROFILE");
     const bool whole = instance == nullptr || series->of_parent;
-    (whole ? gpu.reading : instance->reading).*series->member = sample->value;
-    AddPod(*sample, instance == nullptr ? gpu.reading : instance->reading);
-  }
+    (whole ? gpu.reading : instance->reading).*series->member = sample.value;
+    AddPod(sample, instance == nullptr ? gpu.reading : instance->reading);
+  });
   return gpus;
 }
 

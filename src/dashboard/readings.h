@@ -38,8 +38,7 @@ struct GpuWithInstances {
   std::map<std::int64_t, Instance> instances;  // by the id of the GPU instance
 };
 
-// By the exporter's number of the GPU. From Prometheus' text; upstream escapes nothing in label
-// values (section 4.3), and lines that are none are passed over: they tell nothing.
+// By the exporter's number of the GPU. From Prometheus' text.
 std::map<std::int64_t, GpuWithInstances> ReadExposition(std::string_view text);
 codec::Json ToJson(const std::map<std::int64_t, GpuWithInstances>& gpus);
 

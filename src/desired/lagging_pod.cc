@@ -8,9 +8,12 @@
 #include <string_view>
 #include <utility>
 
+#include "codec/json_items.h"
+
 namespace pitcrew::desired {
 namespace {
 
+using codec::ItemsAt;
 using codec::Json;
 
 // What a container's runtime says can be pages long.
@@ -21,12 +24,6 @@ bool IsTrue(const Json& object, std::string_view member) {
   return found != nullptr && found->is_boolean() && found->get<bool>();
 }
 
-const Json& Items(const Json& object, std::initializer_list<std::string_view> path) {
-  static const Json kNone = Json::array();
-  const Json* found = codec::Find(object, path);
-  return found != nullptr && found->is_array() ? *found : kNone;
-}
-
 std::string WithMessage(std::string reason, const std::string& message) {
   if (message.empty()) return reason;
   return reason.empty() ? message : reason + ": " + message;
@@ -34,7 +31,7 @@ std::string WithMessage(std::string reason, const std::string& message) {
 
 // Status of condition `type`: the condition, or null.
 const Json* ConditionOf(const Json& pod, std::string_view type) {
-  for (const Json& condition : Items(pod, {"status", "conditions"})) {
+  for (const Json& condition : ItemsAt(pod, {"status", "conditions"})) {
     if (codec::FindString(condition, {"type"}) == type) return &condition;
   }
   return nullptr;
@@ -68,14 +65,14 @@ std::string WhyNotReady(const Json& status, bool init) {
 
 // The first container that holds the pod up; "" when none is reported.
 std::string WhyContainers(const Json& pod) {
-  for (const Json& status : Items(pod, {"status", "initContainerStatuses"})) {
+  for (const Json& status : ItemsAt(pod, {"status", "initContainerStatuses"})) {
     const Json* code = codec::Find(status, {"state", "terminated", "exitCode"});
     // Sidecars among them run for ever.
     if ((code != nullptr && *code == 0) || IsTrue(status, "ready")) continue;
     return fmt::format("init container {}: {}", codec::FindString(status, {"name"}),
                        WhyNotReady(status, true));
   }
-  for (const Json& status : Items(pod, {"status", "containerStatuses"})) {
+  for (const Json& status : ItemsAt(pod, {"status", "containerStatuses"})) {
     if (IsTrue(status, "ready")) continue;
     return fmt::format("container {}: {}", codec::FindString(status, {"name"}),
                        WhyNotReady(status, false));
@@ -108,10 +105,10 @@ std::string WhyPod(const Json& pod) {
 std::string NodeOf(const Json& pod) {
   if (std::string node = codec::FindString(pod, {"spec", "nodeName"}); !node.empty()) return node;
   for (const Json& term :
-       Items(pod, {"spec", "affinity", "nodeAffinity",
-                   "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"})) {
-    for (const Json& field : Items(term, {"matchFields"})) {
-      const Json& values = Items(field, {"values"});
+       ItemsAt(pod, {"spec", "affinity", "nodeAffinity",
+                     "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"})) {
+    for (const Json& field : ItemsAt(term, {"matchFields"})) {
+      const Json& values = ItemsAt(field, {"values"});
       if (codec::FindString(field, {"key"}) == "metadata.name" && !values.empty() &&
           values[0].is_string()) {
         return values[0].get<std::string>();

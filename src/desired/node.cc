@@ -30,6 +30,7 @@ constexpr std::string_view kKeptLabels[] = {
     api::kPci3dControllerPresent,
     api::kPciVgaControllerPresent,
     api::kKernelVersionFull,
+    api::kArchitecture,
     api::kOsReleaseId,
     api::kOsReleaseVersionId,
     api::kOsReleaseVersionMajor,

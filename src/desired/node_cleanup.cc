@@ -31,6 +31,7 @@ constexpr std::string_view kAnnotations[] = {api::kUpgradeEnabledAnnotation,
                                              api::kUpgradeFailedRevisionAnnotation,
                                              api::kUpgradeTurnAnnotation,
                                              api::kUpgradeLastAnnotation,
+                                             api::kUpgradeMetricsAnnotation,
                                              api::kMigConfigProgress,
                                              api::kQualification};
 

@@ -4,6 +4,7 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
+#include "codec/json_items.h"
 #include "desired/quantity.h"
 #include "kube/ownership.h"
 
@@ -36,11 +37,6 @@ constexpr kube::ResourceKind kKinds[] = {kube::kServiceAccounts,
                                          kSecurityContextConstraints,
                                          kServiceMonitors,
                                          kPrometheusRules};
-
-std::int64_t Number(const Json& object, std::initializer_list<std::string_view> path) {
-  const Json* found = codec::Find(object, path);
-  return found != nullptr && found->is_number_integer() ? found->get<std::int64_t>() : 0;
-}
 
 std::uint64_t FingerprintOf(const Json& object) {
   Json copy = object;
@@ -95,23 +91,28 @@ std::string ManagerImageOf(const Json& object) {
 
 }  // namespace
 
+std::string AppliedHash(const Json& object) {
+  return codec::FindString(object, {"metadata", "annotations", api::kLastAppliedHash});
+}
+
 OwnedObject ReadOwned(const Json& object) {
   OwnedObject owned;
   owned.uid = codec::FindString(object, {"metadata", "uid"});
   owned.state = codec::FindString(object, {"metadata", "labels", api::kStateLabel});
-  owned.hash = codec::FindString(object, {"metadata", "annotations", api::kLastAppliedHash});
+  owned.hash = AppliedHash(object);
   if (const auto owner = kube::ControllerOf(object)) owned.owner_uid = owner->uid;
   owned.version =
       base::ParseUnsigned(codec::FindString(object, {"metadata", "resourceVersion"})).value_or(0);
   owned.deleting = codec::Find(object, {"metadata", "deletionTimestamp"}) != nullptr;
   // Of ConfigMaps that are not ours only the data matters.
   if (!owned.state.empty()) owned.fingerprint = FingerprintOf(object);
-  owned.daemonset = {.generation = Number(object, {"metadata", "generation"}),
-                     .observed_generation = Number(object, {"status", "observedGeneration"}),
-                     .desired = Number(object, {"status", "desiredNumberScheduled"}),
-                     .updated = Number(object, {"status", "updatedNumberScheduled"}),
-                     .available = Number(object, {"status", "numberAvailable"}),
-                     .unavailable = Number(object, {"status", "numberUnavailable"})};
+  owned.daemonset = {
+      .generation = codec::IntegerAt(object, {"metadata", "generation"}),
+      .observed_generation = codec::IntegerAt(object, {"status", "observedGeneration"}),
+      .desired = codec::IntegerAt(object, {"status", "desiredNumberScheduled"}),
+      .updated = codec::IntegerAt(object, {"status", "updatedNumberScheduled"}),
+      .available = codec::IntegerAt(object, {"status", "numberAvailable"}),
+      .unavailable = codec::IntegerAt(object, {"status", "numberUnavailable"})};
   owned.toolkit_runtime = ToolkitRuntimeOf(object);
   owned.manager_image = ManagerImageOf(object);
   owned.driver_content =

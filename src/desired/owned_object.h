@@ -48,6 +48,9 @@ struct OwnedObject {
 };
 OwnedObject ReadOwned(const codec::Json& object);
 
+// The annotation nvidia.com/last-applied-hash of an object, wanted or live; "" without it.
+std::string AppliedHash(const codec::Json& object);
+
 // Of a Secret: other data gives another digest, and so does a Secret that is made anew. Who cannot
 // read the Secret's UID cannot try guesses of its data by it.
 std::string SecretDigest(const codec::Json& secret);

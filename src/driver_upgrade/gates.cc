@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "api/labels.h"
+#include "driver_upgrade/looks.h"
 
 namespace pitcrew::driver_upgrade {
 namespace {
@@ -48,6 +49,11 @@ std::vector<const Member*> InOrder(const std::vector<Member>& members,
 Gates::Gates(const std::vector<const Member*>& members, const api::UpgradeSchedule& schedule,
              base::WallClock::time_point now)
     : schedule_(schedule), now_(now) {
+  if (schedule_.canary.nodes > 0 && schedule_.canary.metrics) {
+    for (const auto& [version, observed] : ObservedMembers(members, schedule_.canary)) {
+      observed_.insert(observed.begin(), observed.end());
+    }
+  }
   for (const Member* member : members) {
     if (unfinished_ == nullptr && !schedule_.order.label.empty() &&
         (IsWaiting(*member) || IsAboutToWait(*member) || HasBegun(*member))) {
@@ -70,16 +76,37 @@ void Gates::Count(const Member& member) {
     ++canary.begun;
     canary.failed.push_back(&member);
   } else if (member.state == kDone && member.record && member.record->revision == member.version) {
-    ++canary.begun;
-    const auto until =
-        member.record->finished + std::chrono::seconds(schedule_.canary.observe_seconds);
-    if (!member.pods_ready || member.not_ready) {
-      canary.not_in_order.push_back(&member);
-    } else if (until > now_) {
-      canary.observed_until.push_back(until);
-    } else {
-      ++canary.proven;
-    }
+    CountDone(member, canary);
+  }
+}
+
+void Gates::CountDone(const Member& member, Canary& canary) {
+  const bool in_order = member.pods_ready && !member.not_ready;
+  const MetricsNote* note = nullptr;
+  const bool looked_at = observed_.contains(&member);
+  if ((looked_at || (member.skipped && schedule_.canary.metrics)) && member.metrics &&
+      member.metrics->IsOf(*member.record)) {
+    note = &*member.metrics;
+  }
+  const bool accused = note != nullptr && !note->against.empty();
+  // Somebody knows of it: another takes its place.
+  if (member.skipped && (!in_order || accused)) return;
+  ++canary.begun;
+  const auto until = ObservedUntil(member, schedule_.canary);
+  if (!in_order || accused) {
+    canary.not_in_order.push_back({&member, accused ? note->against : ""});
+    return;
+  }
+  if (note != nullptr && !note->unknown.empty() && canary.unknown.empty()) {
+    canary.unknown = fmt::format("the metrics of node {} cannot be read, and do not count: {}",
+                                 member.name, note->unknown);
+  }
+  if (until > now_) {
+    canary.observed_until.push_back(until);
+  } else if (looked_at && (note == nullptr || note->looked < until)) {
+    ++canary.unread;
+  } else {
+    ++canary.proven;
   }
 }
 
@@ -92,35 +119,43 @@ Gates::Canary Gates::CanaryOf(const std::string& version) const {
 
 std::optional<Hold> Gates::HoldOf(const std::string& version, const Canary& canary) const {
   const api::UpgradeCanary& wanted = schedule_.canary;
+  const std::string also_unknown = canary.unknown.empty() ? "" : "; " + canary.unknown;
   if (canary.proven >= wanted.nodes) {
     if (!wanted.require_approval ||
         std::ranges::find(wanted.approved, version) != wanted.approved.end()) {
       return std::nullopt;
     }
-    return Hold{
-        .why = fmt::format("version {} of the driver runs on {} nodes and is not approved: "
-                           "annotation {}={} of the ClusterPolicy does that",
-                           version, canary.proven, api::kUpgradeApprovedAnnotation, version),
-        .needs_person = true};
+    return Hold{.why = fmt::format("version {} of the driver runs on {} nodes and is not approved: "
+                                   "annotation {}={} of the ClusterPolicy does that{}",
+                                   version, canary.proven, api::kUpgradeApprovedAnnotation, version,
+                                   also_unknown),
+                .blocker = Blocker::kApproval};
   }
   if (!canary.failed.empty()) {
     return Hold{.why = fmt::format("node {}, one of the first {}, has failed",
                                    canary.failed.front()->name, wanted.nodes),
-                .needs_person = true};
+                .blocker = Blocker::kCanary};
   }
   if (canary.begun < wanted.nodes) return std::nullopt;
   if (!canary.not_in_order.empty()) {
+    const auto& first = canary.not_in_order.front();
     return Hold{.why = fmt::format("node {}, one of the first {}, is not in order with its new "
-                                   "driver",
-                                   canary.not_in_order.front()->name, wanted.nodes),
-                .needs_person = true};
+                                   "driver{}{}",
+                                   first.member->name, wanted.nodes, first.why.empty() ? "" : ": ",
+                                   first.why),
+                .blocker = Blocker::kCanary};
   }
-  if (canary.proven + static_cast<int>(canary.observed_until.size()) >= wanted.nodes) {
+  const int observed = wanted.nodes - canary.proven - canary.unread;  // that are still needed
+  if (observed <= 0) {
+    return Hold{.why =
+                    fmt::format("the metrics of the first {} nodes are being read", wanted.nodes)};
+  }
+  if (observed <= static_cast<int>(canary.observed_until.size())) {
     std::vector<base::WallClock::time_point> until = canary.observed_until;
-    const auto last = until.begin() + (wanted.nodes - canary.proven - 1);
+    const auto last = until.begin() + (observed - 1);
     std::ranges::nth_element(until, last);
-    return Hold{.why = fmt::format("the first {} nodes are observed until {}", wanted.nodes,
-                                   base::FormatRfc3339(*last)),
+    return Hold{.why = fmt::format("the first {} nodes are observed until {}{}", wanted.nodes,
+                                   base::FormatRfc3339(*last), also_unknown),
                 .look_again = *last};
   }
   return Hold{.why = fmt::format("the first {} nodes are being upgraded", wanted.nodes)};

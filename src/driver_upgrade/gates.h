@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,8 @@ namespace pitcrew::driver_upgrade {
 // Why nodes wait, as a sentence without a full stop.
 struct Hold {
   std::string why;
-  bool needs_person = false;
-  bool image_missing = false;
+  Blocker blocker = Blocker::kNone;
+  std::string image_of = {};  // Wave::image_of
   std::optional<base::WallClock::time_point> look_again = std::nullopt;
 };
 
@@ -47,16 +48,25 @@ class Gates {
     int begun = 0;  // under way, done or failed
     int proven = 0;
     std::vector<const Member*> failed;
-    std::vector<const Member*> not_in_order;
+    struct NotInOrder {
+      const Member* member;
+      std::string why;  // "" where node or pods are not ready
+    };
+    std::vector<NotInOrder> not_in_order;
     std::vector<base::WallClock::time_point> observed_until;  // of those that are in order
+    int unread = 0;       // of these, the ones whose metrics are still to be read at the end
+    std::string unknown;  // whose metrics cannot be read, and why
   };
   void Count(const Member& member);
+  // One that is in order, as far as node and pods tell.
+  void CountDone(const Member& member, Canary& canary);
   [[nodiscard]] Canary CanaryOf(const std::string& version) const;
   [[nodiscard]] std::optional<Hold> HoldOf(const std::string& version, const Canary& canary) const;
 
   const api::UpgradeSchedule& schedule_;
   base::WallClock::time_point now_;
   const Member* unfinished_ = nullptr;                   // the first that has not been upgraded
+  std::set<const Member*> observed_;                     // whose metrics count
   std::map<std::string, Canary, std::less<>> canaries_;  // by version
   int begun_of_unknown_version_ = 0;
 };

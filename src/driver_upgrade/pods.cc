@@ -5,6 +5,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "codec/json_items.h"
 #include "desired/lagging_pod.h"
 #include "driver_upgrade/succession.h"
 #include "kube/ownership.h"
@@ -12,15 +13,10 @@
 namespace pitcrew::driver_upgrade {
 namespace {
 
+using codec::ItemsAt;
 using codec::Json;
 
 constexpr std::int64_t kMostRestarts = 10;
-
-const Json& ListAt(const Json& object, std::initializer_list<std::string_view> path) {
-  static const Json kNone = Json::array();
-  const Json* found = codec::Find(object, path);
-  return found != nullptr && found->is_array() ? *found : kNone;
-}
 
 bool IsReady(const Json& container_status) {
   const Json* ready = codec::Find(container_status, {"ready"});
@@ -28,7 +24,7 @@ bool IsReady(const Json& container_status) {
 }
 
 bool RunsReady(const Json& pod) {
-  const Json& containers = ListAt(pod, {"status", "containerStatuses"});
+  const Json& containers = ItemsAt(pod, {"status", "containerStatuses"});
   return codec::FindString(pod, {"status", "phase"}) == "Running" && !containers.empty() &&
          std::ranges::all_of(containers, IsReady);
 }
@@ -39,7 +35,7 @@ bool IsDeleting(const Json& pod) {
 
 bool IsFailing(const Json& pod) {
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
-    for (const Json& status : ListAt(pod, {"status", list})) {
+    for (const Json& status : ItemsAt(pod, {"status", list})) {
       const Json* restarts = codec::Find(status, {"restartCount"});
       if (!IsReady(status) && restarts != nullptr && restarts->is_number_integer() &&
           restarts->get<std::int64_t>() > kMostRestarts) {
@@ -50,22 +46,24 @@ bool IsFailing(const Json& pod) {
   return false;
 }
 
-std::string MissingImageOf(const Json& pod) {
+void ReadMissingImage(const Json& object, DriverPod& pod) {
   for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
-    for (const Json& status : ListAt(pod, {"status", list})) {
-      if (desired::IsPullTrouble(codec::FindString(status, {"state", "waiting", "reason"}))) {
-        return codec::FindString(status, {"image"});
+    for (const Json& status : ItemsAt(object, {"status", list})) {
+      if (!desired::IsPullTrouble(codec::FindString(status, {"state", "waiting", "reason"}))) {
+        continue;
       }
+      pod.missing_image = codec::FindString(status, {"image"});
+      pod.missing_image_of = codec::FindString(status, {"name"});
+      return;
     }
   }
-  return "";
 }
 
 // The first variable of that name that is not empty, of init containers before the others.
 std::string DigestOf(const Json& pod_spec) {
   for (const char* list : {"initContainers", "containers"}) {
-    for (const Json& container : ListAt(pod_spec, {list})) {
-      for (const Json& variable : ListAt(container, {"env"})) {
+    for (const Json& container : ItemsAt(pod_spec, {list})) {
+      for (const Json& variable : ItemsAt(container, {"env"})) {
         if (codec::FindString(variable, {"name"}) != "DRIVER_CONFIG_DIGEST") continue;
         if (auto value = codec::FindString(variable, {"value"}); !value.empty()) return value;
       }
@@ -82,10 +80,10 @@ std::string DigestBelow(const Json& object, std::initializer_list<std::string_vi
 // The DaemonSet controller says for which node a pod is by an affinity to the node's name.
 std::string TargetOf(const Json& pod) {
   for (const Json& term :
-       ListAt(pod, {"spec", "affinity", "nodeAffinity",
-                    "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"})) {
-    for (const Json& field : ListAt(term, {"matchFields"})) {
-      const Json& values = ListAt(field, {"values"});
+       ItemsAt(pod, {"spec", "affinity", "nodeAffinity",
+                     "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"})) {
+    for (const Json& field : ItemsAt(term, {"matchFields"})) {
+      const Json& values = ItemsAt(field, {"values"});
       if (codec::FindString(field, {"key"}) == "metadata.name" && values.size() == 1 &&
           values[0].is_string()) {
         return values[0].get<std::string>();
@@ -117,6 +115,7 @@ base::Result<Revision> ReadRevision(const Json& object) {
     const std::string name = codec::FindString(object, {"metadata", "name"});
     if (name.starts_with(owner->name + "-")) revision.hash = name.substr(owner->name.size() + 1);
   }
+  revision.digest = DigestBelow(object, {"data", "spec", "template", "spec"});
   const Json* number = codec::Find(object, {"revision"});
   if (number != nullptr && number->is_number_integer())
     revision.number = number->get<std::int64_t>();
@@ -133,9 +132,9 @@ base::Result<DriverPod> ReadDriverPod(const Json& object) {
                 .digest = DigestBelow(object, {"spec"}),
                 .deleting = IsDeleting(object),
                 .ready = RunsReady(object),
-                .failing = IsFailing(object),
-                .missing_image = MissingImageOf(object)};
-  const Json& owners = ListAt(object, {"metadata", "ownerReferences"});
+                .failing = IsFailing(object)};
+  ReadMissingImage(object, pod);
+  const Json& owners = ItemsAt(object, {"metadata", "ownerReferences"});
   if (!owners.empty()) pod.owner_uid = codec::FindString(owners.front(), {"uid"});
   if (pod.node.empty()) pod.waits_for = TargetOf(object);
   if (const Json* spec = codec::Find(object, {"spec"}))
@@ -168,7 +167,10 @@ Sync Templates::SyncOf(const DriverPod& pod) const {
 
 std::string Templates::NewestOf(const DriverPod& pod) const {
   const auto found = by_uid_.find(pod.owner_uid);
-  return found == by_uid_.end() || !found->second.revision ? "" : found->second.revision->hash;
+  if (found == by_uid_.end() || !found->second.revision) return "";
+  const auto& [daemonset, revision] = found->second;
+  const bool is_current = revision->digest.empty() || revision->digest == daemonset.digest;
+  return is_current ? revision->hash : "";
 }
 
 bool Templates::RestartsOnly(const DriverPod& pod) const {

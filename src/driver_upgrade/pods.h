@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -17,6 +18,10 @@ namespace pitcrew::driver_upgrade {
 
 inline constexpr kube::ResourceKind kControllerRevisions{"apps", "v1", "controllerrevisions",
                                                          "ControllerRevision"};
+
+// Containers of a driver's pod: the one in which the driver is, and OpenShift's toolkit.
+inline constexpr std::string_view kDriverContainer = "nvidia-driver-ctr";
+inline constexpr std::string_view kToolkitContainer = "openshift-driver-toolkit-ctr";
 
 // Label of pods and revisions.
 inline constexpr std::string_view kRevisionHash = "controller-revision-hash";
@@ -36,6 +41,7 @@ struct Revision {
   std::string owner_uid;
   std::string hash;  // what its pods have as the label controller-revision-hash
   std::int64_t number = 0;
+  std::string digest = {};  // as in DriverDaemonSet
 
   bool operator==(const Revision&) const = default;
 };
@@ -53,7 +59,8 @@ struct DriverPod {
   bool deleting = false;
   bool ready = false;    // it runs, and so do all of its containers, ready
   bool failing = false;  // a container that is not ready has been restarted more than 10 times
-  std::string missing_image = {};  // a container waits for it, and it cannot be pulled; "": none
+  std::string missing_image = {};     // a container waits for it, and it cannot be pulled; "": none
+  std::string missing_image_of = {};  // that container
 
   bool operator==(const DriverPod&) const = default;
 };
@@ -90,7 +97,8 @@ class Templates {
   void Add(const Revision& revision);
 
   [[nodiscard]] Sync SyncOf(const DriverPod& pod) const;
-  // Hash of the newest revision; "" when it is not known.
+  // Hash of the newest revision; "" when it is not known, which it is not either while the newest
+  // has another driver than the DaemonSet: the DaemonSet controller has not looked at it yet.
   [[nodiscard]] std::string NewestOf(const DriverPod& pod) const;
   // A new pod would run the driver that the pod runs already: it takes no eviction to start it.
   [[nodiscard]] bool RestartsOnly(const DriverPod& pod) const;

@@ -16,12 +16,12 @@ using api::UpgradeState;
 using codec::Json;
 using enum api::UpgradeState;
 
-constexpr std::string_view kTrackingAnnotations[] = {api::kUpgradePodCompletionStartAnnotation,
-                                                     api::kUpgradeValidationStartAnnotation,
-                                                     api::kUpgradeTurnAnnotation};
+constexpr std::string_view kTrackingAnnotations[] = {
+    api::kUpgradePodCompletionStartAnnotation, api::kUpgradeValidationStartAnnotation,
+    api::kUpgradeTurnAnnotation, api::kUpgradeMetricsAnnotation};
 // Of which no Event tells: upstream does not have them.
-constexpr std::string_view kUntoldAnnotations[] = {api::kUpgradeTurnAnnotation,
-                                                   api::kUpgradeLastAnnotation};
+constexpr std::string_view kUntoldAnnotations[] = {
+    api::kUpgradeTurnAnnotation, api::kUpgradeLastAnnotation, api::kUpgradeMetricsAnnotation};
 
 std::int64_t UnixSeconds(base::WallClock::time_point time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
@@ -164,9 +164,21 @@ class Decision {
     }
   }
 
+  // Nothing has been done to the node yet, and nothing has to be any longer: its driver is that of
+  // the newest template again, and works. A request that is not under way stands in its annotation.
+  [[nodiscard]] bool NeedsNoUpgrade() const {
+    return facts_.sync == Sync::kInSync && facts_.pod->ready && !facts_.pod->deleting &&
+           !Requested() && !WaitsForSafeLoad() &&
+           Annotation(api::kUpgradeFailedRevisionAnnotation) == nullptr;
+  }
+
   void Queued() {
+    if (facts_.pod != nullptr && NeedsNoUpgrade()) {
+      RemoveAnnotation(api::kUpgradeInitiallyUnschedulableAnnotation);
+      step_.to = kDone;
+      return;
+    }
     const bool requested = Requested();
-    if (requested) RemoveAnnotation(api::kUpgradeRequestedAnnotation);
     if (facts_.node.labels.Is(api::kUpgradeSkip, "true")) {
       step_.waits_for = fmt::format("its label {}=true to go", api::kUpgradeSkip);
       return;
@@ -175,12 +187,14 @@ class Decision {
       step_.waits_for = "a pod of the driver";
       return;
     }
-    const bool by_itself = facts_.node.unschedulable && !policy_.schedule.restricts();
+    const bool by_itself = facts_.node.unschedulable && !policy_.NeedsTurnWhenCordoned();
     if (!facts_.granted && !by_itself) {
       step_.waits_for = "its turn";
       return;
     }
     RememberCordon();
+    // Not before: what was asked for is done also where nothing has changed.
+    RemoveAnnotation(api::kUpgradeRequestedAnnotation);
     SetAnnotation(api::kUpgradeTurnAnnotation, std::to_string(UnixSeconds(facts_.now)));
     if (facts_.restarts_only && facts_.sync == Sync::kOutdated && !requested &&
         !WaitsForSafeLoad()) {
@@ -394,7 +408,7 @@ Step DecideRelease(const desired::Node& node) {
   for (const std::string_view key :
        {api::kUpgradePodCompletionStartAnnotation, api::kUpgradeValidationStartAnnotation,
         api::kUpgradeTurnAnnotation, api::kUpgradeInitiallyUnschedulableAnnotation,
-        api::kUpgradeFailedRevisionAnnotation}) {
+        api::kUpgradeFailedRevisionAnnotation, api::kUpgradeMetricsAnnotation}) {
     if (node.UpgradeNotes().contains(key)) step.annotations[std::string(key)] = std::nullopt;
   }
   if (desired::IsCordonedForUpgrade(node)) step.unschedulable = false;

@@ -12,7 +12,6 @@ namespace {
 
 using codec::Json;
 
-constexpr std::string_view kDriverContainer = "nvidia-driver-ctr";
 constexpr std::string_view kTemplateGeneration = "pod-template-generation";
 
 Json ValueAt(const Json& object, std::string_view member) {

@@ -37,8 +37,6 @@ bool IsCounted(UpgradeState state) {
   return state != kOther && state != kNodeMaintenanceRequired && state != kPostMaintenanceRequired;
 }
 
-bool WaitsForPlace(const Member& member) { return IsWaiting(member) && !member.unschedulable; }
-
 void Count(const std::vector<Member>& members, Wave& wave, int& cordoning) {
   for (const Member& member : members) {
     if (member.unschedulable || member.not_ready) ++wave.unavailable;
@@ -122,37 +120,88 @@ class MissingImages {
     if (found == first_.end()) return std::nullopt;
     return Hold{.why = fmt::format("node {} cannot get the image {} of its new driver",
                                    found->second->name, found->second->missing_image),
-                .needs_person = true,
-                .image_missing = true};
+                .blocker = Blocker::kImage,
+                .image_of = found->second->missing_image_of};
   }
 
  private:
   std::map<std::string, const Member*, std::less<>> first_;  // node, by version
 };
 
+// Nodes whose driver's image has to be looked at before they begin.
+class ImageChecks {
+ public:
+  // `limit` holds the node: its turn has not come. What it is told then is what would hold it, too.
+  std::optional<Hold> Holding(const Member& member, const std::optional<Hold>& limit) {
+    if (member.image_check.empty()) return limit;
+    if (member.image_check == kUnknownDriver) {
+      return limit ? limit : Hold{.why = "it is not known which driver it would get"};
+    }
+    if (member.image_checked_at.empty() && !limit) {
+      const Member*& first = wanted_[member.image_check];
+      // On a node that is not ready nobody answers.
+      if (first == nullptr || (first->not_ready && !member.not_ready)) first = &member;
+    }
+    if (!member.image_trouble.empty()) {
+      return Hold{.why = member.image_trouble,
+                  .blocker = Blocker::kImage,
+                  .image_of = member.image_trouble_of};
+    }
+    if (limit) return limit;
+    return Hold{.why = member.image_checked_at.empty()
+                           ? std::string("the image of the new driver is looked at first")
+                           : fmt::format("node {} gets the image of the new driver, as the first",
+                                         member.image_checked_at)};
+  }
+  [[nodiscard]] std::vector<std::string> Wanted() const {
+    std::vector<std::string> nodes;
+    for (const auto& [check, member] : wanted_) nodes.push_back(member->name);
+    return nodes;
+  }
+
+ private:
+  std::map<std::string, const Member*, std::less<>> wanted_;  // by what has to be looked at
+};
+
+// `told` is what will be told of all that holds nodes: what only a person ends, before what passes.
+void Wait(const Member& member, const Hold& hold, bool has_place, std::optional<Hold>& told,
+          Wave& wave) {
+  const bool passes = hold.blocker == Blocker::kNone;
+  wave.waiting[hold.why].push_back(member.name);
+  if (!passes) ++wave.blocked[hold.blocker];
+  if (told && (told->blocker != Blocker::kNone || passes)) return;
+  told = hold;
+  wave.passes = has_place && passes;
+}
+
 void Tell(const Hold& hold, Wave& wave) {
   wave.held = hold.why;
-  wave.needs_person = hold.needs_person;
-  wave.image_missing = hold.image_missing;
+  wave.blocker = hold.blocker;
+  wave.image_of = hold.image_of;
 }
 
 // `limit` keeps nodes when no place is left.
-void GrantByLimits(const std::vector<Member>& members, const Hold& limit, Wave& wave) {
+void GrantByLimits(const std::vector<Member>& members, const api::UpgradePolicy& policy,
+                   const Hold& limit, Wave& wave) {
   const MissingImages missing_images(members);
-  std::optional<Hold> first;
+  ImageChecks image_checks;
+  std::optional<Hold> told;
+  int places = wave.available;
   for (const Member& member : members) {
-    if (!WaitsForPlace(member)) continue;
+    if (!IsWaiting(member) || (member.unschedulable && !policy.image_check)) continue;
+    const bool has_place = member.unschedulable || places > 0;
     std::optional<Hold> hold = missing_images.Holding(member);
-    if (!hold && static_cast<int>(wave.granted.size()) >= wave.available) hold = limit;
+    if (!hold) hold = image_checks.Holding(member, has_place ? std::nullopt : std::optional(limit));
     if (!hold) {
+      if (!member.unschedulable) --places;
       wave.granted.push_back(member.name);
       continue;
     }
-    wave.waiting[hold->why].push_back(member.name);
-    // What only a person ends, before what passes.
-    if (!first || (hold->needs_person && !first->needs_person)) first = hold;
+    Wait(member, *hold, has_place, told, wave);
   }
-  if (first && wave.granted.empty()) Tell(*first, wave);
+  wave.to_check = image_checks.Wanted();
+  // That a cordoned node may begin says nothing about the others.
+  if (told && places == wave.available) Tell(*told, wave);
 }
 
 // `limit` keeps nodes when no place is left.
@@ -164,28 +213,29 @@ void GrantBySchedule(const std::vector<Member>& members, const api::UpgradeSched
   const auto ordered = InOrder(members, schedule.order);
   Gates gates(ordered, schedule, now);
   const MissingImages missing_images(members);
-  std::optional<Hold> first;
+  ImageChecks image_checks;
+  std::optional<Hold> told;
   int places = wave.available;
   for (const Member* member : ordered) {
     if (IsAboutToWait(*member) && !gates.Holding(*member)) gates.Begin(*member);
     if (!IsWaiting(*member)) continue;
     std::optional<Hold> hold = of_all ? of_all : missing_images.Holding(*member);
     if (!hold) hold = gates.Holding(*member);
-    const bool by_limit = !hold && !member->unschedulable && places-- <= 0;
-    if (by_limit) hold = limit;
+    const bool by_limit = !hold && !member->unschedulable && places <= 0;
     if (!hold) {
+      hold = image_checks.Holding(*member, by_limit ? std::optional(limit) : std::nullopt);
+    }
+    if (!hold) {
+      if (!member->unschedulable) --places;
       gates.Begin(*member);
       wave.granted.push_back(member->name);
       continue;
     }
-    wave.waiting[hold->why].push_back(member->name);
-    if (first) continue;
-    first = hold;
-    wave.by_schedule = !by_limit && !hold->needs_person;
+    if (!told) wave.look_again = hold->look_again;
+    Wait(*member, *hold, !by_limit, told, wave);
   }
-  if (!first) return;
-  wave.look_again = first->look_again;
-  if (wave.granted.empty()) Tell(*first, wave);
+  wave.to_check = image_checks.Wanted();
+  if (told && wave.granted.empty()) Tell(*told, wave);
 }
 
 }  // namespace
@@ -204,8 +254,27 @@ Member MemberOf(const desired::Node& node, const api::UpgradeSchedule& schedule)
     if (const auto found = notes.find(api::kUpgradeLastAnnotation); found != notes.end()) {
       member.record = ReadRecord(found->second);
     }
+    if (const auto found = notes.find(api::kUpgradeMetricsAnnotation); found != notes.end()) {
+      member.metrics = ReadMetricsNote(found->second);
+    }
   }
   return member;
+}
+
+std::string_view NameOf(Blocker blocker) {
+  switch (blocker) {
+    case Blocker::kNone:
+      break;
+    case Blocker::kImage:
+      return "image";
+    case Blocker::kCanary:
+      return "canary";
+    case Blocker::kApproval:
+      return "approval";
+    case Blocker::kFailures:
+      return "failures";
+  }
+  return "";
 }
 
 Wave PlanWave(const std::vector<Member>& members, const api::UpgradePolicy& policy,
@@ -215,11 +284,11 @@ Wave PlanWave(const std::vector<Member>& members, const api::UpgradePolicy& poli
   Count(members, wave, cordoning);
   SetLimits(policy, cordoning, wave);
   const Hold limit{.why = LimitHeld(policy, cordoning, wave),
-                   .needs_person = wave.failed > wave.max_failed};
+                   .blocker = wave.failed > wave.max_failed ? Blocker::kFailures : Blocker::kNone};
   if (policy.schedule.restricts()) {
     GrantBySchedule(members, policy.schedule, now, limit, wave);
   } else {
-    GrantByLimits(members, limit, wave);
+    GrantByLimits(members, policy, limit, wave);
   }
   return wave;
 }

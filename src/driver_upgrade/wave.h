@@ -6,15 +6,20 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/cluster_policy.h"
 #include "api/upgrade_state.h"
 #include "base/clock.h"
 #include "desired/node.h"
+#include "driver_upgrade/metrics_note.h"
 #include "driver_upgrade/record.h"
 
 namespace pitcrew::driver_upgrade {
+
+// Member::image_check where it is not known which driver the node would get.
+inline constexpr std::string_view kUnknownDriver = "?";
 
 // A node with a driver pod, as far as the limits and the schedule look at it.
 struct Member {
@@ -27,15 +32,35 @@ struct Member {
   std::string version = {};  // newest revision of its driver's DaemonSet; "" when not known
   // Its driver pod is of that version and waits for this image, which the node cannot get.
   std::string missing_image = {};
-  bool has_image = false;  // its driver pod is of that version and ready
+  std::string missing_image_of = {};  // the container
+  bool has_image = false;             // its driver pod is of that version and ready
+  // What has to be looked at before it begins (image_check.h): the same text for all nodes that one
+  // answer holds for; "" where nothing has to be, or all is well.
+  std::string image_check = {};
+  std::string image_checked_at = {};  // the node where that is under way; "": nowhere yet
+  std::string image_trouble = {};     // TroubleOf what was found last; "": none
+  std::string image_trouble_of = {};  // the container
   // For the schedule alone:
   std::string domain = {};  // value of the label by which nodes are ordered; "" without
   bool outdated = false;    // its driver pod is of a former version, whatever the state says yet
   bool pods_ready = false;  // those of the driver, of that version, and of the validator
-  std::optional<Record> record = {};  // of the upgrade that it completed last
+  std::optional<Record> record = {};        // of the upgrade that it completed last
+  std::optional<MetricsNote> metrics = {};  // what its GPUs' metrics have said since
 };
 // All but `granted`, `version`, `missing_image`, `has_image`, `outdated` and `pods_ready`.
 Member MemberOf(const desired::Node& node, const api::UpgradeSchedule& schedule = {});
+
+// What holds nodes until a person does something.
+enum class Blocker {
+  kNone,      // it passes by itself
+  kImage,     // an image of the new driver, or what it lacks
+  kCanary,    // a node of the first ones has failed, or is not in order
+  kApproval,  // the first nodes are in order, and nobody has said so
+  kFailures,  // too many nodes have failed
+};
+
+// "image", ...; "" for kNone.
+std::string_view NameOf(Blocker blocker);
 
 struct Wave {
   // Of the metrics (driver-lifecycle.md section 2.17).
@@ -53,14 +78,19 @@ struct Wave {
   std::vector<std::string> granted = {};
   // Nodes that wait and may not begin, by the reason; a sentence without a full stop.
   std::map<std::string, std::vector<std::string>> waiting = {};
+  std::map<Blocker, int> blocked = {};  // how many of these, by what only a person ends
   // Why no node that waits may begin, as a sentence without a full stop; "" when one may, or none
-  // waits.
+  // waits. Without a schedule, of those that need a place.
   std::string held = {};
-  bool by_schedule = false;  // what holds them is the schedule, and passes
-  bool holds_all = false;    // no node at all may begin: a pause, or no window is open
-  // It stays so until a person does something.
-  bool needs_person = false;
-  bool image_missing = false;  // what holds them is an image that cannot be had
+  bool passes = false;     // what holds them is the schedule or an image check, and passes
+  bool holds_all = false;  // no node at all may begin: a pause, or no window is open
+  Blocker blocker = Blocker::kNone;  // of what holds them
+  // What holds them is an image that cannot be had, or what it needs: the container of the driver's
+  // pod that has it; "" where it is not.
+  std::string image_of = {};
+  // Nodes whose turn it is, and on which their driver's image has to be looked at first: one for
+  // each Member::image_check.
+  std::vector<std::string> to_check = {};
   // When there is another answer although nothing else has changed.
   std::optional<base::WallClock::time_point> look_again = {};
 };
@@ -72,8 +102,11 @@ struct Wave {
 // No node begins with a version of the driver whose image a node under way cannot get and no other
 // node has: it would have no driver either.
 //
-// A node that is cordoned takes no place; it needs one of `granted` only where there is a schedule,
-// which holds for all nodes.
+// None begins either before the image of its driver has been looked at, which is done when a node
+// of its kind has its turn.
+//
+// A node that is cordoned takes no place; it needs one of `granted` only where there is a schedule
+// or an image check, which hold for all nodes.
 Wave PlanWave(const std::vector<Member>& members, const api::UpgradePolicy& policy,
               base::WallClock::time_point now);
 

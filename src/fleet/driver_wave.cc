@@ -6,11 +6,15 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "api/labels.h"
 #include "api/upgrade_state.h"
 #include "base/strings.h"
 #include "desired/node_labels.h"
+#include "driver_upgrade/gates.h"
+#include "driver_upgrade/image_check.h"
+#include "driver_upgrade/pods.h"
 #include "driver_upgrade/record.h"
 #include "fleet/cluster_looks.h"
 #include "fleet/rules.h"
@@ -18,7 +22,8 @@
 namespace pitcrew::fleet {
 namespace {
 
-constexpr std::string_view kDriverContainer = "nvidia-driver-ctr";
+using driver_upgrade::kDriverContainer;
+
 constexpr std::string_view kValidatorApp = "nvidia-operator-validator";
 
 api::UpgradeState StateOf(const Node& node) {
@@ -63,6 +68,10 @@ std::vector<Seen> Skipped(const Cluster& cluster) {
   return {seen};
 }
 
+std::string KindOf(const Node& node) {
+  return driver_upgrade::KindOfNode([&](std::string_view key) { return node.Label(key); });
+}
+
 // The newest version of each driver DaemonSet, by name: the revision of pods that run it, or a word
 // that is none, where there is no such pod yet.
 std::map<std::string, std::string, std::less<>> VersionsOf(const Cluster& cluster) {
@@ -89,15 +98,88 @@ void LookAtPods(const Cluster& cluster,
     const auto version = versions.find(pod->owner);
     const bool driver = version != versions.end() && pod->owner_kind == "DaemonSet";
     if (driver) member.version = version->second;
+    if (driver && pod->revision != version->second && driver_upgrade::IsWaiting(member)) {
+      member.image_check = pod->owner;  // for LookAtImageCheck
+    }
     if (driver && pod->revision == version->second) {
       member.has_image = pod->ready;
       const auto missing = std::ranges::find_if(pod->containers, PullFails);
-      if (missing != pod->containers.end()) member.missing_image = missing->image;
+      if (missing != pod->containers.end()) {
+        member.missing_image = missing->image;
+        member.missing_image_of = missing->name;
+      }
     }
     if (driver || pod->app == kValidatorApp) {
       member.pods_ready = member.pods_ready && pod->ready && !pod->deleting;
     }
   }
+}
+
+// What a pod that looks at the images of a new driver says, as the operator reads it.
+driver_upgrade::ImageCheckPodView ImageCheckOf(const Cluster& cluster, const Pod& pod) {
+  driver_upgrade::ImageCheckPodView view{.name = pod.key.name,
+                                         .node = pod.node,
+                                         .deleting = pod.deleting,
+                                         .created = pod.created.value_or(cluster.now),
+                                         .phase = pod.phase,
+                                         .reason = pod.reason,
+                                         .message = pod.message};
+  for (const Container& container : pod.containers) {
+    view.containers.push_back(
+        {.name = container.name,
+         .image = container.image,
+         .state = container.state,
+         .reason = container.reason,
+         .message = PullFails(container) ? PullMessage(cluster, pod, container) : container.message,
+         .since = container.since});
+  }
+  // The kubelet's order is its own; the operator tells of the driver's container first.
+  std::ranges::stable_partition(
+      view.containers, [](const auto& container) { return container.name == kDriverContainer; });
+  return view;
+}
+
+// Whether the pod looks at what the DaemonSet's pods are to get. A container that has its image may
+// call it by another name.
+bool LooksAt(const Pod& pod, const DaemonSet& daemonset) {
+  return std::ranges::all_of(pod.containers, [&](const Container& container) {
+    const auto image = daemonset.images.find(container.name);
+    if (image == daemonset.images.end()) return false;
+    const bool has_image = container.name != kDriverContainer && container.state != "waiting";
+    return has_image || image->second == container.image;
+  });
+}
+
+// The pod by which the operator looks at the DaemonSet's images for nodes of that kind; null where
+// there is none.
+const Pod* ImageCheckFor(const Cluster& cluster, const DaemonSet& daemonset,
+                         const std::string& kind) {
+  for (const auto& [key, pod] : cluster.pods) {
+    if (pod.app != driver_upgrade::kImageCheckApp || pod.deleting || pod.containers.empty() ||
+        !LooksAt(pod, daemonset)) {
+      continue;
+    }
+    const auto node = cluster.nodes.find(pod.node);
+    if (node != cluster.nodes.end() && KindOf(node->second) == kind) return &pod;
+  }
+  return nullptr;
+}
+
+// Sets what the operator waits for before nodes begin whose driver that DaemonSet gives; it looks
+// when it is their turn, and not where it knows already.
+void LookAtImageCheck(const Cluster& cluster, const Node& node, driver_upgrade::Member& member) {
+  using enum driver_upgrade::ImageVerdict::State;
+  const auto daemonset = cluster.daemonsets.find(std::exchange(member.image_check, ""));
+  if (daemonset == cluster.daemonsets.end()) return;
+  const Pod* pod = ImageCheckFor(cluster, daemonset->second, KindOf(node));
+  if (pod == nullptr) return;
+  const auto view = ImageCheckOf(cluster, *pod);
+  const auto verdict = driver_upgrade::JudgeImage(view, cluster.now);
+  if (verdict.state == kGood || verdict.state == kUnknown) return;
+  member.image_check = pod->key.name;
+  member.image_checked_at = pod->node;
+  member.image_trouble = driver_upgrade::TroubleOf(view, verdict);
+  member.image_trouble_of = verdict.container;
 }
 
 }  // namespace
@@ -109,6 +191,14 @@ std::string UpgradePool::Object(const Cluster& cluster) const {
 
 std::string UpgradePool::PolicyPath() const {
   return driver.empty() ? "spec.driver.upgradePolicy" : "spec.upgradePolicy";
+}
+
+std::string UpgradePool::AdviceOnImage(std::string_view container) const {
+  return fmt::format(
+      "It goes on by itself when the image can be had and brings what the message "
+      "names; or correct {}{}.",
+      container == driver_upgrade::kToolkitContainer ? "" : "repository, image and version of ",
+      driver_upgrade::ImageChooserOf(container, !driver.empty()));
 }
 
 bool UpgradePool::Has(const Node& node) const {
@@ -164,8 +254,11 @@ driver_upgrade::Wave WaveOf(const Cluster& cluster, const UpgradePool& pool) {
                                .not_ready = !node.ready.empty() && node.ready != "True"});
     member.domain = std::string(node.Label(upgrade.schedule.order.label));
     LookAtPods(cluster, versions, member);
+    LookAtImageCheck(cluster, node, member);
     if (upgrade.schedule.canary.nodes == 0) continue;
     member.record = driver_upgrade::ReadRecord(Get(node.annotations, api::kUpgradeLastAnnotation));
+    member.metrics =
+        driver_upgrade::ReadMetricsNote(Get(node.annotations, api::kUpgradeMetricsAnnotation));
   }
   return driver_upgrade::PlanWave(members, upgrade, cluster.now);
 }
@@ -220,7 +313,7 @@ std::optional<Seen> HeldIn(const Cluster& cluster, const UpgradePool& pool) {
   const driver_upgrade::Wave wave = WaveOf(cluster, pool);
   // While a node is under way, the others only wait for their turn; and what the schedule keeps
   // is kept because somebody wants it so.
-  if (pool.stopped == nullptr && (wave.held.empty() || wave.in_progress > 0 || wave.by_schedule)) {
+  if (pool.stopped == nullptr && (wave.held.empty() || wave.in_progress > 0 || wave.passes)) {
     return std::nullopt;
   }
   const std::string why = pool.stopped != nullptr ? pool.stopped->message : wave.held;
@@ -232,11 +325,16 @@ std::optional<Seen> HeldIn(const Cluster& cluster, const UpgradePool& pool) {
                                 pool.policy->max_parallel_upgrades, pool.policy->max_unavailable),
                     std::nullopt}},
       .words = {{"advice",
-                 "It goes on by itself when what the message names is over: see what those "
-                 "nodes need, or change the limits or the schedule.\n"
-                 "$ kubectl edit " +
-                     base::ToLower(object.substr(0, object.find(' '))) +
-                     object.substr(object.find(' '))}},
+                 (!wave.image_of.empty() ? pool.AdviceOnImage(wave.image_of)
+                                         : std::string("It goes on by itself when what the "
+                                                       "message names is over: see what "
+                                                       "those nodes need, or change the "
+                                                       "limits or the schedule.")) +
+                     "\n$ kubectl edit " +
+                     (wave.image_of == driver_upgrade::kToolkitContainer
+                          ? "--namespace openshift imagestream driver-toolkit"
+                          : base::ToLower(object.substr(0, object.find(' '))) +
+                                object.substr(object.find(' ')))}},
       .since = pool.stopped != nullptr ? pool.stopped->since : Time()};
   for (const auto& [name, node] : cluster.nodes) {
     if (seen.evidence.size() > look::kMostNamed) break;

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "driver_upgrade/wave.h"
@@ -23,6 +24,8 @@ struct UpgradePool {
   // "ClusterPolicy cluster-policy", "NVIDIADriver training".
   [[nodiscard]] std::string Object(const Cluster& cluster) const;
   [[nodiscard]] std::string PolicyPath() const;
+  // What to do where the image of that container of its new driver's pods cannot be had.
+  [[nodiscard]] std::string AdviceOnImage(std::string_view container) const;
   [[nodiscard]] bool Has(const Node& node) const;
 };
 std::vector<UpgradePool> UpgradePoolsOf(const Cluster& cluster);

@@ -8,6 +8,7 @@
 
 #include "base/strings.h"
 #include "desired/lagging_pod.h"
+#include "driver_upgrade/image_check.h"
 #include "fleet/cluster_looks.h"
 #include "fleet/fields.h"
 
@@ -83,7 +84,9 @@ bool PullFails(const Container& container) {
 
 std::string PullMessage(const Cluster& cluster, const Pod& pod, const Container& container) {
   for (const Event* event : cluster.EventsOf("Pod", pod.key)) {
-    if (event->reason == "Failed" && Contains(event->message, "Failed to pull image")) {
+    // Other containers of the pod may lack theirs.
+    if (event->reason == "Failed" && Contains(event->message, "Failed to pull image") &&
+        Contains(event->message, container.image)) {
       return event->message;
     }
   }
@@ -135,6 +138,7 @@ std::vector<Seen> look::ImagesMissing(const Cluster& cluster) {
     if (key.name_space != cluster.name_space || pod.ready || pod.deleting) continue;
     // Pods of users may run in this namespace too.
     if (pod.operand == nullptr && !pod.requests.empty()) continue;
+    if (pod.app == driver_upgrade::kImageCheckApp) continue;  // driver-upgrade-held
     for (const Container& container : pod.containers) {
       if (!PullFails(container)) continue;
       Waiting& waiting = by_image[container.image];

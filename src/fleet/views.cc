@@ -7,6 +7,7 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
+#include "codec/json_items.h"
 #include "desired/node_labels.h"
 
 namespace pitcrew::fleet {
@@ -14,23 +15,13 @@ namespace {
 
 using codec::Find;
 using codec::FindString;
+using codec::IntegerAt;
+using codec::ItemsAt;
 using codec::Json;
-
-std::int64_t FindInteger(const Json& value, std::initializer_list<std::string_view> path) {
-  const Json* found = Find(value, path);
-  return found != nullptr && found->is_number_integer() ? found->get<std::int64_t>() : 0;
-}
 
 bool FindBool(const Json& value, std::initializer_list<std::string_view> path) {
   const Json* found = Find(value, path);
   return found != nullptr && found->is_boolean() && found->get<bool>();
-}
-
-// The elements of a list, nothing when there is none.
-const Json::array_t& FindList(const Json& value, std::initializer_list<std::string_view> path) {
-  static const Json::array_t kNone;
-  const Json* found = Find(value, path);
-  return found != nullptr && found->is_array() ? found->get_ref<const Json::array_t&>() : kNone;
 }
 
 Labels ReadLabels(const Json* labels, std::string_view prefix = "") {
@@ -67,7 +58,7 @@ void ForEachResource(const Json* resources, Take take) {
 
 std::vector<Toleration> ReadTolerations(const Json& spec) {
   std::vector<Toleration> result;
-  for (const Json& entry : FindList(spec, {"tolerations"})) {
+  for (const Json& entry : ItemsAt(spec, {"tolerations"})) {
     result.push_back({FindString(entry, {"key"}), FindString(entry, {"operator"}),
                       FindString(entry, {"value"}), FindString(entry, {"effect"})});
   }
@@ -81,31 +72,31 @@ Container ReadContainer(const Json& status, bool init) {
   container.init = init;
   container.ready = FindBool(status, {"ready"});
   container.started = FindBool(status, {"started"});
-  container.restarts = FindInteger(status, {"restartCount"});
+  container.restarts = IntegerAt(status, {"restartCount"});
   for (const char* state : {"waiting", "running", "terminated"}) {
     const Json* found = Find(status, {"state", state});
     if (found == nullptr) continue;
     container.state = state;
     container.reason = FindString(*found, {"reason"});
     container.message = FindString(*found, {"message"});
-    container.exit_code = FindInteger(*found, {"exitCode"});
+    container.exit_code = IntegerAt(*found, {"exitCode"});
     container.since = ReadTime(*found, {"startedAt"});
     if (container.state == "terminated") container.since = ReadTime(*found, {"finishedAt"});
   }
   if (const Json* last = Find(status, {"lastState", "terminated"}); last != nullptr) {
     container.last_reason = FindString(*last, {"reason"});
     container.last_message = FindString(*last, {"message"});
-    container.last_exit_code = FindInteger(*last, {"exitCode"});
+    container.last_exit_code = IntegerAt(*last, {"exitCode"});
     container.last_finished = ReadTime(*last, {"finishedAt"});
   }
   return container;
 }
 
 void ReadContainers(const Json& object, Pod& pod) {
-  for (const Json& status : FindList(object, {"status", "initContainerStatuses"})) {
+  for (const Json& status : ItemsAt(object, {"status", "initContainerStatuses"})) {
     pod.containers.push_back(ReadContainer(status, true));
   }
-  for (const Json& status : FindList(object, {"status", "containerStatuses"})) {
+  for (const Json& status : ItemsAt(object, {"status", "containerStatuses"})) {
     pod.containers.push_back(ReadContainer(status, false));
   }
 }
@@ -136,13 +127,13 @@ Amounts EffectiveAmounts(const Json& spec, std::string_view member) {
       most[name] = std::max(most[name], amount);
     }
   };
-  for (const Json& container : FindList(spec, {"initContainers"})) {
+  for (const Json& container : ItemsAt(spec, {"initContainers"})) {
     Amounts together = sidecars;
     Add(together, AmountsOf(container, member));
     raise(together);
     if (FindString(container, {"restartPolicy"}) == "Always") sidecars = std::move(together);
   }
-  for (const Json& container : FindList(spec, {"containers"})) {
+  for (const Json& container : ItemsAt(spec, {"containers"})) {
     Add(sidecars, AmountsOf(container, member));
   }
   raise(sidecars);
@@ -159,7 +150,7 @@ void ReadRequests(const Json& spec, Pod& pod) {
 }
 
 void ReadController(const Json& object, std::string& kind, std::string& name) {
-  for (const Json& owner : FindList(object, {"metadata", "ownerReferences"})) {
+  for (const Json& owner : ItemsAt(object, {"metadata", "ownerReferences"})) {
     if (!FindBool(owner, {"controller"})) continue;
     kind = FindString(owner, {"kind"});
     name = FindString(owner, {"name"});
@@ -173,7 +164,7 @@ const Condition* FindCondition(const std::vector<Condition>& conditions, std::st
 
 std::vector<Condition> ReadConditions(const Json& object) {
   std::vector<Condition> conditions;
-  for (const Json& condition : FindList(object, {"status", "conditions"})) {
+  for (const Json& condition : ItemsAt(object, {"status", "conditions"})) {
     conditions.push_back({FindString(condition, {"type"}), FindString(condition, {"status"}),
                           FindString(condition, {"reason"}), FindString(condition, {"message"}),
                           ReadTime(condition, {"lastTransitionTime"})});
@@ -293,11 +284,11 @@ Node ReadNode(const Json& object) {
   node.annotations = ReadLabels(Find(object, {"metadata", "annotations"}), api::kResourcePrefix);
   node.created = ReadTime(object, {"metadata", "creationTimestamp"});
   node.unschedulable = FindBool(object, {"spec", "unschedulable"});
-  for (const Json& taint : FindList(object, {"spec", "taints"})) {
+  for (const Json& taint : ItemsAt(object, {"spec", "taints"})) {
     node.taints.push_back(
         {FindString(taint, {"key"}), FindString(taint, {"value"}), FindString(taint, {"effect"})});
   }
-  for (const Json& condition : FindList(object, {"status", "conditions"})) {
+  for (const Json& condition : ItemsAt(object, {"status", "conditions"})) {
     if (FindString(condition, {"type"}) != "Ready") continue;
     node.ready = FindString(condition, {"status"});
     node.ready_reason = FindString(condition, {"reason"});
@@ -332,7 +323,7 @@ Pod ReadPod(const Json& object) {
   pod.phase = FindString(object, {"status", "phase"});
   pod.reason = FindString(object, {"status", "reason"});
   pod.message = FindString(object, {"status", "message"});
-  for (const Json& condition : FindList(object, {"status", "conditions"})) {
+  for (const Json& condition : ItemsAt(object, {"status", "conditions"})) {
     const std::string type = FindString(condition, {"type"});
     const bool is_true = FindString(condition, {"status"}) == "True";
     if (type == "Ready") {
@@ -364,19 +355,19 @@ DaemonSet ReadDaemonSet(const Json& object) {
                                              "deprecated.daemonset.template.generation"}))
           .value_or(0);
   daemonset.on_delete = FindString(object, {"spec", "updateStrategy", "type"}) == "OnDelete";
-  daemonset.generation = FindInteger(object, {"metadata", "generation"});
-  daemonset.observed_generation = FindInteger(object, {"status", "observedGeneration"});
-  daemonset.desired = FindInteger(object, {"status", "desiredNumberScheduled"});
-  daemonset.ready = FindInteger(object, {"status", "numberReady"});
-  daemonset.updated = FindInteger(object, {"status", "updatedNumberScheduled"});
-  daemonset.available = FindInteger(object, {"status", "numberAvailable"});
+  daemonset.generation = IntegerAt(object, {"metadata", "generation"});
+  daemonset.observed_generation = IntegerAt(object, {"status", "observedGeneration"});
+  daemonset.desired = IntegerAt(object, {"status", "desiredNumberScheduled"});
+  daemonset.ready = IntegerAt(object, {"status", "numberReady"});
+  daemonset.updated = IntegerAt(object, {"status", "updatedNumberScheduled"});
+  daemonset.available = IntegerAt(object, {"status", "numberAvailable"});
   const Json* spec = Find(object, {"spec", "template", "spec"});
   if (spec == nullptr) return daemonset;
   daemonset.node_selector = ReadLabels(Find(*spec, {"nodeSelector"}));
   daemonset.tolerations = ReadTolerations(*spec);
   daemonset.runtime_class = FindString(*spec, {"runtimeClassName"});
   for (const char* list : {"initContainers", "containers"}) {
-    for (const Json& container : FindList(*spec, {list})) {
+    for (const Json& container : ItemsAt(*spec, {list})) {
       daemonset.images[FindString(container, {"name"})] = FindString(container, {"image"});
     }
   }
@@ -420,7 +411,7 @@ Event ReadEvent(const Json& object) {
                   FindString(object, {"involvedObject", "name"})};
   event.reason = FindString(object, {"reason"});
   event.message = FindString(object, {"message"});
-  event.count = std::max<std::int64_t>(1, FindInteger(object, {"count"}));
+  event.count = std::max<std::int64_t>(1, IntegerAt(object, {"count"}));
   event.last = ReadTime(object, {"lastTimestamp"});
   if (!event.last) event.last = ReadTime(object, {"series", "lastObservedTime"});
   if (!event.last) event.last = ReadTime(object, {"eventTime"});
@@ -443,7 +434,7 @@ Features ReadFeatures(const Json& object) {
   if (const Json* devices = Find(object, {"spec", "features", "instances", "pci.device"});
       devices != nullptr) {
     int gpus = 0;
-    for (const Json& device : FindList(*devices, {"elements"})) {
+    for (const Json& device : ItemsAt(*devices, {"elements"})) {
       const std::string device_class = FindString(device, {"attributes", "class"});
       if (FindString(device, {"attributes", "vendor"}) == "10de" &&
           (device_class == "0300" || device_class == "0302")) {

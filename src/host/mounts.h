@@ -36,9 +36,9 @@ std::vector<std::filesystem::path> MountPointsBelow(std::string_view mountinfo,
 // is success.
 base::Status DetachMounts(const std::filesystem::path& folder);
 
-// Shows the own root, with all that is mounted in it, at `folder` too, which is made if need be; what
-// was mounted there before is detached. What is mounted below /sys (cgroups and the like) stays out
-// (driver-lifecycle.md 9.8).
+// Shows the own root, with all that is mounted in it, at `folder` too, which is made if need be;
+// what was mounted there before is detached. What is mounted below /sys (cgroups and the like)
+// stays out (driver-lifecycle.md 9.8).
 base::Status ShowOwnRootAt(const std::filesystem::path& folder);
 
 // Mounts a tmpfs at a folder that exists, writable, without set-user-ID bits, devices and programs.

@@ -20,6 +20,12 @@ std::string Uevent::subsystem() const {
   return found == fields.end() ? "" : found->second;
 }
 
+bool TellsOfGpus(const Uevent& event) {
+  if (event.subsystem() == "module") return event.device_path.ends_with("/nvidia");
+  return event.subsystem() == "pci" && (event.action == "add" || event.action == "remove" ||
+                                        event.action == "bind" || event.action == "unbind");
+}
+
 std::optional<Uevent> ParseUevent(std::string_view message) {
   // "action@devpath", then KEY=value, each ended by a zero byte.
   const auto parts = base::Split(message, '\0');

@@ -22,6 +22,9 @@ struct Uevent {
   [[nodiscard]] std::string subsystem() const;
 };
 
+// Whether a GPU, or another PCI device, or NVIDIA's kernel module came or went.
+bool TellsOfGpus(const Uevent& event);
+
 // Nothing for a message that the kernel did not write in its own form.
 std::optional<Uevent> ParseUevent(std::string_view message);
 

@@ -117,7 +117,6 @@ base::Status Http1Session::Read() {
       return {};
     }
     if (*count == 0) {
-      broken_ = true;
       TRY(parser_.End());
     } else {
       exchange_->NoteByte();

@@ -73,7 +73,7 @@ class Decider {
   Decision Finish() &&;
 
   [[nodiscard]] const std::vector<Entry>& own() const { return record_.entries; }
-  void AddFading(const Entry& entry) { decision_.fading.push_back(entry); }
+  void AddUnused(const Entry& entry) { decision_.unused.push_back(entry); }
 
  private:
   [[nodiscard]] std::string Name() const {
@@ -268,7 +268,7 @@ bool HasRecord(const Json& object) {
 }
 
 base::Result<Decision> Decide(const Json& object, Form form, const Facts& facts,
-                              const gpu::DeviceNames& names, const std::set<std::string>& faded) {
+                              const gpu::DeviceNames& names, const std::set<std::string>& expired) {
   TRY_ASSIGN(Decider decider, Begin(object, form));
   const auto offered = OfferedBy(facts.nodes);
   const auto is_wanted = [&](const Entry& own) {
@@ -278,9 +278,10 @@ base::Result<Decision> Decide(const Json& object, Form form, const Facts& facts,
              return CouldOffer(node, own, facts.sandbox);
            });
   };
-  decider.Remove([&](const Entry& own) { return !is_wanted(own) && faded.contains(own.resource); });
+  decider.Remove(
+      [&](const Entry& own) { return !is_wanted(own) && expired.contains(own.resource); });
   for (const Entry& own : decider.own()) {
-    if (!is_wanted(own)) decider.AddFading(own);
+    if (!is_wanted(own)) decider.AddUnused(own);
   }
   for (const auto& [resource, nodes] : offered) decider.Permit(resource, nodes, names);
   decider.HoldWhereAllIsPermitted(facts.named);

@@ -55,17 +55,17 @@ struct Obstacle {
 struct Decision {
   std::vector<Entry> added;
   std::vector<Entry> removed;
-  // Ours, that nobody wants and that are not in `faded` yet.
-  std::vector<Entry> fading;
+  // Ours, that nobody wants and that are not in `expired` yet.
+  std::vector<Entry> unused;
   std::vector<Obstacle> obstacles;
   // RFC 7386, without a resourceVersion; none when nothing is to be written.
   std::optional<codec::Json> patch;
 };
 
-// `faded`: resources whose entries nobody has wanted for long enough, as Decision::fading of
+// `expired`: resources whose entries nobody has wanted for long enough, as Decision::unused of
 // earlier looks told. kInvalid when lists or annotation cannot be read: a person has to mend them.
 base::Result<Decision> Decide(const codec::Json& object, Form form, const Facts& facts,
-                              const gpu::DeviceNames& names, const std::set<std::string>& faded);
+                              const gpu::DeviceNames& names, const std::set<std::string>& expired);
 
 // Takes all away that we added: what uninstalls.
 base::Result<Decision> DecideRestore(const codec::Json& object, Form form);

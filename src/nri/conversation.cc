@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "nri/framing.h"
 #include "nri/plugin.h"
 #include "nri_v1alpha1.pb.h"
@@ -51,7 +53,7 @@ std::string Refuse(std::uint32_t stream, int code, std::string message) {
 
 class Conversation::Parts {
  public:
-  Parts(const Identity& identity, Handler& handler) : identity_(identity), handler_(handler) {}
+  Parts(Identity identity, Handler& handler) : identity_(std::move(identity)), handler_(handler) {}
 
   [[nodiscard]] std::string Greeting() const {
     wire::RegisterPluginRequest registration;

@@ -30,7 +30,8 @@ base::Result<ClusterIdentity> WaitForIdentity(kube::Client& client, const io::St
   while (true) {
     auto identity = ReadClusterIdentity(client, stop);
     if (identity || identity.error().code == base::Code::kCancelled) return identity;
-    base::LogWarning("the cluster cannot be looked at yet", identity.error());
+    base::LogWarning("the API server does not yet say what it serves; asking again",
+                     identity.error());
     if (stop.WaitFor(delay)) return identity;
     delay = std::min(delay * 2, std::chrono::milliseconds(5000));
   }
@@ -181,14 +182,15 @@ base::Status RunControllers(const std::shared_ptr<kube::Client>& client,
       if (stop.stopped()) return {};
       return base::Fail(identity.error());
     }
-    base::LogInfo("cluster", {{"kubernetes", identity->kubernetes_version},
-                              {"openshift", identity->openshift_version},
-                              {"namespace", options.operator_namespace}});
+    base::LogInfo("controllers start", {{"kubernetes", identity->kubernetes_version},
+                                        {"openshift", identity->openshift_version},
+                                        {"namespace", options.operator_namespace}});
     TRY_ASSIGN(const bool again,
                RunOnce(client, *identity, options, node_labels, budget, metrics, stop));
     if (!again || stop.stopped()) return {};
     base::LogInfo(
-        "the cluster serves other kinds, or more of its nodes is looked at; starting anew");
+        "controllers start again: the cluster serves other kinds now, or another node label is "
+        "needed");
   }
 }
 

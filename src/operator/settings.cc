@@ -61,14 +61,13 @@ struct LogFlags {
                           : base::LogFormat::kText;
     settings.level = devel ? base::LogLevel::kDebug : base::LogLevel::kInfo;
     if (!level) return settings;
-    if (*level == "debug") {
+    const auto verbosity = base::ParseUnsigned(*level);
+    if (*level == "debug" || (verbosity && *verbosity > 0)) {
       settings.level = base::LogLevel::kDebug;
     } else if (*level == "info") {
       settings.level = base::LogLevel::kInfo;
     } else if (*level == "error" || *level == "panic") {
       settings.level = base::LogLevel::kError;
-    } else if (const auto verbosity = base::ParseUnsigned(*level); verbosity && *verbosity > 0) {
-      settings.level = base::LogLevel::kDebug;
     } else {
       return base::Fail(
           BadFlag("zap-log-level", *level, "debug, info, error, panic or a number above 0"));

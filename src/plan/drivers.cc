@@ -8,11 +8,13 @@
 #include <utility>
 
 #include "api/labels.h"
+#include "api/schema.h"
 #include "base/strings.h"
 #include "desired/cluster_kinds.h"
 #include "desired/driver_objects/render.h"
 #include "desired/owned_object.h"
 #include "plan/difference.h"
+#include "plan/field_problems.h"
 
 namespace pitcrew::plan {
 namespace {
@@ -44,6 +46,8 @@ std::string ChangedFields(const Json& stored, const Json& given) {
   return base::Join(paths, ", ");
 }
 
+std::string NameOf(const api::NvidiaDriver& driver) { return "NVIDIADriver " + driver.name; }
+
 std::shared_ptr<const DriverView> Shared(DriverView view) {
   return std::make_shared<const DriverView>(std::move(view));
 }
@@ -53,7 +57,7 @@ void CheckSelectors(const WantedDrivers& drivers, const PlannedCluster& cluster,
                     std::vector<Problem>& problems) {
   for (const auto& view : drivers.views) {
     if (auto problem = desired::SelectorProblem(view->driver); !problem.empty()) {
-      problems.push_back({.where = "NVIDIADriver " + view->driver.name, .message = problem});
+      problems.push_back({.where = NameOf(view->driver), .message = problem});
     }
   }
   const auto& assignment = *cluster.drivers;
@@ -97,11 +101,14 @@ base::Result<WantedDrivers> ReadWantedDrivers(const Snapshot& snapshot,
                                               const std::vector<Json>& given) {
   WantedDrivers wanted;
   std::map<std::string, std::shared_ptr<const DriverView>> by_name;
+  std::map<std::string, const Json*> objects;
   if (const base::Error* error = snapshot.error(desired::kNvidiaDrivers)) wanted.unread = *error;
   const auto& standing = snapshot.All(desired::kNvidiaDrivers);
   for (const auto& [key, object] : standing) {
     TRY_ASSIGN(auto view, desired::ReadDriverView(object));
-    if (!view.deleting) by_name[key.name] = Shared(std::move(view));
+    if (view.deleting) continue;
+    objects[key.name] = &object;
+    by_name[key.name] = Shared(std::move(view));
   }
   for (const Json& object : given) {
     TRY_ASSIGN(auto view, desired::ReadDriverView(object));
@@ -114,9 +121,19 @@ base::Result<WantedDrivers> ReadWantedDrivers(const Snapshot& snapshot,
       view.driver.uid = codec::FindString(stored->second, {"metadata", "uid"});
       wanted.changed_fields[name] = ChangedFields(stored->second, object);
     }
+    objects[name] = &object;
     by_name[name] = Shared(std::move(view));
   }
-  for (auto& [name, view] : by_name) wanted.views.push_back(std::move(view));
+  for (auto& [name, view] : by_name) {
+    const auto stored = standing.find({.namespace_name = "", .name = name});
+    std::ranges::move(
+        ProblemsOfFields(NameOf(view->driver),
+                         {api::CheckNvidiaDriver(
+                              *objects[name], stored == standing.end() ? nullptr : &stored->second),
+                          view->driver.problems, desired::CheckDriver(view->driver)}),
+        std::back_inserter(wanted.problems));
+    wanted.views.push_back(std::move(view));
+  }
   return wanted;
 }
 
@@ -183,8 +200,12 @@ std::vector<PlannedDriver> PlanDrivers(const WantedDrivers& drivers, const Snaps
                                .qualification_required = policy.validator.qualification_required,
                                .standing = standing});
     if (driver.rendered.objects) continue;
-    problems.push_back({.where = "NVIDIADriver " + view->driver.name,
-                        .message = driver.rendered.objects.error().message});
+    const base::Error& error = driver.rendered.objects.error();
+    // The fields themselves are told already.
+    problems.push_back({.where = NameOf(view->driver),
+                        .message = error.reason == "InvalidDriver"
+                                       ? "not planned because of these fields"
+                                       : error.message});
     driver.rendered.objects = std::vector<desired::Object>{};
     driver.keeps_all = true;
   }

@@ -24,6 +24,8 @@ struct WantedDrivers {
   std::vector<std::shared_ptr<const desired::DriverView>> views;  // by name
   // By name: the fields of those that are given in which they differ from what stands.
   std::map<std::string, std::string, std::less<>> changed_fields;
+  // What is wrong with the drivers by themselves.
+  std::vector<Problem> problems;
   // What could not be read; none otherwise.
   std::optional<base::Error> unread;
 };

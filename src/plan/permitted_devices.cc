@@ -150,10 +150,10 @@ void PlanPermittedDevices(const Snapshot& snapshot, const desired::PolicyView& p
   facts.named = NamedIn(snapshot);
   for (const auto& [object, form] : targets) {
     auto decision = kubevirt::Decide(*object, form, facts, names, {});
-    if (decision && !decision->fading.empty()) {
-      std::set<std::string> faded;
-      for (const Entry& entry : decision->fading) faded.insert(entry.resource);
-      decision = kubevirt::Decide(*object, form, facts, names, faded);
+    if (decision && !decision->unused.empty()) {
+      std::set<std::string> expired;
+      for (const Entry& entry : decision->unused) expired.insert(entry.resource);
+      decision = kubevirt::Decide(*object, form, facts, names, expired);
     }
     if (!decision) {
       AddProblem(*object, decision.error(), plan);

@@ -7,7 +7,6 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <utility>
 
@@ -21,6 +20,7 @@
 #include "kube/ownership.h"
 #include "plan/cluster.h"
 #include "plan/drivers.h"
+#include "plan/field_problems.h"
 #include "plan/permitted_devices.h"
 #include "plan/reasons.h"
 #include "plan/upgrades.h"
@@ -236,7 +236,7 @@ void Planner::ReportFailures() {
   std::vector<Problem> found;
   Problem invalid{.where = {}, .message = "not planned because of these fields", .operands = {}};
   for (const auto& [state, error] : failures_) {
-    // The fields themselves are told already (CheckPolicyObject).
+    // The fields themselves are told already.
     if (error.reason == "InvalidPolicy") {
       invalid.operands.push_back(state);
       continue;
@@ -259,25 +259,6 @@ void Sort(Plan& plan) {
   std::ranges::stable_sort(plan.items, {}, [](const Item& item) {
     return std::tuple(item.kind(), item.name_space(), item.name());
   });
-}
-
-// Everything that is wrong with the policy by itself, each field once.
-std::vector<Problem> CheckPolicyObject(const Json& object, const api::ClusterPolicy& policy) {
-  std::vector<Problem> problems;
-  std::set<std::string> paths;
-  const auto add = [&](const std::vector<api::FieldProblem>& found) {
-    for (const api::FieldProblem& problem : found) {
-      // "spec.driver.env[0]" and "spec.driver.env" are one.
-      const auto begins = [&](const std::string& path) { return path.starts_with(problem.path); };
-      if (std::ranges::any_of(paths, begins)) continue;
-      problems.push_back({.where = problem.path, .message = problem.message});
-    }
-    for (const Problem& problem : problems) paths.insert(problem.where);
-  };
-  add(api::CheckClusterPolicy(object));
-  add(policy.problems);
-  add(desired::CheckPolicy(policy));
-  return problems;
 }
 
 // The policy under the identity of the one that stands under its name.
@@ -349,7 +330,9 @@ base::Result<Plan> MakePlan(const Snapshot& snapshot, const Json& policy, const 
                          assignment, ReferencesOf(drivers)));
   Planner planner(snapshot, view, Reasons(adopted, stored));
   Plan& plan = planner.plan();
-  plan.problems = CheckPolicyObject(adopted, view.policy);
+  plan.problems = ProblemsOfFields("", {api::CheckClusterPolicy(adopted), view.policy.problems,
+                                        desired::CheckPolicy(view.policy)});
+  std::ranges::copy(drivers.problems, std::back_inserter(plan.problems));
   planner.ReportUnreadable();
   if (const base::Error* error = snapshot.error(desired::kGpuClusters)) {
     plan.problems.push_back({.where = "gpuclusters", .message = error->message, .unread = true});
@@ -382,9 +365,8 @@ base::Result<Plan> MakePlan(const Snapshot& snapshot, const Json& policy, const 
                     "uid that the cluster gives it",
                     driver->driver.name));
   }
-  std::ranges::move(UpgradeNotesOf(snapshot, view.policy, drivers, cluster, plan.items,
-                                   options.operator_namespace),
-                    std::back_inserter(plan.notes));
+  plan.upgrades = DriverUpgradesOf(snapshot, view.policy, drivers, cluster, plan.items,
+                                   options.operator_namespace);
   if (options.permit) PlanPermittedDevices(snapshot, view, cluster, *options.permit, plan);
   Sort(plan);
   return planner.Take();

@@ -13,6 +13,7 @@
 #include "desired/image.h"
 #include "gpu/device_names.h"
 #include "plan/difference.h"
+#include "plan/node_upgrade.h"
 #include "snapshot/snapshot.h"
 
 namespace pitcrew::plan {
@@ -57,7 +58,8 @@ struct Problem {
 struct Plan {
   std::vector<Item> items;  // by kind, namespace and name
   std::vector<Problem> problems;
-  std::vector<std::string> notes;  // worth knowing, and no reason to worry
+  std::vector<std::string> notes;            // worth knowing, and no reason to worry
+  std::vector<DriverUpgrade> upgrades = {};  // their pods: departing_pods.h
 
   [[nodiscard]] std::size_t Count(Action action) const;
   [[nodiscard]] bool has_changes() const;

@@ -6,9 +6,11 @@
 #include <array>
 #include <iterator>
 #include <map>
+#include <utility>
 
 #include "base/strings.h"
 #include "codec/yaml.h"
+#include "plan/upgrades.h"
 
 namespace pitcrew::plan {
 namespace {
@@ -116,6 +118,77 @@ std::string NodeGroups(const std::vector<const Item*>& nodes) {
   return text;
 }
 
+// What becomes of the pods of nodes whose driver is exchanged.
+std::string PodLines(const DriverUpgrade& upgrade) {
+  std::string text;
+  std::size_t told = 0;
+  std::size_t more = 0;
+  for (const NodeUpgrade& node : upgrade.nodes) {
+    std::string lines;
+    for (const std::string& pod : node.waits_for) {
+      lines += fmt::format("    . Pod {}: is waited for\n", pod);
+    }
+    for (const std::string& pod : node.evicted) {
+      lines += fmt::format("    - Pod {}: is {}\n", pod, node.drained ? "drained" : "evicted");
+    }
+    for (const std::string& why : node.kept) lines += fmt::format("    ! Pod {}\n", why);
+    for (const auto* refused : {&node.refused, &node.drain_refused}) {
+      for (const std::string& why : *refused) lines += fmt::format("    ! Pod {}\n", why);
+    }
+    if (lines.empty()) continue;
+    if (++told > kMostNames) {
+      ++more;
+      continue;
+    }
+    const std::string_view what = node.fails     ? "is cordoned, and its upgrade fails"
+                                  : node.drained ? "is drained"
+                                                 : "is cordoned";
+    text += fmt::format("! upgrade Node {}  ({}; {})\n{}", node.node, upgrade.whose, what, lines);
+  }
+  if (more > 0) text += fmt::format("! and {} more nodes (-o json names their pods)\n", more);
+  return text;
+}
+
+Json UpgradeJson(const DriverUpgrade& upgrade) {
+  Json nodes = Json::array();
+  for (const NodeUpgrade& node : upgrade.nodes) {
+    Json entry = {{"name", node.node}, {"change", ToString(node.change)}};
+    if (node.skipped) entry["skipped"] = true;
+    if (node.drained) entry["drained"] = true;
+    if (node.fails) entry["fails"] = true;
+    const std::pair<const char*, const std::vector<std::string>*> lists[] = {
+        {"waitsFor", &node.waits_for},
+        {"evicted", &node.evicted},
+        {"kept", &node.kept},
+        {"refused", &node.refused},
+        {"drainRefused", &node.drain_refused}};
+    for (const auto& [name, list] : lists) {
+      if (!list->empty()) entry[name] = *list;
+    }
+    nodes.push_back(std::move(entry));
+  }
+  Json json = {{"of", upgrade.whose},
+               {"automatic", upgrade.automatic},
+               {"note", upgrade.note},
+               {"nodes", std::move(nodes)}};
+  if (upgrade.evicts() && !upgrade.pods_unknown.empty()) {
+    json["podsUnknown"] = upgrade.pods_unknown;
+  }
+  if (upgrade.evicts()) json["imageCheck"] = upgrade.policy.image_check;
+  if (upgrade.evicts() && !upgrade.budgets_unknown.empty()) {
+    json["budgetsUnknown"] = upgrade.budgets_unknown;
+  }
+  return json;
+}
+
+Json ListOf(const std::vector<Json>& items, const Plan& plan) {
+  Json list = {{"apiVersion", "v1"}, {"kind", "List"}, {"items", items}};
+  for (const DriverUpgrade& upgrade : plan.upgrades) {
+    list["driverUpgrades"].push_back(UpgradeJson(upgrade));
+  }
+  return list;
+}
+
 }  // namespace
 
 std::string Summary(const Plan& plan) {
@@ -125,12 +198,21 @@ std::string Summary(const Plan& plan) {
   if (const auto unknown = plan.Count(Action::kUnknown); unknown > 0) {
     text += fmt::format("; {} cannot be compared", unknown);
   }
-  return text + ".\n";
+  text += ".\n";
+  for (const DriverUpgrade& upgrade : plan.upgrades) {
+    if (const std::string pods = PodsText(upgrade); !pods.empty()) {
+      text += fmt::format("{}: {}.\n", upgrade.whose, pods);
+    }
+  }
+  return text;
 }
 
 std::string ToYaml(const Plan& plan, bool uninstall) {
   std::string text;
-  for (const Json& document : Documents(plan, uninstall)) {
+  std::vector<Json> documents = Documents(plan, uninstall);
+  // A List without items is nothing to whoever applies the stream.
+  if (!plan.upgrades.empty()) documents.push_back(ListOf({}, plan));
+  for (const Json& document : documents) {
     if (!text.empty()) text += "---\n";
     text += codec::ToYamlText(document);
   }
@@ -138,9 +220,7 @@ std::string ToYaml(const Plan& plan, bool uninstall) {
 }
 
 std::string ToJson(const Plan& plan, bool uninstall) {
-  return codec::ToPrettyJsonText(
-             {{"apiVersion", "v1"}, {"kind", "List"}, {"items", Documents(plan, uninstall)}}) +
-         "\n";
+  return codec::ToPrettyJsonText(ListOf(Documents(plan, uninstall), plan)) + "\n";
 }
 
 std::string ToTable(const Plan& plan) {
@@ -183,6 +263,7 @@ std::string ToDiff(const Plan& plan) {
                         item.kind(), NameOf(item), Because(item), FieldLines(item));
   }
   tell_nodes();
+  for (const DriverUpgrade& upgrade : plan.upgrades) text += PodLines(upgrade);
   if (!text.empty()) text += "\n";
   return text + Summary(plan);
 }

@@ -98,7 +98,7 @@ std::string Reasons::OfChange(std::string_view state, const desired::OwnedObject
   if (owner && !live.owner_uid.empty() && live.owner_uid != owner->uid) {
     return fmt::format("belongs to another {}, or to one that was deleted", owner->kind);
   }
-  if (live.hash == codec::FindString(desired, {"metadata", "annotations", api::kLastAppliedHash})) {
+  if (live.hash == desired::AppliedHash(desired)) {
     return "somebody else has changed it since it was applied";
   }
   if (const Operand* operand = desired::Operands().OfState(state)) {

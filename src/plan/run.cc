@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "api/labels.h"
 #include "api/nvidia_driver.h"
 #include "base/strings.h"
 #include "codec/yaml.h"
 #include "plan/cluster.h"
+#include "plan/departing_pods.h"
 #include "plan/drivers.h"
 #include "plan/permitted_devices.h"
 #include "snapshot/connection.h"
@@ -67,6 +69,7 @@ base::Result<Wanted> ReadWantedFile(const std::string& path) {
 
 // The policy to plan for, and the cluster with all that concerns it.
 struct Inputs {
+  std::shared_ptr<kube::Client> client;  // null: the cluster is a file
   Snapshot snapshot;
   Json policy;                // null for an uninstall
   std::vector<Json> drivers;  // that are given
@@ -84,9 +87,8 @@ base::Result<Json> ActivePolicyOf(const Snapshot& snapshot) {
 base::Status AddIfOfUse(Json object, Snapshot& snapshot) {
   TRY(snapshot::CheckIdentity(object));
   const snapshot::KindName kind = snapshot::KindNameOf(object);
-  if (kind == snapshot::KindNameOf(kube::kPods) || kind == snapshot::KindNameOf(kube::kEvents)) {
-    return {};
-  }
+  if (kind == snapshot::KindNameOf(kube::kEvents)) return {};
+  if (kind == snapshot::KindNameOf(kube::kPods)) TrimPod(object);
   return snapshot.Add(std::move(object));
 }
 
@@ -108,7 +110,7 @@ base::Result<Inputs> ReadInputs(const Arguments& arguments, const io::StopToken&
     if (policy.is_null() && !arguments.uninstall) {
       TRY_ASSIGN(policy, ActivePolicyOf(snapshot));
     }
-    return Inputs{std::move(snapshot), std::move(policy), std::move(wanted.drivers)};
+    return Inputs{nullptr, std::move(snapshot), std::move(policy), std::move(wanted.drivers)};
   }
   const std::string& name_space = arguments.options.operator_namespace;
   TRY_ASSIGN(const auto client, snapshot::Connect(arguments.connection));
@@ -116,7 +118,7 @@ base::Result<Inputs> ReadInputs(const Arguments& arguments, const io::StopToken&
   if (arguments.uninstall || arguments.options.permit) {
     TRY(snapshot::ReadMore(*client, QueriesOfPermittedDevices(snapshot), snapshot, stop));
   }
-  if (arguments.uninstall) return Inputs{std::move(snapshot), {}, {}};
+  if (arguments.uninstall) return Inputs{client, std::move(snapshot), {}, {}};
   if (policy.is_null()) {
     TRY_ASSIGN(policy, ActivePolicyOf(snapshot));
   }
@@ -124,16 +126,27 @@ base::Result<Inputs> ReadInputs(const Arguments& arguments, const io::StopToken&
   TRY(snapshot::ReadMore(*client, QueriesOfPolicy(read, name_space), snapshot, stop));
   TRY(snapshot::ReadMore(*client, QueriesOfDrivers(snapshot, wanted.drivers, name_space), snapshot,
                          stop));
-  return Inputs{std::move(snapshot), std::move(policy), std::move(wanted.drivers)};
+  return Inputs{client, std::move(snapshot), std::move(policy), std::move(wanted.drivers)};
 }
 
 // "Node", "node/gpu-1": kinds without regard to case, as people type them.
-bool IsWanted(const Item& item, const std::vector<std::string>& only) {
+bool IsWanted(const std::string& kind, const std::string& name,
+              const std::vector<std::string>& only) {
   return only.empty() || std::ranges::any_of(only, [&](const std::string& word) {
            const auto slash = word.find('/');
-           if (base::ToLower(word.substr(0, slash)) != base::ToLower(item.kind())) return false;
-           return slash == std::string::npos || word.substr(slash + 1) == item.name();
+           if (base::ToLower(word.substr(0, slash)) != base::ToLower(kind)) return false;
+           return slash == std::string::npos || word.substr(slash + 1) == name;
          });
+}
+
+void KeepWanted(const std::vector<std::string>& only, Plan& plan) {
+  std::erase_if(plan.items,
+                [&](const Item& item) { return !IsWanted(item.kind(), item.name(), only); });
+  for (DriverUpgrade& upgrade : plan.upgrades) {
+    std::erase_if(upgrade.nodes,
+                  [&](const NodeUpgrade& node) { return !IsWanted("Node", node.node, only); });
+  }
+  std::erase_if(plan.upgrades, [](const DriverUpgrade& upgrade) { return upgrade.nodes.empty(); });
 }
 
 std::string Print(const Plan& plan, const Arguments& arguments) {
@@ -151,9 +164,15 @@ std::string Print(const Plan& plan, const Arguments& arguments) {
 }
 
 base::Result<Plan> PlanFor(const Arguments& arguments, const io::StopToken& stop) {
-  TRY_ASSIGN(const Inputs inputs, ReadInputs(arguments, stop));
+  TRY_ASSIGN(Inputs inputs, ReadInputs(arguments, stop));
   if (arguments.uninstall) return MakeUninstallPlan(inputs.snapshot);
-  return MakePlan(inputs.snapshot, inputs.policy, arguments.options, inputs.drivers);
+  TRY_ASSIGN(Plan plan,
+             MakePlan(inputs.snapshot, inputs.policy, arguments.options, inputs.drivers));
+  if (inputs.client != nullptr) {
+    TRY(ReadDepartingPods(*inputs.client, plan, inputs.snapshot, stop));
+  }
+  AddDepartingPods(inputs.snapshot, plan);
+  return plan;
 }
 
 int StatusOf(const Plan& plan) {
@@ -171,7 +190,7 @@ Answer Run(const Arguments& arguments, const io::StopToken& stop) {
     return {.status = status, .output = {}, .errors = "error: " + plan.error().message + "\n"};
   }
   Answer answer;
-  std::erase_if(plan->items, [&](const Item& item) { return !IsWanted(item, arguments.only); });
+  KeepWanted(arguments.only, *plan);
   answer.output = Print(*plan, arguments);
   for (const std::string& note : plan->notes) answer.errors += fmt::format("note: {}\n", note);
   for (const Problem& problem : plan->problems) {

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "api/labels.h"
+#include "base/strings.h"
 #include "driver_upgrade/pods.h"
 #include "driver_upgrade/record.h"
 #include "driver_upgrade/succession.h"
@@ -42,7 +44,8 @@ Template ReadTemplate(const Json& daemonset) {
 const Template* FindFor(const std::vector<Template>& templates, const Json* labels) {
   for (const Template& one : templates) {
     const auto has = [&](const auto& entry) {
-      return labels != nullptr && labels->value(entry.key(), "") == entry.value();
+      const Json* label = labels == nullptr ? nullptr : codec::Find(*labels, {entry.key()});
+      return label != nullptr && *label == entry.value();
     };
     bool all = one.node_selector != nullptr;
     if (all) {
@@ -55,15 +58,13 @@ const Template* FindFor(const std::vector<Template>& templates, const Json* labe
 
 // The nodes of one upgrade policy.
 struct Pool {
-  int nodes = 0;      // with a driver
-  int upgraded = 0;   // another driver
-  int restarted = 0;  // the same driver in another pod template
-  int handed_over = 0;
+  DriverUpgrade upgrade;
   std::vector<driver_upgrade::Member> members;
   std::vector<std::chrono::seconds> durations;  // of the last upgrades
 };
 
-std::string Count(int count, std::string_view what) {
+template <class Number>
+std::string Count(Number count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
@@ -86,78 +87,168 @@ std::string HowLong(Pool& pool, int nodes, int at_once) {
                      TimeText(*middle), pool.durations.size(), TimeText(*middle * rounds));
 }
 
-std::string NoteOf(const std::string& whose, Pool& pool, const api::UpgradePolicy& policy,
-                   bool enabled) {
-  std::vector<std::string> parts;
-  if (pool.handed_over > 0) {
-    parts.push_back(
-        fmt::format("on {} the driver changes hands and stays the same: its pod goes on",
-                    Count(pool.handed_over, "node")));
+// How many at a time, and how long that takes.
+void SetPace(Pool& pool) {
+  DriverUpgrade& upgrade = pool.upgrade;
+  api::UpgradePolicy limits = upgrade.policy;
+  limits.schedule = {};
+  limits.image_check = false;  // cordoned nodes take no place of the limits
+  const driver_upgrade::Wave wave = driver_upgrade::PlanWave(pool.members, limits, {});
+  const int at_once = static_cast<int>(wave.granted.size());
+  if (at_once == 0) {
+    upgrade.at_once = "none may begin: " + wave.held;
+    return;
   }
-  const int changed = pool.upgraded + pool.restarted;
-  if (pool.upgraded > 0) {
-    parts.push_back(
-        fmt::format("{} of {} would get another driver", pool.upgraded, Count(pool.nodes, "node")));
-  }
-  if (pool.restarted > 0) {
-    parts.push_back(
-        fmt::format("on {} of {} the driver's pod would be started again, and no pod evicted",
-                    pool.restarted, Count(pool.nodes, "node")));
-  }
-  if (changed > 0 && !enabled) {
-    parts.emplace_back(
-        "upgradePolicy.autoUpgrade is off: each changes when its driver pod is deleted");
-  } else if (changed > 0) {
-    api::UpgradePolicy limits = policy;
-    limits.schedule = {};
-    const driver_upgrade::Wave wave = driver_upgrade::PlanWave(pool.members, limits, {});
-    const int at_once = static_cast<int>(wave.granted.size());
-    if (at_once == 0) {
-      parts.push_back("none may begin: " + wave.held);
-    } else {
-      parts.push_back(fmt::format("{} at a time (maxParallelUpgrades {}, maxUnavailable {}){}",
-                                  at_once, policy.max_parallel_upgrades, policy.max_unavailable,
-                                  policy.schedule.restricts() ? ", as the schedule allows" : ""));
-      if (pool.upgraded > 0) {
-        parts.push_back(policy.drain_enabled
-                            ? "each is cordoned, and its pods with GPUs are evicted or, where "
-                              "they do not go, the node is drained"
-                            : "each is cordoned, and its pods with GPUs are evicted");
-      }
-      parts.push_back(HowLong(pool, changed, at_once));
-    }
-  }
-  std::string text = whose + ": ";
-  for (std::size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "" : "; ") + parts[i];
-  return text;
+  upgrade.at_once =
+      fmt::format("{} at a time (maxParallelUpgrades {}, maxUnavailable {}){}", at_once,
+                  upgrade.policy.max_parallel_upgrades, upgrade.policy.max_unavailable,
+                  upgrade.policy.schedule.restricts() ? ", as the schedule allows" : "");
+  const int changed =
+      upgrade.Count(DriverChange::kUpgraded) + upgrade.Count(DriverChange::kRestarted);
+  upgrade.how_long = HowLong(pool, changed, at_once);
 }
 
-// What becomes of the driver of one node.
-void CountNode(const Template* before, const Template& after, Pool& pool) {
-  ++pool.nodes;
-  if (before == nullptr) return;  // it has had none
+// What becomes of the driver of one node; none: nothing.
+std::optional<DriverChange> ChangeOf(const Template* before, const Template& after) {
+  if (before == nullptr) return std::nullopt;  // it has had none
   const bool same_daemonset = before->daemonset.name == after.daemonset.name;
-  if (same_daemonset && !after.changed) return;
+  if (same_daemonset && !after.changed) return std::nullopt;
   const bool same_driver =
       same_daemonset
           ? !after.daemonset.digest.empty() && before->daemonset.digest == after.daemonset.digest
           : before->daemonset.configuration == after.daemonset.configuration;
-  if (!same_daemonset && same_driver) {
-    ++pool.handed_over;
-  } else if (same_driver) {
-    ++pool.restarted;
-  } else {
-    ++pool.upgraded;
+  if (!same_driver) return DriverChange::kUpgraded;
+  return same_daemonset ? DriverChange::kRestarted : DriverChange::kHandedOver;
+}
+
+std::size_t PodsIn(const std::vector<NodeUpgrade>& nodes,
+                   std::vector<std::string> NodeUpgrade::* pods) {
+  std::size_t count = 0;
+  for (const NodeUpgrade& node : nodes) count += (node.*pods).size();
+  return count;
+}
+
+std::size_t NodesWith(const std::vector<NodeUpgrade>& nodes,
+                      std::vector<std::string> NodeUpgrade::* pods) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(nodes, [&](const NodeUpgrade& node) { return !(node.*pods).empty(); }));
+}
+
+std::string OnNodes(const std::vector<NodeUpgrade>& nodes,
+                    std::vector<std::string> NodeUpgrade::* pods) {
+  return fmt::format("{} on {}", Count(PodsIn(nodes, pods), "pod"),
+                     Count(NodesWith(nodes, pods), "node"));
+}
+
+// What disruption budgets say about the pods that leave; "" where none is in the way.
+std::string BudgetsText(const DriverUpgrade& upgrade) {
+  if (PodsIn(upgrade.nodes, &NodeUpgrade::evicted) == 0) return "";
+  if (!upgrade.budgets_unknown.empty()) {
+    return "which of these pods disruption budgets would keep is not known: " +
+           upgrade.budgets_unknown;
   }
+  const auto first = std::ranges::find_if(
+      upgrade.nodes, [](const NodeUpgrade& node) { return !node.kept.empty(); });
+  if (first == upgrade.nodes.end()) return "";
+  return fmt::format("disruption budgets would keep {} of these pods ({}: {})",
+                     PodsIn(upgrade.nodes, &NodeUpgrade::kept), first->node,
+                     base::Join(first->kept, "; "));
+}
+
+// Whether somebody looks before any pod leaves whether the new driver can be had.
+std::string_view LookText(const DriverUpgrade& upgrade) {
+  return upgrade.policy.image_check
+             ? "before any pod leaves, one node of each kernel, system and architecture shows that "
+               "the images can be had (not with upgradePolicy.imageCheck: false)"
+             : "nobody looks first whether the images can be had: upgradePolicy.imageCheck, or the "
+               "annotation that goes before it, is false";
 }
 
 }  // namespace
 
-std::vector<std::string> UpgradeNotesOf(const snapshot::Snapshot& snapshot,
-                                        const api::ClusterPolicy& policy,
-                                        const WantedDrivers& drivers, const PlannedCluster& cluster,
-                                        const std::vector<Item>& items,
-                                        const std::string& operator_namespace) {
+std::string_view ToString(DriverChange change) {
+  switch (change) {
+    case DriverChange::kUpgraded:
+      return "upgrade";
+    case DriverChange::kRestarted:
+      return "restart";
+    case DriverChange::kHandedOver:
+      return "handOver";
+  }
+  return "";
+}
+
+int DriverUpgrade::Count(DriverChange change) const {
+  return static_cast<int>(std::ranges::count(nodes, change, &NodeUpgrade::change));
+}
+
+std::string PodsText(const DriverUpgrade& upgrade) {
+  if (!upgrade.evicts() || !upgrade.pods_unknown.empty()) return "";
+  std::vector<std::string> parts{"evicts " + OnNodes(upgrade.nodes, &NodeUpgrade::evicted)};
+  if (const auto drained = std::ranges::count(upgrade.nodes, true, &NodeUpgrade::drained);
+      drained > 0) {
+    parts.push_back(fmt::format("{} of these nodes would be drained", drained));
+  }
+  if (NodesWith(upgrade.nodes, &NodeUpgrade::waits_for) > 0) {
+    parts.push_back(
+        fmt::format("waits for {} to end", OnNodes(upgrade.nodes, &NodeUpgrade::waits_for)));
+  }
+  if (const std::string budgets = BudgetsText(upgrade); !budgets.empty()) parts.push_back(budgets);
+  const auto failing = std::ranges::find(upgrade.nodes, true, &NodeUpgrade::fails);
+  if (failing != upgrade.nodes.end()) {
+    const auto& why = failing->drain_refused.empty() ? failing->refused : failing->drain_refused;
+    parts.push_back(
+        fmt::format("fails on {} ({}: {})",
+                    Count(std::ranges::count(upgrade.nodes, true, &NodeUpgrade::fails), "node"),
+                    failing->node, base::Join(why, "; ")));
+  }
+  return base::Join(parts, "; ");
+}
+
+std::string NoteOf(const DriverUpgrade& upgrade) {
+  std::vector<std::string> parts;
+  const int handed_over = upgrade.Count(DriverChange::kHandedOver);
+  const int upgraded = upgrade.Count(DriverChange::kUpgraded);
+  const int restarted = upgrade.Count(DriverChange::kRestarted);
+  if (handed_over > 0) {
+    parts.push_back(
+        fmt::format("on {} the driver changes hands and stays the same: its pod goes on",
+                    Count(handed_over, "node")));
+  }
+  const std::string of_all = "of " + Count(upgrade.nodes_with_driver, "node");
+  if (upgraded > 0)
+    parts.push_back(fmt::format("{} {} would get another driver", upgraded, of_all));
+  if (restarted > 0) {
+    parts.push_back(fmt::format(
+        "on {} {} the driver's pod would be started again, and no pod evicted", restarted, of_all));
+  }
+  if (upgraded + restarted > 0 && !upgrade.automatic) {
+    parts.emplace_back(
+        "upgradePolicy.autoUpgrade is off: each changes when its driver pod is deleted");
+  } else if (upgraded + restarted > 0) {
+    parts.push_back(upgrade.at_once);
+    if (upgraded > 0) {
+      parts.emplace_back(LookText(upgrade));
+      parts.emplace_back(
+          upgrade.policy.drain_enabled
+              ? "each is cordoned, and its pods with GPUs are evicted or, where they "
+                "do not go, the node is drained"
+              : "each is cordoned, and its pods with GPUs are evicted");
+      parts.push_back(upgrade.pods_unknown.empty()
+                          ? PodsText(upgrade)
+                          : "which pods these are is not known: " + upgrade.pods_unknown);
+    }
+    if (!upgrade.how_long.empty()) parts.push_back(upgrade.how_long);
+  }
+  return upgrade.whose + ": " + base::Join(parts, "; ");
+}
+
+std::vector<DriverUpgrade> DriverUpgradesOf(const snapshot::Snapshot& snapshot,
+                                            const api::ClusterPolicy& policy,
+                                            const WantedDrivers& drivers,
+                                            const PlannedCluster& cluster,
+                                            const std::vector<Item>& items,
+                                            const std::string& operator_namespace) {
   std::vector<Template> before;
   for (const auto& [key, object] : snapshot.All(kube::kDaemonSets)) {
     if (key.namespace_name == operator_namespace && IsDriver(object)) {
@@ -181,31 +272,43 @@ std::vector<std::string> UpgradeNotesOf(const snapshot::Snapshot& snapshot,
     if (wanted == nullptr) continue;
     Pool& pool =
         pools[by_object ? labels->value(std::string(api::kDriverOwner), "") : std::string()];
-    CountNode(FindFor(before, codec::Find(*node.live, {"metadata", "labels"})), *wanted, pool);
+    ++pool.upgrade.nodes_with_driver;
+    const auto change =
+        ChangeOf(FindFor(before, codec::Find(*node.live, {"metadata", "labels"})), *wanted);
     const auto read = desired::ReadNode(*node.live);
     if (!read) continue;
     auto& member = pool.members.emplace_back(driver_upgrade::MemberOf(*read));
     member.state = api::UpgradeState::kRequired;
+    if (change) {
+      pool.upgrade.nodes.push_back(
+          {.node = member.name, .change = *change, .skipped = member.skipped});
+    }
     const auto& notes = read->UpgradeNotes();
     const auto last = notes.find(api::kUpgradeLastAnnotation);
     if (last == notes.end()) continue;
     const auto record = driver_upgrade::ReadRecord(last->second);
     if (record && record->duration) pool.durations.push_back(*record->duration);
   }
-  std::vector<std::string> told;
+  std::vector<DriverUpgrade> upgrades;
   for (auto& [name, pool] : pools) {
-    if (pool.upgraded + pool.restarted + pool.handed_over == 0) continue;
-    const auto view =
-        std::ranges::find(drivers.views, name, [](const auto& one) { return one->driver.name; });
-    if (!by_object) {
-      told.push_back(NoteOf("driver", pool, policy.driver.upgrade_policy,
-                            desired::NodePolicyOf(policy).driver_auto_upgrade));
-    } else if (view != drivers.views.end()) {
-      const api::UpgradePolicy& own = (*view)->driver.driver.upgrade_policy;
-      told.push_back(NoteOf("NVIDIADriver " + name, pool, own, own.auto_upgrade));
+    DriverUpgrade& upgrade = pool.upgrade;
+    if (upgrade.nodes.empty()) continue;
+    if (by_object) {
+      const auto view =
+          std::ranges::find(drivers.views, name, [](const auto& one) { return one->driver.name; });
+      if (view == drivers.views.end()) continue;
+      upgrade.whose = "NVIDIADriver " + name;
+      upgrade.policy = (*view)->driver.driver.upgrade_policy;
+      upgrade.automatic = upgrade.policy.auto_upgrade;
+    } else {
+      upgrade.whose = "driver";
+      upgrade.policy = policy.driver.upgrade_policy;
+      upgrade.automatic = desired::NodePolicyOf(policy).driver_auto_upgrade;
     }
+    SetPace(pool);
+    upgrades.push_back(std::move(upgrade));
   }
-  return told;
+  return upgrades;
 }
 
 }  // namespace pitcrew::plan

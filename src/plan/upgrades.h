@@ -8,17 +8,24 @@
 #include "api/cluster_policy.h"
 #include "plan/cluster.h"
 #include "plan/drivers.h"
+#include "plan/node_upgrade.h"
 #include "plan/plan.h"
 #include "snapshot/snapshot.h"
 
 namespace pitcrew::plan {
 
-// One for the drivers of each upgrade policy that would change; sentences without a full stop.
-// `items` are those of the plan.
-std::vector<std::string> UpgradeNotesOf(const snapshot::Snapshot& snapshot,
-                                        const api::ClusterPolicy& policy,
-                                        const WantedDrivers& drivers, const PlannedCluster& cluster,
-                                        const std::vector<Item>& items,
-                                        const std::string& operator_namespace);
+// One for the drivers of each upgrade policy that would change, without their pods. `items` are
+// those of the plan.
+std::vector<DriverUpgrade> DriverUpgradesOf(const snapshot::Snapshot& snapshot,
+                                            const api::ClusterPolicy& policy,
+                                            const WantedDrivers& drivers,
+                                            const PlannedCluster& cluster,
+                                            const std::vector<Item>& items,
+                                            const std::string& operator_namespace);
+
+// What it comes to; a sentence without a full stop.
+std::string NoteOf(const DriverUpgrade& upgrade);
+// "evicts 14 pods on 9 nodes; ..."; "" where no pods leave, or it is not known.
+std::string PodsText(const DriverUpgrade& upgrade);
 
 }  // namespace pitcrew::plan

@@ -15,7 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <memory>
+#include <cstddef>
 
 #include "base/strings.h"
 
@@ -120,6 +120,31 @@ base::Result<std::string> LinkTarget(int folder, const char* name) {
   return std::string(buffer.data(), static_cast<std::size_t>(length));
 }
 
+base::Error NotARegularFile(std::string_view inside, std::string_view what) {
+  return base::Invalid("NotARegularFile", fmt::format("{} of the container is {}", inside, what));
+}
+
+// The device of what `found` has found, if it is a regular file.
+base::Result<dev_t> DeviceOfFile(const base::FileDescriptor& found, std::string_view inside) {
+  struct stat info{};
+  if (::fstat(found.get(), &info) != 0) return base::Fail(Problem("look at", inside));
+  if (!S_ISREG(info.st_mode)) return base::Fail(NotARegularFile(inside, "no file"));
+  return info.st_dev;
+}
+
+// The very object that was looked at, by its name in /proc/self/fd (`place`): no second look-up.
+base::Result<base::FileDescriptor> OpenFound(int place, const char* name, std::string_view inside) {
+  base::FileDescriptor file(::openat(place, name, O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (!file.valid()) return base::Fail(Problem("open", inside));
+  return file;
+}
+
+// An entry whose kind the file system does not tell in its list.
+bool IsLink(int folder, const char* name) {
+  struct stat info{};
+  return ::fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(info.st_mode);
+}
+
 }  // namespace
 
 std::string FdPath(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
@@ -193,20 +218,9 @@ base::Result<bool> ContainerRoot::Exists(std::string_view inside) const {
 
 base::Result<base::FileDescriptor> ContainerRoot::OpenFile(std::string_view inside) const {
   TRY_ASSIGN(const auto found, Find(inside));
-  struct stat info{};
-  if (::fstat(found.get(), &info) != 0) return base::Fail(Problem("look at", inside));
-  if (!S_ISREG(info.st_mode)) {
-    return base::Fail(
-        base::Invalid("NotARegularFile", fmt::format("{} of the container is no file", inside)));
-  }
-  if (IsMadeUp(found.get())) {
-    return base::Fail(base::Invalid(
-        "NotARegularFile", fmt::format("{} of the container is made by the kernel", inside)));
-  }
-  // The very object that was looked at: no second look-up by name.
-  base::FileDescriptor file(::open(FdPath(found.get()).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
-  if (!file.valid()) return base::Fail(Problem("open", inside));
-  return file;
+  TRY(DeviceOfFile(found, inside));
+  if (IsMadeUp(found.get())) return base::Fail(NotARegularFile(inside, "made by the kernel"));
+  return OpenFound(AT_FDCWD, FdPath(found.get()).c_str(), inside);
 }
 
 base::Result<std::string> ContainerRoot::ReadFile(std::string_view inside,
@@ -227,23 +241,83 @@ base::Result<std::string> ContainerRoot::ReadFile(std::string_view inside,
   }
 }
 
-base::Result<std::vector<std::string>> ContainerRoot::List(std::string_view inside) const {
-  std::vector<std::string> names;
+base::Result<ContainerFolder> ContainerRoot::OpenFolder(std::string_view inside) const {
   auto folder = OpenInRoot(root_.get(), inside, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
   if (!folder.valid()) {
-    if (errno == ENOENT || errno == ENOTDIR) return names;
+    if (errno == ENOTDIR) errno = ENOENT;
     return base::Fail(Problem("list", inside));
   }
-  const auto close = [](DIR* stream) { ::closedir(stream); };
-  const std::unique_ptr<DIR, decltype(close)> stream(::fdopendir(folder.get()), close);
-  if (!stream) return base::Fail(Problem("list", inside));
-  (void)folder.Release();  // the stream owns it now
-  while (const dirent* entry = ::readdir(stream.get())) {
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
-  }
-  std::ranges::sort(names);
+  return ContainerFolder(std::move(folder), std::string(inside));
+}
+
+base::Result<std::vector<std::string>> ContainerRoot::List(std::string_view inside) const {
+  std::vector<std::string> names;
+  auto folder = OpenFolder(inside);
+  if (!folder && folder.error().code == base::Code::kNotFound) return names;
+  if (!folder) return base::Fail(folder.error());
+  TRY_ASSIGN(const auto entries, folder->List());
+  for (const auto& entry : entries) names.emplace_back(entry.name);
   return names;
+}
+
+base::Result<std::vector<ContainerFolder::Entry>> ContainerFolder::List() {
+  // What getdents64 gives; glibc's own way to it takes four calls more.
+  struct Record {
+    std::uint64_t number;
+    std::int64_t offset;
+    std::uint16_t size;
+    std::uint8_t kind;
+    char name[1];
+  };
+  names_.clear();
+  std::array<char, 32768> buffer;  // of which only what is used costs memory
+  for (;;) {
+    const long count = ::syscall(SYS_getdents64, folder_.get(), buffer.data(), buffer.size());
+    // ENOENT: the folder itself has been removed, and is still mounted or open.
+    if (count == 0 || (count < 0 && errno == ENOENT)) break;
+    if (count < 0) return base::Fail(Problem("list", inside_));
+    names_.insert(names_.end(), buffer.data(), buffer.data() + count);
+  }
+  std::vector<Entry> entries;
+  for (std::size_t at = 0; at < names_.size();) {
+    const auto* record = reinterpret_cast<const Record*>(names_.data() + at);
+    const char* text = names_.data() + at + offsetof(Record, name);
+    at += record->size;
+    const std::string_view name = text;
+    if (name == "." || name == ".." || name.find('/') != name.npos) continue;
+    entries.push_back(
+        {name, record->kind == DT_UNKNOWN ? IsLink(folder_.get(), text) : record->kind == DT_LNK});
+  }
+  std::ranges::sort(entries, {}, &Entry::name);
+  return entries;
+}
+
+base::Result<base::FileDescriptor> ContainerFolder::OpenFile(const std::string& name) {
+  base::FileDescriptor found(
+      ::openat(folder_.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  const std::string inside = inside_ + "/" + name;
+  if (!found.valid()) return base::Fail(Problem("look at", inside));
+  TRY_ASSIGN(const dev_t device, DeviceOfFile(found, inside));
+  const bool holds_files = std::ranges::find(holding_files_, device, [](const auto& one) {
+                             return one.first;
+                           }) != holding_files_.end();
+  if (!holds_files && IsMadeUp(found.get())) {
+    return base::Fail(NotARegularFile(inside, "made by the kernel"));
+  }
+  if (!own_files_.valid()) {
+    own_files_ = base::FileDescriptor(::open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!own_files_.valid()) return base::Fail(base::FromErrno(errno, "open /proc/self/fd"));
+  }
+  auto file = OpenFound(own_files_.get(), std::to_string(found.get()).c_str(), inside);
+  constexpr std::size_t kMostHeld = 8;
+  if (!holds_files && holding_files_.size() < kMostHeld) {
+    holding_files_.emplace_back(device, std::move(found));
+  }
+  return file;
+}
+
+base::Result<std::string> ContainerFolder::ReadLink(const std::string& name) const {
+  return LinkTarget(folder_.get(), name.c_str());
 }
 
 base::Result<std::string> ContainerRoot::ReadLink(std::string_view inside) const {

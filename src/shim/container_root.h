@@ -19,6 +19,34 @@ namespace pitcrew::shim {
 // The link of /proc that leads to what `fd` is open on.
 std::string FdPath(int fd);
 
+// A folder of a container, opened once: what lies in it is found without walking the whole path
+// again for each name. Nothing that it does follows a link.
+class ContainerFolder {
+ public:
+  struct Entry {
+    std::string_view name;
+    bool is_link = false;
+  };
+  // Sorted by name. The names belong to the folder, until it is listed again.
+  base::Result<std::vector<Entry>> List();
+  // Both are for names without "/", as List tells them. Only a regular file is opened, as
+  // ContainerRoot does.
+  base::Result<base::FileDescriptor> OpenFile(const std::string& name);
+  [[nodiscard]] base::Result<std::string> ReadLink(const std::string& name) const;
+
+ private:
+  friend class ContainerRoot;
+  ContainerFolder(base::FileDescriptor folder, std::string inside)
+      : folder_(std::move(folder)), inside_(std::move(inside)) {}
+  base::FileDescriptor folder_;
+  base::FileDescriptor own_files_;  // /proc/self/fd, once it is needed
+  std::string inside_;
+  std::vector<char> names_;
+  // One file of each device that holds files, kept open: as long as it is, the device's number is
+  // no other's, and need not be asked about again.
+  std::vector<std::pair<dev_t, base::FileDescriptor>> holding_files_;
+};
+
 class ContainerRoot {
  public:
   // kInvalid for "", for the host's own root by whatever name, and for a link: a hook must never
@@ -37,6 +65,8 @@ class ContainerRoot {
   // kInvalid when it is longer than `limit` bytes.
   [[nodiscard]] base::Result<std::string> ReadFile(std::string_view inside,
                                                    std::size_t limit = 1U << 24) const;
+  // kNotFound also for what is no folder.
+  [[nodiscard]] base::Result<ContainerFolder> OpenFolder(std::string_view inside) const;
   // Sorted names; empty when the folder is missing.
   [[nodiscard]] base::Result<std::vector<std::string>> List(std::string_view inside) const;
   // Target of the link that the last part is; kInvalid when it is no link.

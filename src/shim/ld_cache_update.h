@@ -5,7 +5,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -18,13 +17,5 @@ namespace pitcrew::shim {
 // ldconfig. A container without a cache gets one of all its library folders. For musl the folders
 // go into /etc/ld-musl-<machine>.path.
 base::Status UpdateLdCache(const ContainerRoot& root, const std::vector<std::string>& folders);
-
-// Folders that /etc/ld.so.conf and the files that it includes name, in their order. Comments and
-// "hwcap" lines are skipped. `compat_first` gets those of files that the hooks wrote.
-struct LoaderFolders {
-  std::vector<std::string> from_hooks;  // of 00-compat-*.conf and 00-nvcr-*.conf
-  std::vector<std::string> others;
-};
-base::Result<LoaderFolders> ReadLoaderFolders(const ContainerRoot& root);
 
 }  // namespace pitcrew::shim

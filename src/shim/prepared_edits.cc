@@ -46,8 +46,10 @@ void TakeAway(const Config& config, Mode mode, cdi::ContainerEdits& edits) {
   });
 }
 
+bool HeedsLists(Mode mode) { return mode != Mode::kCdi && mode != Mode::kLegacy; }
+
 base::Status CheckLists(const Config& config, Mode mode, const std::vector<cdi::Annotations>& all) {
-  if (mode == Mode::kCdi || mode == Mode::kLegacy) return {};
+  if (!HeedsLists(mode)) return {};
   for (const auto& annotations : all) {
     const auto found = annotations.find(std::string(cdi::kListsFolder));
     if (found == annotations.end() && mode != Mode::kCsv) continue;

@@ -12,6 +12,8 @@ namespace pitcrew::shim {
 // Nothing in mode cdi, whose specifications are anybody's.
 void TakeAway(const Config& config, Mode mode, cdi::ContainerEdits& edits);
 
+// Whether modes.csv.mount-spec-path says anything in this mode.
+bool HeedsLists(Mode mode);
 // kConflict "OtherLists" when the edits were made from other lists of a Tegra system than
 // modes.csv.mount-spec-path names. `all` as Registry::FindAnnotations gives them.
 base::Status CheckLists(const Config& config, Mode mode, const std::vector<cdi::Annotations>& all);

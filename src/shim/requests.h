@@ -34,8 +34,8 @@ struct Resolution {
 // kPrepared names devices of the kind runtime.nvidia.com/gpu, whose specification the toolkit
 // prepares beforehand; upstream generates it anew for every container (its jit-cdi mode) or injects
 // behind the runtime's back (its legacy mode). `forced_mode` is empty or wins over the
-// configuration. kInvalid for a mode that there is not, and "MixedDeviceKinds" where prepared devices
-// are named together with others.
+// configuration. kInvalid for a mode that there is not, and "MixedDeviceKinds" where prepared
+// devices are named together with others.
 base::Result<Resolution> ResolveRequests(const oci::Spec& spec, const Config& config,
                                          std::string_view forced_mode);
 

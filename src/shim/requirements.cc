@@ -14,7 +14,7 @@ namespace {
 
 using Version = std::vector<std::uint64_t>;
 
-std::optional<Version> ParseVersion(std::string_view text) {
+std::optional<Version> ReadVersion(std::string_view text) {
   Version version;
   for (const auto& part : base::Split(text, '.')) {
     const auto number = base::ParseUnsigned(part);
@@ -68,18 +68,17 @@ bool Holds(const T& ordering, std::string_view relation) {
 base::Result<bool> IsConditionMet(std::string_view text, const Properties& properties) {
   TRY_ASSIGN(const Condition condition, ParseCondition(text));
   static constexpr std::string_view kVersions[] = {"cuda", "driver", "arch"};
-  const bool is_version =
-      std::ranges::find(kVersions, condition.property) != std::end(kVersions);
-  const auto wanted = ParseVersion(condition.value);
+  const bool is_version = std::ranges::find(kVersions, condition.property) != std::end(kVersions);
+  const auto wanted = ReadVersion(condition.value);
   if (is_version && !wanted) {
-    return base::Fail(base::Invalid(
-        "InvalidRequirement",
-        fmt::format("the image's requirement \"{}\" names no version", text)));
+    return base::Fail(
+        base::Invalid("InvalidRequirement",
+                      fmt::format("the image's requirement \"{}\" names no version", text)));
   }
   const auto known = properties.find(condition.property);
   if (known == properties.end()) return true;
   if (!is_version) return Holds(known->second <=> condition.value, condition.relation);
-  const auto actual = ParseVersion(known->second);
+  const auto actual = ReadVersion(known->second);
   return !actual || Holds(Compare(*actual, *wanted), condition.relation);
 }
 
@@ -98,7 +97,7 @@ base::Result<bool> IsAlternativeMet(std::string_view alternative, const Properti
 base::Result<std::string> MajorMinor(std::string_view version) {
   std::string_view text = version;
   if (text.starts_with('v')) text.remove_prefix(1);
-  const auto parts = ParseVersion(text);
+  const auto parts = ReadVersion(text);
   constexpr std::size_t kMost = 3;
   if (!parts || parts->size() > kMost) {
     return base::Fail(base::Invalid(

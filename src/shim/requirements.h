@@ -12,7 +12,8 @@
 
 namespace pitcrew::shim {
 
-// "cuda" "13.0", "driver" "580.95.05", "arch" "9.0", "brand" "nvidia"; what is not known is left out.
+// "cuda" "13.0", "driver" "580.95.05", "arch" "9.0", "brand" "nvidia"; what is not known is left
+// out.
 using Properties = std::map<std::string, std::string, std::less<>>;
 
 // The requirements of an image: values of NVIDIA_REQUIRE_* but those of JETPACK, and for an image

@@ -183,8 +183,10 @@ base::Result<cdi::ContainerEdits> EditsForRequests(const oci::Spec& spec, const 
   if (resolution.mode == Mode::kLegacy || resolution.mode == Mode::kCsv) {
     TRY(CheckRequirements(spec, config, registry, wanted));
   }
-  for (const auto& name : wanted) {
-    TRY(CheckLists(config, resolution.mode, registry.FindAnnotations(name)));
+  if (HeedsLists(resolution.mode)) {
+    for (const auto& name : wanted) {
+      TRY(CheckLists(config, resolution.mode, registry.FindAnnotations(name)));
+    }
   }
   auto edits = registry.Resolve(wanted);
   if (edits) {

@@ -39,6 +39,7 @@ base::Result<std::vector<Json>> ReadPages(kube::Client& client, const Query& que
         if (!item.contains("kind")) item["kind"] = query.kind.kind;
         if (!item.contains("apiVersion")) item["apiVersion"] = query.kind.api_version();
         Trim(item);
+        if (query.trim != nullptr) query.trim(item);
         objects.push_back(std::move(item));
       }
     }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "codec/json.h"
 #include "io/stop.h"
 #include "kube/client.h"
 #include "kube/resource.h"
@@ -21,6 +22,8 @@ struct Query {
   std::string name = {};
   std::string label_selector = {};
   std::string field_selector = {};
+  // Of each object of a list, leaves out what nobody asks for; null: only what Trim does.
+  void (*trim)(codec::Json& object) = nullptr;
 };
 
 // Reads in pages. A kind that the server does not serve is Coverage::kNotServed, one that cannot be

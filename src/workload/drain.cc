@@ -20,10 +20,14 @@ bool HasEmptyDir(const Json& pod) {
 }
 
 bool IsMirror(const Json& pod) {
-  return codec::Find(pod, {"metadata", "annotations", "kubernetes.io/config.mirror"}) != nullptr;
+  return codec::Find(pod, {"metadata", "annotations", kMirrorAnnotation}) != nullptr;
 }
 
 }  // namespace
+
+DrainOptions OptionsOf(const api::PodRemoval& how) {
+  return {.force = how.force, .delete_empty_dir = how.delete_empty_dir};
+}
 
 DrainPlan PlanDrain(const std::vector<Json>& pods, const DrainOptions& options) {
   DrainPlan plan;

@@ -3,12 +3,17 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "api/cluster_policy.h"
 #include "codec/json.h"
 #include "kube/resource.h"
 
 namespace pitcrew::workload {
+
+// Annotation of a pod that stands in a file of its kubelet.
+inline constexpr std::string_view kMirrorAnnotation = "kubernetes.io/config.mirror";
 
 struct DrainOptions {
   bool force = false;              // also pods that no controller makes again
@@ -18,6 +23,9 @@ struct DrainOptions {
   std::string force_name = "force";
   std::string delete_empty_dir_name = "deleteEmptyDir";
 };
+
+// As an upgrade policy says it (gpuPodDeletion, drain).
+DrainOptions OptionsOf(const api::PodRemoval& how);
 
 struct PodReference {
   kube::ObjectKey key;

@@ -1,32 +1,20 @@
 #include "workload/gpu_use.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <string_view>
 
 #include "api/labels.h"
 #include "base/log.h"
+#include "codec/json_items.h"
 
 namespace pitcrew::workload {
 namespace {
 
+using codec::ItemsAt;
 using codec::Json;
 
 constexpr std::string_view kGpuDriver = "gpu.nvidia.com";
-// Kubernetes 1.34 has v1; servers before it only the older ones.
-constexpr std::array kClaimVersions = {
-    kube::ResourceKind{"resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"},
-    kube::ResourceKind{"resource.k8s.io", "v1beta2", "resourceclaims", "ResourceClaim"},
-    kube::ResourceKind{"resource.k8s.io", "v1beta1", "resourceclaims", "ResourceClaim"}};
-
-// The items of a list below `object`; empty when there is none.
-const Json& ListAt(const Json& object, std::initializer_list<std::string_view> path) {
-  static const Json kEmpty = Json::array();
-  const Json* list = codec::Find(object, path);
-  return list != nullptr && list->is_array() ? *list : kEmpty;
-}
-
 using IsMeant = std::function<bool(std::string_view)>;
 
 bool NamesOne(const Json* resources, const IsMeant& is_meant) {
@@ -45,6 +33,12 @@ base::Result<Json> ReadClaim(kube::Client& client, const kube::ObjectKey& key,
   return claim;
 }
 
+ClaimReader ReaderOf(kube::Client& client, const io::StopToken& stop) {
+  return [&client, &stop](const kube::ObjectKey& key) {
+    return base::Observed<Json>::From(ReadClaim(client, key, stop));
+  };
+}
+
 }  // namespace
 
 bool HasEnded(const Json& pod) {
@@ -52,9 +46,16 @@ bool HasEnded(const Json& pod) {
   return phase == "Succeeded" || phase == "Failed";
 }
 
+bool IsReady(const Json& pod) {
+  return std::ranges::any_of(ItemsAt(pod, {"status", "conditions"}), [](const Json& condition) {
+    return codec::FindString(condition, {"type"}) == "Ready" &&
+           codec::FindString(condition, {"status"}) == "True";
+  });
+}
+
 bool AsksFor(const Json& pod, const IsMeant& is_meant) {
   for (const auto* list : {"containers", "initContainers"}) {
-    for (const auto& container : ListAt(pod, {"spec", list})) {
+    for (const auto& container : ItemsAt(pod, {"spec", list})) {
       if (NamesOne(codec::Find(container, {"resources", "limits"}), is_meant) ||
           NamesOne(codec::Find(container, {"resources", "requests"}), is_meant)) {
         return true;
@@ -72,11 +73,11 @@ bool AsksForGpu(const Json& pod) {
 
 std::vector<std::string> ClaimNames(const Json& pod) {
   std::map<std::string, std::string> made;
-  for (const auto& status : ListAt(pod, {"status", "resourceClaimStatuses"})) {
+  for (const auto& status : ItemsAt(pod, {"status", "resourceClaimStatuses"})) {
     made[codec::FindString(status, {"name"})] = codec::FindString(status, {"resourceClaimName"});
   }
   std::vector<std::string> names;
-  for (const auto& claim : ListAt(pod, {"spec", "resourceClaims"})) {
+  for (const auto& claim : ItemsAt(pod, {"spec", "resourceClaims"})) {
     auto name = codec::FindString(claim, {"resourceClaimName"});
     if (name.empty()) name = made[codec::FindString(claim, {"name"})];
     if (!name.empty()) names.push_back(std::move(name));
@@ -85,7 +86,7 @@ std::vector<std::string> ClaimNames(const Json& pod) {
 }
 
 bool HoldsGpu(const Json& claim) {
-  const auto& results = ListAt(claim, {"status", "allocation", "devices", "results"});
+  const auto& results = ItemsAt(claim, {"status", "allocation", "devices", "results"});
   return std::ranges::any_of(results, [](const Json& result) {
     const Json* admin = codec::Find(result, {"adminAccess"});
     return codec::FindString(result, {"driver"}) == kGpuDriver &&
@@ -93,22 +94,28 @@ bool HoldsGpu(const Json& claim) {
   });
 }
 
-bool HoldsGpuClaim(kube::Client& client, const Json& pod, const io::StopToken& stop) {
+bool HoldsGpuClaim(const Json& pod, const ClaimReader& read) {
   if (HasEnded(pod)) return false;
   const auto key = kube::KeyOf(pod);
   return std::ranges::any_of(ClaimNames(pod), [&](const std::string& name) {
-    const auto claim = ReadClaim(client, {key.namespace_name, name}, stop);
-    if (claim) return HoldsGpu(*claim);
-    if (claim.error().code == base::Code::kNotFound) return false;
-    base::LogWarning("A claim cannot be read; its pod counts as one that uses a GPU", claim.error(),
-                     {{"pod", key.ToString()}, {"claim", name}});
+    const auto claim = read({key.namespace_name, name});
+    if (!claim.is_unknown()) return claim.is_present() && HoldsGpu(*claim.value());
+    base::LogWarning("A claim cannot be read; its pod counts as one that uses a GPU",
+                     *claim.error(), {{"pod", key.ToString()}, {"claim", name}});
     return true;
   });
 }
 
+bool HoldsGpuClaim(kube::Client& client, const Json& pod, const io::StopToken& stop) {
+  return HoldsGpuClaim(pod, ReaderOf(client, stop));
+}
+
+bool UsesGpu(const Json& pod, const ClaimReader& read) {
+  return !HasEnded(pod) && (AsksForGpu(pod) || HoldsGpuClaim(pod, read));
+}
+
 bool UsesGpu(kube::Client& client, const Json& pod, const io::StopToken& stop) {
-  if (HasEnded(pod)) return false;
-  return AsksForGpu(pod) || HoldsGpuClaim(client, pod, stop);
+  return UsesGpu(pod, ReaderOf(client, stop));
 }
 
 }  // namespace pitcrew::workload

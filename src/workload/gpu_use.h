@@ -2,19 +2,30 @@
 // resource allocation (driver-lifecycle.md 2.8).
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/observed.h"
 #include "codec/json.h"
 #include "io/stop.h"
 #include "kube/client.h"
+#include "kube/resource.h"
 
 namespace pitcrew::workload {
 
+// ResourceClaims, newest version first: Kubernetes 1.34 has v1, servers before it only older ones.
+inline constexpr std::array kClaimVersions = {
+    kube::ResourceKind{"resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"},
+    kube::ResourceKind{"resource.k8s.io", "v1beta2", "resourceclaims", "ResourceClaim"},
+    kube::ResourceKind{"resource.k8s.io", "v1beta1", "resourceclaims", "ResourceClaim"}};
+
 // Succeeded or Failed: what the pod had is free again.
 bool HasEnded(const codec::Json& pod);
+// The kubelet says so of the pod as a whole, of one that is to go as well.
+bool IsReady(const codec::Json& pod);
 
 // Whether a container of the pod, an init container too, has a limit or request of a resource that
 // is meant: "nvidia.com/gpu".
@@ -35,9 +46,12 @@ bool HoldsGpu(const codec::Json& claim);
 
 // Whether a pod that has not ended holds a GPU by a claim. A claim that does not exist holds
 // nothing; one that cannot be read counts as holding a GPU, and is logged.
+using ClaimReader = std::function<base::Observed<codec::Json>(const kube::ObjectKey& claim)>;
+bool HoldsGpuClaim(const codec::Json& pod, const ClaimReader& read);
 bool HoldsGpuClaim(kube::Client& client, const codec::Json& pod, const io::StopToken& stop);
 
 // Whether a pod that has not ended uses a GPU in either way.
+bool UsesGpu(const codec::Json& pod, const ClaimReader& read);
 bool UsesGpu(kube::Client& client, const codec::Json& pod, const io::StopToken& stop);
 
 }  // namespace pitcrew::workload

@@ -121,7 +121,7 @@ class Node:
         return spec, device, written.stat().st_size, figures
 
     def hooks(self, spec, device, programs):
-        """{hook: figures}: each hook of the device in a container that is this computer, seen through an overlay."""
+        """{hook: figures}: each hook of the device in a container of the image, seen through an overlay."""
         layers = self.folder / "layers"
         layers.mkdir()
         mount("tmpfs", layers, "tmpfs")
@@ -136,7 +136,7 @@ class Node:
         programs = {**programs, "pitcrew": str(own)}
         hooks = [hook for edits in (spec["containerEdits"], device["containerEdits"]) for hook in edits.get("hooks", [])]
         figures = {}
-        fresh = Container(layers, root, self.node.root / LIBRARIES).begin_anew
+        fresh = Container(self.options.image, layers, root, self.node.root / LIBRARIES).begin_anew
         for hook in hooks:
             sides = {name: lambda program=program, hook=hook: processor(
                 program, hook["args"], dict(one.split("=", 1) for one in hook.get("env", [])), state)
@@ -146,10 +146,10 @@ class Node:
 
 
 class Container:
-    """This computer's root below a layer of its own, with the driver's libraries where a specification mounts them."""
+    """An image's root below a layer of its own, with the driver's libraries where a specification mounts them."""
 
-    def __init__(self, layers, root, libraries):
-        self.layers, self.root, self.libraries = layers, root, libraries
+    def __init__(self, image, layers, root, libraries):
+        self.image, self.layers, self.root, self.libraries = image, layers, root, libraries
         self.number = 0
 
     def begin_anew(self):
@@ -164,7 +164,7 @@ class Container:
         folder.mkdir(parents=True)
         for library in self.libraries.iterdir():
             shutil.copy(library, folder / library.name, follow_symlinks=False)
-        mount("overlay", self.root, "overlay", data=f"lowerdir=/,upperdir={layer}/upper,workdir={layer}/work")
+        mount("overlay", self.root, "overlay", data=f"lowerdir={self.image},upperdir={layer}/upper,workdir={layer}/work")
         mount("proc", self.root / "proc", "proc")
         mount("tmpfs", self.root / "dev", "tmpfs")
         os.mknod(self.root / "dev/nvidia0", 0o666 | stat.S_IFCHR, os.makedev(195, 0))
@@ -214,6 +214,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
     parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--image", type=pathlib.Path, default=pathlib.Path("/"), metavar="FOLDER",
+                        help="root of the containers in which hooks run (default: this computer's)")
     options = parser.parse_args()
     options.binaries = options.build.resolve() / "bin"
     if os.geteuid() != 0 or shutil.which("cc") is None:

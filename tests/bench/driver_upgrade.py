@@ -50,6 +50,8 @@ class Returning(threading.Thread):
                 name = event["object"]["metadata"]["name"]
                 if event["type"] == "DELETED" and name.startswith("driver-"):
                     self.played.create_driver_pod(name.removeprefix("driver-"))
+                elif event["type"] == "ADDED" and name.startswith(upgrade.IMAGE_CHECK):
+                    self.played.end_image_check(event["object"])
         except (OSError, ValueError, http.client.HTTPException, apiserver.ApiError) as trouble:
             self.trouble = trouble  # also: the server has ended
 

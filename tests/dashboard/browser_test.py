@@ -85,7 +85,7 @@ class BrowserTest(unittest.TestCase):
         page = self.browser.page(**more)
         self.addCleanup(page.__exit__)
         page.go(dashboard.address + fragment)
-        page.wait("document.querySelector('#tabs a') && !/reading/i.test(document.getElementById('live').textContent)")
+        page.wait("document.querySelector('#tabs a') && /^(live|as of)/.test(document.getElementById('live').textContent)")
         return page
 
     def row(self, name):
@@ -136,6 +136,7 @@ class BrowserTest(unittest.TestCase):
 
     def test_mig_instances_are_to_scale(self):
         page = self.open(self.shown, "/nodes?q=mig")
+        page.wait("document.querySelectorAll('.many').length > 1")
         widths = page.run("[...document.querySelectorAll('.many')].map((many) => [many.textContent, "
                           "many.querySelector('.size').getBoundingClientRect().width])")
         by_profile = {text.split()[-1]: width for text, width in widths}

@@ -269,6 +269,38 @@ class Upgrades(unittest.TestCase):
         self.assertEqual(self.found(self.case(), same, cordoned), (1, 0))
         self.assertEqual(self.found(self.case(), same | {"stopped": "late"}, same), (1, 0))
 
+    def test_a_node_that_waits_when_the_version_is_set_back_is_spared_by_ours(self):
+        spared = [*self.WHOLE[:3], "upgrade-done"]
+        back = self.case(edit=True, back=True)
+        theirs, ours = self.result(a=self.WHOLE), self.result(("user-a", "other-a"), a=spared)
+        self.assertEqual(self.found(back, theirs, ours), (0, 1))
+        self.assertEqual(self.found(self.case(edit=True), theirs, ours), (2, 0), "only where it was set back")
+        self.assertEqual(self.found(back, ours, theirs), (2, 0), "only by ours")
+        self.assertEqual(self.found(back, theirs, self.result(("user-b",), a=spared)), (1, 1), "another one's pod")
+        self.assertEqual(self.found(back, self.result(a=self.WHOLE[:5]), ours), (1, 0), "it has to come to an end")
+        cordoned = copy.deepcopy(ours)
+        cordoned["nodes"]["a"]["cordoned"] = True
+        self.assertEqual(self.found(back, theirs, cordoned), (1, 0))
+        # Which of them had the place is chance, and to the other it may be a restart.
+        limited = self.case(edit=True, back=True, upgradePolicy={"maxParallelUpgrades": 1})
+        theirs = self.result(("user-a",), a=self.RESTART, b=self.WHOLE + self.WHOLE[2:])
+        ours = self.result(("user-b",), a=self.WHOLE + self.WHOLE[2:], b=spared)
+        self.assertEqual(self.found(limited, theirs, ours), (0, 1))
+        self.assertEqual(self.found(limited, theirs, self.result(("user-b",), a=self.WHOLE[:4], b=spared)), (1, 1))
+        self.assertEqual(self.found(limited, self.result(a=self.WHOLE, b=self.WHOLE),
+                                    self.result(("user-a",), a=self.WHOLE, b=spared)), (1, 1), "a pod of none that is spared")
+
+    def test_a_skipped_node_keeps_what_was_asked_for(self):
+        asked = self.case(("a",), change="request")
+        asked["nodes"][0]["skip"] = True
+        theirs = self.result(a=self.WHOLE[:3])
+        ours = copy.deepcopy(theirs)
+        ours["nodes"]["a"]["annotations"] = ["nvidia.com/gpu-driver-upgrade-requested"]
+        self.assertEqual(self.found(asked, theirs, ours), (0, 1))
+        self.assertEqual(self.found(asked, ours, theirs), (1, 0))
+        asked["nodes"][0]["skip"] = False
+        self.assertEqual(self.found(asked, theirs, ours), (1, 0))
+
     def test_who_has_the_place_when_the_driver_changes_again_is_chance(self):
         twice = self.WHOLE + self.WHOLE[2:]
         one, other = self.result(a=self.WHOLE, b=twice), self.result(a=twice, b=self.WHOLE)

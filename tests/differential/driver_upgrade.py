@@ -27,6 +27,7 @@ from sides import ROOT, Side, oracle_command
 from upgrade_player import DRIVERS, POLICY, History, Played
 
 SKIPPED = 77
+FIRST = "580.1.2"  # version of the driver
 ENDS = ("upgrade-done", "upgrade-failed")
 # What holds a node for a while, and in which state.
 GATES = {"budget": "pod-deletion-required", "job": "wait-for-jobs-required", "driver": "pod-restart-required",
@@ -55,13 +56,15 @@ def draw(rng, most_nodes):
                 node["pod"] = "controlled"
     never = draw_failures(rng, case, parallel)
     timeout = 3 if never else 300
-    return case | {"upgradePolicy": {
+    drawn = case | {"upgradePolicy": {
         "autoUpgrade": True, "maxParallelUpgrades": parallel, "maxUnavailable": unavailable,
         "podDeletion": {"force": rng.random() < 0.5, "deleteEmptyDir": rng.random() < 0.5, "timeoutSeconds": timeout},
         "drain": {"enable": rng.random() < 0.4, "force": rng.random() < 0.5, "deleteEmptyDir": rng.random() < 0.5,
                   "timeoutSeconds": timeout},
         "waitForCompletion": {"podSelector": "kind=job" if gate == "job" else "",
                               "timeoutSeconds": rng.choice([0, 600])}}}
+    # The change in the middle may be none: the version of before.
+    return drawn | {"back": case["edit"] and rng.random() < 0.5}
 
 
 def draw_node(rng, number, unlimited, unavailable):
@@ -95,7 +98,7 @@ def draw_failures(rng, case, parallel):
 
 
 def submit(side, case):
-    driver = {"repository": "nvcr.io/nvidia", "image": "driver", "version": "580.1.2",
+    driver = {"repository": "nvcr.io/nvidia", "image": "driver", "version": FIRST,
               "upgradePolicy": case["upgradePolicy"]}
     if case["objects"]:
         side.server.create(DRIVERS, {"apiVersion": "nvidia.com/v1alpha1", "kind": "NVIDIADriver",
@@ -138,7 +141,7 @@ def roll_out(played, history, seconds):
         if kill == "gate":
             played.kill()
         if edit:
-            played.change("version", "600.1.1")
+            played.change("version", FIRST if case.get("back") else "600.1.1")
             played.play()
         played.open()
     played.wait(lambda states: moved(states) and ended(states), seconds)
@@ -185,7 +188,8 @@ def main():
             begin = time.monotonic()
             theirs, mine = workers.map(lambda side: run(side, case), (other, ours))  # pylint: disable=cell-var-from-loop
             found, known = upgrade_compare.differences(case, theirs, mine)
-            what = ", ".join(filter(None, [case["change"], case["gate"], "edit" if case["edit"] else "",
+            again = "back" if case["back"] else "edit" if case["edit"] else ""
+            what = ", ".join(filter(None, [case["change"], case["gate"], again,
                                            f"kill {case['kill']}" if case["kill"] else ""]))
             print(f"case {number}: {len(case['nodes'])} nodes, {what}: {'differs' if found else 'the same'} "
                   f"({time.monotonic() - begin:.0f} s)", *(f"\n    known: {one}" for one in known), flush=True)

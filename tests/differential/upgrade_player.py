@@ -29,6 +29,8 @@ LABELS = {"feature.node.kubernetes.io/pci-10de.present": "true",
 # last.
 OWN_ANNOTATIONS = ("nvidia.com/gpu-driver-upgrade-failed-revision", "nvidia.com/gpu-driver-upgrade-last")
 REPLICA_SET = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "s", "uid": "s", "controller": True}]
+# Pods by which Pitcrew looks at the image of a new driver; other operators have none.
+IMAGE_CHECK = "nvidia-driver-image-check"
 # The other operator looks at pods when a node's labels change, or after two minutes.
 NUDGE = "nudge"
 NUDGE_SECONDS = 0.3
@@ -127,6 +129,21 @@ class Played:
             "observedGeneration": 1, "disruptionsAllowed": disruptions, "currentHealthy": 1, "disruptedPods": None,
             "desiredHealthy": 1 - disruptions, "expectedPods": 1}})
 
+    def end_image_check(self, pod):
+        """All images are there, and the driver's entrypoint does not know the question, like NVIDIA's."""
+        ended = {"terminated": {"exitCode": 1, "finishedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}}
+        statuses = [{"name": container["name"], "image": container["image"], "imageID": "i", "ready": False,
+                     "restartCount": 0, "state": ended} for container in pod["spec"]["containers"]]
+        self._unless_gone(lambda: self.merge(f"{PODS}/{pod['metadata']['name']}/status", {"status": {
+            "phase": "Failed", "containerStatuses": statuses}}))
+
+    def end_deleted_image_checks(self, pods):
+        """As the kubelet does."""
+        for pod in pods:
+            if pod["metadata"].get("labels", {}).get("app") == IMAGE_CHECK and "deletionTimestamp" in pod["metadata"]:
+                path = f"{PODS}/{pod['metadata']['name']}?gracePeriodSeconds=0"
+                self._unless_gone(lambda path=path: self.server.delete(path))
+
     def create_driver_pod(self, node):
         how = self.nodes[node].get("driver") if self.changed else None
         held = how == "late" and not self.opened
@@ -172,14 +189,24 @@ class Played:
                   "uid": daemonset["metadata"]["uid"], "controller": True, "blockOwnerDeletion": True}]
         labels = template["metadata"]["labels"] | {"controller-revision-hash": self.digest}
         revision = f"{daemonset['metadata']['name']}-{self.digest}"
-        if revision not in [one["metadata"]["name"] for one in self.server.get(REVISIONS)["items"]]:
+        numbers = {one["metadata"]["name"]: one["revision"] for one in self.server.get(REVISIONS)["items"]}
+        if revision in numbers and numbers[revision] < max(numbers.values()):  # the template was set back
+            self.merge(f"{REVISIONS}/{revision}", {"revision": max(numbers.values()) + 1})
+        elif revision not in numbers:
+            # The order of a patched object, whose data may not change.
+            template = json.loads(json.dumps(template, sort_keys=True))
             self.server.create(REVISIONS, {
                 "metadata": {"name": revision, "labels": labels, "ownerReferences": owner},
-                "data": {"spec": {"template": template}}, "revision": daemonset["metadata"]["generation"]})
+                "data": {"spec": {"template": template}}, "revision": max(numbers.values(), default=0) + 1})
         variables = [variable for container in template["spec"]["initContainers"] for variable in
                      container.get("env", []) if variable["name"] == "DRIVER_CONFIG_DIGEST"]
         self.of_driver = {"labels": labels, "ownerReferences": owner}, {"env": variables}
-        pods = {pod["metadata"]["name"] for pod in self.server.get(PODS)["items"]}
+        found = self.server.get(PODS)["items"]
+        pods = {pod["metadata"]["name"] for pod in found}
+        self.end_deleted_image_checks(found)
+        for pod in found:
+            if pod["metadata"]["name"].startswith(IMAGE_CHECK) and pod["status"].get("phase") == "Pending":
+                self.end_image_check(pod)
         for name in self.names:
             self._play_node(name, pods, owner)
         if daemonset["status"].get("observedGeneration") != daemonset["metadata"]["generation"]:

@@ -1,18 +1,17 @@
 """Drivers that change under pods, on a whole cluster with its own DaemonSet controller, garbage collector and scheduler:
 a roll-out node by node beside a node whose driver is its administrator's; one that a disruption budget holds up on a node
 while the operator is killed; drivers that change hands between ClusterPolicy and NVIDIADriver without a restart; two
-NVIDIADrivers, of which one is changed; a driver whose image is nowhere."""
+NVIDIADrivers, of which one is changed; one that does not start on a node; a driver whose image is nowhere."""
 
-import pathlib
 import subprocess
-import sys
 import unittest
 
 import support  # first: it sets the state folder
-from cluster import api, chart, images
+from cluster import api, chart
+from cluster.node import DESCRIPTION
 
 NAME = support.cluster_name()
-FIRST, BEFORE, AFTER, LATER = "580.95.05", "585.20.02", "590.48.01", "600.10.01"
+FIRST, BEFORE, AFTER, LATER, LAST = "580.95.05", "585.20.02", "590.48.01", "600.10.01", "605.3.2"
 NOWHERE = "610.1.1"  # of which no node has an image
 GPU_NODES = ("a", "b", "c")  # whose driver the operator brings
 PREINSTALLED = "d"
@@ -52,14 +51,8 @@ class DriverUpgrade(support.ClusterTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        for version in (BEFORE, AFTER, LATER):
-            folder = cls.write("marker", "").parent / version
-            folder.mkdir()
-            subprocess.run([sys.executable, str(images.ROOT / "deploy/image/build.py"), "--build", str(support.BUILD),
-                            "--into", str(folder), "--set", f"driver_version={version}",
-                            str(images.ROOT / "deploy/image/recipes/simulated-driver.yaml")],
-                           check=True, stdout=subprocess.DEVNULL)
-            images.import_into(cls.state, list(GPU_NODES), images.archives(pathlib.Path(folder)))
+        for version in (BEFORE, AFTER, LATER, LAST):
+            cls.bring_driver(version, GPU_NODES)
 
     def merge(self, path, patch):
         self.client.request("PATCH", path, patch, content_type=MERGE)
@@ -110,13 +103,19 @@ class DriverUpgrade(support.ClusterTest):
                 return pods
         return self.fail(f"{self.driver_pods()}, none of {owner}")
 
+    def end_operator(self):
+        """Its Deployment makes another one."""
+        for pod in self.client.get(support.OPERATOR_PODS)["items"]:
+            if pod["metadata"]["labels"].get("app") == "gpu-operator":
+                self.client.delete(f"{support.OPERATOR_PODS}/{pod['metadata']['name']}")
+
     def test_05_one_after_the_other_and_none_of_an_administrators(self):
-        """25 % of these nodes is one of them."""
+        """25 % of these nodes is one of them. The operator ends each time a node is seen in a state for the first time."""
         self.client.create(SETS, replica_set("host", PREINSTALLED, 1))
         self.await_running("host")
         host = self.user_pod("host")
         self.merge(POLICY, {"spec": {"driver": {"version": BEFORE}}})
-        cordoned, most, done = set(), 0, set()
+        cordoned, most, done, states = set(), 0, set(), set()
         for _, node in self.client.watch(support.NODES, support.SECONDS):
             name, labels = node["metadata"]["name"], node["metadata"]["labels"]
             (cordoned.add if node["spec"].get("unschedulable") else cordoned.discard)(name)
@@ -125,8 +124,12 @@ class DriverUpgrade(support.ClusterTest):
                 done.add(name)
             if done.issuperset(GPU_NODES):
                 break
+            if labels.get(STATE, "upgrade-done") not in states | {"upgrade-done"}:
+                states.add(labels[STATE])
+                self.end_operator()
         self.await_upgraded(GPU_NODES, BEFORE)
         self.assertEqual(most, 1)
+        self.assertLessEqual({"upgrade-required", "cordon-required", "pod-restart-required", "validation-required"}, states)
         node = self.client.get(f"{support.NODES}/{PREINSTALLED}")
         self.assertEqual(node["metadata"]["labels"].get("nvidia.com/gpu.deploy.driver"), "pre-installed")
         self.assertEqual(node["metadata"]["labels"].get(VERSION), FIRST)
@@ -146,9 +149,7 @@ class DriverUpgrade(support.ClusterTest):
         self.merge(POLICY, {"spec": {"driver": {
             "version": AFTER, "upgradePolicy": {"maxUnavailable": "50%"}}}})
         self.await_node("a", lambda node: node["metadata"]["labels"].get(STATE) == "pod-deletion-required")
-        self.client.delete(support.OPERATOR_PODS + "/" + next(
-            pod["metadata"]["name"] for pod in self.client.get(support.OPERATOR_PODS)["items"]
-            if pod["metadata"]["labels"].get("app") == "gpu-operator"))
+        self.end_operator()
         self.await_upgraded(("b", "c"), AFTER)
         self.assertEqual(self.user_pod("trainer"), trainer, "its budget lets it go no more than before")
         self.client.delete(f"{BUDGETS}/trainer")
@@ -196,24 +197,50 @@ class DriverUpgrade(support.ClusterTest):
         self.assertEqual(self.driver_pods()["a"][0], training)
         self.assertEqual(self.client.get(f"{support.NODES}/a")["metadata"]["labels"].get(VERSION), AFTER)
 
-    def test_40_a_driver_that_does_not_come_stops_at_its_first_node(self):
-        """Its image is nowhere: the other node keeps what it has, and the right version mends the first one."""
+    def test_35_a_node_whose_driver_does_not_start_keeps_no_other(self):
+        """Its new driver ends at once, again and again (driver-lifecycle.md: more than ten restarts), until what is wrong
+        with the node is mended. The other node is done meanwhile, although its turn came later."""
+        bad, good = "b", "c"
+        # Eleven restarts would take half an hour with the kubelet's own back-off.
+        self.on(bad, "sed", "-i", '1s/^{/{"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},/', "/etc/kubernetes/kubelet.yaml")
+        self.on(bad, "pkill", "-x", "kubelet")
+        self.on(bad, "sed", "-i", "s/T4/T5/", DESCRIPTION)
+        self.merge(f"{DRIVERS}/inference", {"spec": {
+            "version": LAST, "upgradePolicy": {"maxParallelUpgrades": 1, "maxUnavailable": "100%"}}})
+        self.await_upgraded((good,), LAST)
+        node = self.await_node(bad, lambda one: one["metadata"]["labels"].get(STATE) == "upgrade-failed")
+        self.assertTrue(node["spec"].get("unschedulable"))
+        support.eventually(lambda: "T5" in self.doctor(bad), lambda: self.doctor(bad), support.SECONDS, pause=1)
+        self.on(bad, "sed", "-i", "s/T5/T4/", DESCRIPTION)
+        self.await_upgraded((bad, good), LAST)
+
+    def test_40_a_driver_whose_image_is_nowhere_costs_no_node_anything(self):
+        """It is looked at before any pod is touched, and the right version goes on."""
         before, names = self.driver_pods(), ("b", "c")
+        self.client.create(SETS, replica_set("inference", "b", 1))
+        self.await_running("inference")
+        user = self.user_pod("inference")
         self.merge(f"{DRIVERS}/inference", {"spec": {"version": NOWHERE}})
-        for _, node in self.client.watch(support.NODES, support.SECONDS):
-            if node["metadata"]["labels"].get(STATE) == "pod-restart-required":
-                break
-        first = node["metadata"]["name"]
-        other = next(name for name in names if name != first)
-        support.eventually(lambda: f"simulated-driver:{NOWHERE}" in self.doctor(first), lambda: self.doctor(first),
-                           support.SECONDS, pause=1)
-        node = self.client.get(f"{support.NODES}/{other}")
-        self.assertEqual(node["metadata"]["labels"].get(STATE), "upgrade-required")
-        self.assertFalse(node["spec"].get("unschedulable"))
-        self.assertEqual(self.driver_pods()[other], before[other])
-        self.merge(f"{DRIVERS}/inference", {"spec": {"version": LATER}})
-        self.await_upgraded(names, LATER)
-        self.assertEqual(self.driver_pods()[other], before[other], "it had the right version all the time")
+        told = self.client.wait(DRIVERS, "inference", support.SECONDS, lambda one: any(
+            condition["type"] == "DriverUpgradeReady" and f"simulated-driver:{NOWHERE}" in condition["message"]
+            for condition in one.get("status", {}).get("conditions", [])))
+        self.assertIsNotNone(told, self.client.get(f"{DRIVERS}/inference"))
+        for name in names:
+            node = self.await_node(name, lambda node: node["metadata"]["labels"].get(STATE) == "upgrade-required")
+            self.assertFalse(node["spec"].get("unschedulable"))
+            support.eventually(lambda name=name: f"simulated-driver:{NOWHERE}" in self.doctor(name),
+                               lambda name=name: self.doctor(name), support.SECONDS, pause=1)
+        self.assertEqual(self.driver_pods(), before)
+        self.assertEqual(self.user_pod("inference"), user)
+        self.assertEqual(len(self.image_checks()), 1, "one looks for both")
+        self.merge(f"{DRIVERS}/inference", {"spec": {"version": LAST}})
+        self.await_upgraded(names, LAST)
+        self.assertEqual(self.driver_pods(), before, "they had the right version all the time")
+        support.eventually(lambda: not self.image_checks(), self.image_checks, support.SECONDS)
+
+    def image_checks(self):
+        return [pod["metadata"]["name"] for pod in self.client.get(support.OPERATOR_PODS)["items"]
+                if pod["metadata"]["labels"].get("app") == "nvidia-driver-image-check"]
 
     def doctor(self, node):
         return subprocess.run([support.BUILD / "bin/pitcrew", "doctor", node, f"--kubeconfig={self.state.kubeconfig}"],

@@ -36,7 +36,7 @@ REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{chart.NAMESPACE}/deployments"
 MIG_CONFIG, UPGRADE_STATE = "nvidia.com/mig.config", "nvidia.com/gpu-driver-upgrade-state"
-BEFORE = "580.95.05"
+BEFORE, AFTER = "580.95.05", "590.48.01"
 DRIVER_LIBRARY = "/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
 
 
@@ -54,6 +54,7 @@ class Monitoring(support.ClusterTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        cls.bring_driver(AFTER, [WHOLE, DIVIDED])
         cls.fired = set()
         folder = cls.write("marker", "").parent
         around = Surroundings(cls.client, folder, cls.state.kubeconfig)
@@ -168,7 +169,7 @@ class Monitoring(support.ClusterTest):
         self.addCleanup(self.client.delete, f"{BUDGETS}/trainer")
         self.assertIsNotNone(self.client.wait(BUDGETS, "trainer", support.SECONDS, lambda budget: (
             budget.get("status", {}).get("currentHealthy") == 1)))
-        self.policy({"driver": {"version": "590.48.01"}})
+        self.policy({"driver": {"version": AFTER}})
         self.await_firing(("GPUDriverUpgradeStuck", ""))
         self.await_firing(("GPUDriverUpgradeFailed", ""))
         self.policy({"driver": {"version": BEFORE}})
@@ -177,6 +178,17 @@ class Monitoring(support.ClusterTest):
         self.assertIsNotNone(self.client.wait(support.NODES, WHOLE, support.SECONDS, lambda one: (
             one["metadata"]["labels"].get(UPGRADE_STATE) == "upgrade-done" and not one["spec"].get("unschedulable"))))
         self.await_ready()
+
+    def test_55_a_driver_that_is_nowhere(self):
+        """No pod leaves for it, and none when the version is set back."""
+        self.await_quiet(("GPUDriverUpgradeHeld", ""))
+        before = self.restarts()
+        self.policy({"driver": {"version": "999.9.9"}})
+        self.await_firing(("GPUDriverUpgradeHeld", ""))
+        self.policy({"driver": {"version": BEFORE}})
+        self.await_quiet(("GPUDriverUpgradeHeld", ""))
+        self.await_ready()
+        self.assertEqual(before, {name: count for name, count in self.restarts().items() if name in before})
 
     def test_60_a_driver_that_does_not_answer(self):
         """Its library is gone: the node status exporter asks once a minute."""

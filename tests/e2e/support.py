@@ -19,7 +19,7 @@ STATE = pathlib.Path(tempfile.mkdtemp(prefix="pitcrew-e2e-"))
 os.environ["PITCREW_STATE"] = str(STATE)
 atexit.register(shutil.rmtree, STATE, ignore_errors=True)
 
-from cluster import api, chart, enter  # noqa: E402  pylint: disable=wrong-import-position
+from cluster import api, chart, enter, images  # noqa: E402  pylint: disable=wrong-import-position
 from cluster.state import State  # noqa: E402  pylint: disable=wrong-import-position
 from processes import eventually  # noqa: E402,F401  pylint: disable=wrong-import-position,unused-import
 
@@ -77,6 +77,17 @@ class BareClusterTest(unittest.TestCase):
             raise AssertionError(f"up ended with {result.returncode}")
         cls.state = State(cls.NAME)
         cls.client = api.Api(cls.state.kubeconfig)
+
+    @classmethod
+    def bring_driver(cls, version, nodes):
+        """These nodes have the image of that version of the simulated driver."""
+        folder = cls.write("marker", "").parent / version
+        folder.mkdir()
+        subprocess.run([sys.executable, str(images.ROOT / "deploy/image/build.py"), "--build", str(BUILD),
+                        "--into", str(folder), "--set", f"driver_version={version}",
+                        str(images.ROOT / "deploy/image/recipes/simulated-driver.yaml")],
+                       check=True, stdout=subprocess.DEVNULL)
+        images.import_into(cls.state, list(nodes), images.archives(folder))
 
     def on(self, node, *argv):
         """What a command on the node prints; it succeeds."""
@@ -185,7 +196,9 @@ class Machine:
         self.routes = {line for line in subprocess.run(["ip", "route"], capture_output=True, text=True,
                                                        check=True).stdout.splitlines() if "pitcrew-" not in line
                        or f"pitcrew-{cluster} " in line}
-        self.control_groups = {str(path) for path in pathlib.Path("/sys/fs/cgroup").glob(f"**/pitcrew-{cluster}")}
+        name = f"pitcrew-{cluster}"
+        groups = os.walk("/sys/fs/cgroup", onerror=_unless_gone)
+        self.control_groups = {f"{folder}/{name}" for folder, names, _ in groups if name in names}
         self.processes = _processes_with(f"PITCREW_CLUSTER_PROCESS={cluster}".encode())
         self.named_namespaces = set(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else set()
         self.state = set(os.listdir(STATE)) if STATE.is_dir() else set()
@@ -194,6 +207,13 @@ class Machine:
     def differences(self, other):
         return {name: (sorted(mine - theirs), sorted(theirs - mine)) if isinstance(mine, set) else (mine, theirs)
                 for name, mine in vars(self).items() if mine != (theirs := getattr(other, name))}
+
+
+def _unless_gone(problem):
+    """Groups of other clusters and of programs beside this test come and go while the tree is walked: one that is gone
+    is not this cluster's; one that cannot be read could be."""
+    if not isinstance(problem, FileNotFoundError):
+        raise problem
 
 
 def _processes_with(marker):

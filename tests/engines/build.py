@@ -10,7 +10,8 @@ sys.path.insert(0, str(HERE.parent.parent))
 from cluster import progress, programs  # noqa: E402  pylint: disable=wrong-import-position
 from cluster.errors import ClusterError  # noqa: E402  pylint: disable=wrong-import-position
 
-VERSIONS = ["v1.7.35", "v2.0.14", "v2.1.9", "v2.3.4", "v2.4.2"]
+CONTAINERD = ["v1.7.35", "v2.0.14", "v2.1.9", "v2.3.4", "v2.4.2"]
+CRIO = ["v1.34.0"]
 
 
 def containerd(version):
@@ -23,14 +24,22 @@ def containerd(version):
         module=str(HERE / "modules" / f"containerd-{version[1:].rpartition('.')[0]}"))
 
 
+def crio(version):
+    """Without cgo: no seccomp, and storage on overlay or plain folders alone."""
+    return programs.Component(
+        "engine-crio", version, {"crio": "github.com/cri-o/cri-o/cmd/crio", "copyimg": "github.com/cri-o/cri-o/test/copyimg"},
+        fits="",
+        tags="containers_image_openpgp,containers_image_ostree_stub,exclude_graphdriver_btrfs",
+        module=str(HERE / "modules" / f"crio-{version[1:].rpartition('.')[0]}"))
+
+
 def main():
     failed = False
-    for version in VERSIONS:
-        component = containerd(version)
+    for component in [*map(containerd, CONTAINERD), *map(crio, CRIO)]:
         if programs.built_folder(component).is_dir():
             continue
         try:
-            with progress.step(f"containerd {version}") as step:
+            with progress.step(f"{component.name} {component.version}") as step:
                 programs.build(component, step)
         except ClusterError as problem:  # the others can be tried nevertheless
             print(f"engines: {problem}", file=sys.stderr)

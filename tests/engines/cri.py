@@ -14,6 +14,10 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _WINDOW = 1 << 24
 RUNNING = 1  # ContainerState
 
+# Namespaces of a pod, as most pods have them but for the network: that is the node's, and each container has processes of
+# its own.
+_NAMESPACES = {1: 2, 2: 1}
+
 _nghttp2 = ctypes.CDLL("libnghttp2.so.14")
 
 
@@ -186,16 +190,16 @@ class Cri:
     def handlers(self):
         return [decode(one).get(1, [b""])[0].decode() for one in self.call("Status", {}).get(3, [])]
 
-    def run_pod(self, name, cgroup, runtime="", attempt=0):
+    def run_pod(self, name, cgroup, runtime="", attempt=0, annotations=None):
         """(id, the configuration that containers in it are created with)"""
         pod = {1: {1: name, 2: f"uid-{name}", 3: "engines", 4: attempt}, 3: f"/var/log/pods/{name}",
-               8: {1: cgroup, 2: {1: {1: 2}}}}
+               7: _map(annotations or {}), 8: {1: cgroup, 2: {1: _NAMESPACES}}}
         answer = self.call("RunPodSandbox", {1: pod, 2: runtime} if runtime else {1: pod})
         return answer[1][0].decode(), pod
 
     def create(self, pod, image, command, environment=None, annotations=None, devices=()):
         container = {1: {1: "main", 2: pod[1][1][4]}, 2: {1: image}, 3: list(command), 6: _map(environment or {}),
-                     10: _map(annotations or {}), 11: "main.log", 15: {2: {3: {1: 2}}},
+                     10: _map(annotations or {}), 11: "main.log", 15: {2: {3: _NAMESPACES}},
                      17: [{1: device} for device in devices]}
         return self.call("CreateContainer", {1: pod[0], 2: container, 3: pod[1]})[1][0].decode()
 

@@ -45,6 +45,27 @@ class Docker(cases.EngineTest):
         self.assertEqual(told["DefaultRuntime"], "runc")
 
 
+class DefaultOverCrun(unittest.TestCase):
+    """Our runtime in the place of crun as the default: containerd tells no more that it was crun."""
+
+    def test_another_start_changes_nothing(self):
+        cases.need_root()
+        with cases.images() as archives:
+            engine = engines.Containerd(engines.CONTAINERD_DEBIAN, 2, archives, "crun")
+            self.addCleanup(engine.close)
+            engine.configure(NVIDIA_RUNTIME_SET_AS_DEFAULT="true")
+            container = engine.run("all", environment={"NVIDIA_VISIBLE_DEVICES": "all"})
+            self.assertEqual(engine.low_level(container), "crun")
+            files = {path: engine.host.read(path) for path in engine.files()}
+            process = engine.host.engine_pid(engine.program)
+            engine.host.kill_toolkit()
+            engine.configure(NVIDIA_RUNTIME_SET_AS_DEFAULT="true")
+            self.assertEqual(engine.host.engine_pid(engine.program), process)
+            self.assertEqual({path: engine.host.read(path) for path in files}, files)
+            self.assertIn("GPU 0 of 2", engine.execute(container, "/usr/bin/vectorAdd")[1])
+            self.assertEqual(engine.low_level(engine.run("again")), "crun")
+
+
 class WithoutCdi(unittest.TestCase):
     """cdi.enabled: false of the policy. The runtime asks for no CDI either, and finds its own specification all the same."""
 

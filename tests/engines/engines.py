@@ -23,7 +23,7 @@ _BINARIES = "/opt/engine"
 _CNI = json.dumps({"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "loopback"}]})
 _CRUN = {"/usr/bin/crun": str(DEBIAN / "crun"), "/usr/lib/libyajl.so.2": str(DEBIAN / "libyajl.so.2")}
 # crun 1.8 refuses machines that have both versions of control groups; with the first alone it works.
-_FOR_CRUN = [["/bin/sh", "-c", "! mountpoint -q /sys/fs/cgroup/unified || umount /sys/fs/cgroup/unified"]]
+FOR_CRUN = [["/bin/sh", "-c", "! mountpoint -q /sys/fs/cgroup/unified || umount /sys/fs/cgroup/unified"]]
 _SLEEP = ["/bin/sleep", "infinity"]
 
 
@@ -41,6 +41,7 @@ class Version:
     highest: int = 0  # version of the configuration that it understands
     ignores: tuple = ()  # versions of the file whose settings of containers it does not read, toolkit or not
     enters_without_runtime: bool = True  # exec goes on when the runtime of the container is no longer configured
+    heeds_nri_devices: bool = True  # CDI devices that an NRI plugin names come into the container
 
     @property
     def identifier(self):
@@ -79,6 +80,12 @@ def containerd_config(version, low_level="runc"):
     cni = 'bin_dir = "/usr/lib/cni"' if version < 3 else 'bin_dirs = ["/usr/lib/cni"]'
     mirrors = (f'[{images}.registry.mirrors."mirror.example"]\n  endpoint = ["https://mirror.example:5000"]\n'
                f'[{images}.registry.configs."mirror.example".tls]\n  insecure_skip_verify = true\n')
+    programs = {"runc": "/usr/sbin/runc", **({"crun": "/usr/bin/crun"} if low_level == "crun" else {})}
+    runtimes = "\n".join(f"""[{runtime}.containerd.runtimes.{name}]
+  runtime_type = "io.containerd.runc.v2"
+  [{runtime}.containerd.runtimes.{name}.options]
+    BinaryName = "{program}"
+    SystemdCgroup = false""" for name, program in programs.items())
     return f"""# An administrator's own words.
 {header}oom_score = 0
 required_plugins = []
@@ -95,11 +102,7 @@ required_plugins = []
   conf_dir = "/etc/cni/own.d"
 [{runtime}.containerd]
   default_runtime_name = "{low_level}"
-[{runtime}.containerd.runtimes.{low_level}]
-  runtime_type = "io.containerd.runc.v2"
-  [{runtime}.containerd.runtimes.{low_level}.options]
-    BinaryName = "{'/usr/bin/crun' if low_level == 'crun' else '/usr/sbin/runc'}"
-    SystemdCgroup = false
+{runtimes}
 [{runtime}.containerd.runtimes.kata]
   runtime_type = "io.containerd.kata.v2"
   privileged_without_host_devices = true
@@ -162,9 +165,9 @@ class CriEngine(Engine):
         super().configure(**more)
         self.wait()
 
-    def run(self, name, runtime="", attempt=0, **container):
+    def run(self, name, runtime="", attempt=0, pod_annotations=None, **container):
         """A container that runs."""
-        pod = self.cri.run_pod(name, self.host.cgroup, runtime, attempt)
+        pod = self.cri.run_pod(name, self.host.cgroup, runtime, attempt, pod_annotations)
         identifier = self.cri.create(pod, IMAGE, _SLEEP, **container)
         self.cri.start(identifier)
         return identifier
@@ -192,15 +195,27 @@ class CriEngine(Engine):
         return {identifier for identifier, state in self.cri.states().items() if state == RUNNING}
 
 
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """What an image of nodes has: containerd's root file, further files and programs, and what is done at boot."""
+
+    config: str
+    files: dict = dataclasses.field(default_factory=dict)
+    binds: dict = dataclasses.field(default_factory=dict)
+    commands: tuple = ()
+
+
 class Containerd(CriEngine):
     socket, program, toolkit_engine = "/run/containerd/containerd.sock", "containerd", "containerd"
     config_path = "/etc/containerd/config.toml"
 
-    def __init__(self, version, file_version, images, low_level="runc"):
+    def __init__(self, version, file_version, images, low_level="runc", node=None):
+        """`node`: one that is laid out otherwise."""
         self.version = version
-        config = containerd_config(file_version, low_level)
-        super().__init__([f"{_BINARIES}/containerd", "--config", self.config_path], folder_binds(version.folder),
-                         {self.config_path: config}, images, _FOR_CRUN if low_level == "crun" else ())
+        node = node or Node(containerd_config(file_version, low_level))
+        super().__init__([f"{_BINARIES}/containerd", "--config", self.config_path],
+                         {**folder_binds(version.folder), **node.binds}, {self.config_path: node.config, **node.files},
+                         images, [*(FOR_CRUN if low_level == "crun" else []), *node.commands])
 
     def import_images(self, images):
         for archive in images.values():

@@ -31,8 +31,8 @@ _SIMULATE = f"{_SIMULATION}/bin/pitcrew-simulate"
 _DESCRIPTION = "/etc/pitcrew/simulated-gpus.yaml"
 # Of the product's image, below _IMAGE_ROOT.
 _LINKS = {"nvidia-ctk-installer": "pitcrew", "nvidia-ctk": "pitcrew"}
-_FRESH = ["/etc/docker", "/etc/crio", "/etc/containers", "/usr/share/containers/oci/hooks.d", "/var/lib/docker",
-          "/var/lib/containers"]
+_FRESH = ["/etc/docker", "/etc/crio", "/etc/containers", "/usr/share/containers/oci/hooks.d", "/usr/libexec/crio",
+          "/var/lib/docker", "/var/lib/containers", "/var/lib/crio"]
 _READY = "The node is ready for GPU containers"
 
 
@@ -158,6 +158,9 @@ class Host:
         except FileNotFoundError:
             return None
 
+    def write(self, inside, text):
+        pathlib.Path(self.path(inside)).write_text(text, encoding="utf-8")
+
     def _enter(self, argv):
         return ["nsenter", f"--target={self._started.pid}", "--mount", "--uts", "--ipc", "--net", "--pid", "--", *argv]
 
@@ -191,6 +194,7 @@ class Host:
     # The toolkit, as its DaemonSet runs it: the same program with the same settings.
 
     def start_toolkit(self, engine, socket, config, **more):
+        """`more`: further settings; None takes one away."""
         environment = {
             "RUNTIME": engine, "RUNTIME_CONFIG": config, "RUNTIME_SOCKET": socket, "HOST_ROOT_MOUNT": "/",
             "ROOT": "/usr/local/nvidia", "TOOLKIT_PID_FILE": "/run/nvidia/toolkit/toolkit.pid",
@@ -201,25 +205,33 @@ class Host:
         log = open(self.folder / "host-toolkit.log", "ab")  # pylint: disable=consider-using-with
         self._toolkit = subprocess.Popen(
             self._enter([f"{_IMAGE_ROOT}/usr/bin/nvidia-ctk-installer"]), stdin=subprocess.DEVNULL, stdout=log,
-            stderr=log, env=self._environment(environment))
+            stderr=log, env=self._environment({name: value for name, value in environment.items() if value is not None}))
         log.close()
 
-    def await_toolkit(self):
-        """Until the engine is configured and runs with it."""
+    def await_toolkit(self, words=_READY):
+        """Until the engine is configured and runs with it, or until it says other words."""
         deadline = time.monotonic() + SECONDS
-        while _READY not in self.log("toolkit"):
+        while words not in self.log("toolkit"):
             if self._toolkit.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"the toolkit has not configured the engine:\n{self.log('toolkit')}\n"
                                      f"the engine says:\n{self.log()[-3000:]}")
             time.sleep(0.05)
 
+    def _end_toolkit(self, number):
+        pid = int(self.run("pgrep", "-f", "-o", f"^{_IMAGE_ROOT}/usr/bin/nvidia-ctk-installer"))
+        self.run("kill", f"-{int(number)}", str(pid))
+        return self._toolkit.wait(SECONDS)
+
     def stop_toolkit(self):
         """As the kubelet ends its pod."""
-        pid = int(self.run("pgrep", "-f", "-o", f"^{_IMAGE_ROOT}/usr/bin/nvidia-ctk-installer"))
-        self.run("kill", f"-{int(signal.SIGTERM)}", str(pid))
-        status = self._toolkit.wait(SECONDS)
+        status = self._end_toolkit(signal.SIGTERM)
         if status != 0:
             raise AssertionError(f"the toolkit ended with {status}:\n{self.log('toolkit')}")
+        (self.folder / "host-toolkit.log").unlink()
+
+    def kill_toolkit(self):
+        """It restores nothing."""
+        self._end_toolkit(signal.SIGKILL)
         (self.folder / "host-toolkit.log").unlink()
 
 

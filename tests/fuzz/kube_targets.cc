@@ -5,6 +5,7 @@
 #include "kube/config.h"
 #include "kube/exec_plugin.h"
 #include "kube/projection.h"
+#include "kube/selector.h"
 #include "kube/watcher.h"
 
 namespace pitcrew::fuzz {
@@ -59,11 +60,22 @@ void ReadExecCredential(std::string_view input) {
       input, {.api_version = "client.authentication.k8s.io/v1", .command = "plugin"});
 }
 
+void ReadSelector(std::string_view input) {
+  const auto selector = kube::LabelSelector::Parse(input);
+  const auto spaced = kube::LabelSelector::Parse(" " + std::string(input) + " ");
+  Check(selector.has_value() == spaced.has_value(), "spaces around it say nothing");
+  if (!selector) return;
+  const codec::Json labelled = {{"metadata", {{"labels", {{"a", "b"}, {"n", "7"}}}}}};
+  Check(selector->Selects(labelled) == spaced->Selects(labelled), "both select the same");
+  (void)selector->Selects(codec::Json::object());
+}
+
 constexpr Target kTargets[] = {{"object", ReadObject},
                                {"list_page", ReadListPage},
                                {"watch_event", ReadWatchEvent},
                                {"kubeconfig", ReadKubeconfig},
-                               {"exec_credential", ReadExecCredential}};
+                               {"exec_credential", ReadExecCredential},
+                               {"selector", ReadSelector}};
 
 }  // namespace
 

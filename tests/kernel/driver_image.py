@@ -8,6 +8,7 @@ import gzip
 import io
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -117,8 +118,30 @@ def _write_keys(folder: pathlib.Path):
                    check=True, capture_output=True)
 
 
-def write(root: pathlib.Path, kernel: Kernel, program: pathlib.Path):
-    """`program` is nvidia-driver as it was built."""
+def copy_packages(root: pathlib.Path, packages: list[str]):
+    """Files of installed packages and of all that they depend on."""
+    depends: dict[str, list[list[str]]] = {}
+    listed = subprocess.run(["dpkg-query", "--show", "--showformat", "${Package}\t${Depends}, ${Pre-Depends}\n"], check=True,
+                            capture_output=True, text=True).stdout
+    for line in listed.splitlines():
+        name, words = line.split("\t", 1)
+        depends[name] = [re.findall(r"(?:^|\|)\s*([a-z0-9.+-]+)", group) for group in words.split(",")]
+    wanted: set[str] = set()
+    waiting = list(packages)
+    while waiting:
+        name = waiting.pop()
+        if name in wanted:
+            continue
+        if name not in depends:
+            raise MissingPart(f"the package {name} is not installed; `tools/setup.sh test` installs it")
+        wanted.add(name)
+        waiting += [one for group in depends[name] for one in [next((each for each in group if each in depends), None)] if one]
+    for path in _files_of(sorted(wanted)):
+        _copy(root, path)
+
+
+def write(root: pathlib.Path, kernel: Kernel, program: pathlib.Path, headers: bool = True):
+    """`program` is nvidia-driver as it was built; without `headers` packages have to bring them."""
     for link in ("bin", "sbin", "lib", "lib64"):
         (root / "usr" / link).mkdir(parents=True)
         (root / link).symlink_to(f"usr/{link}")
@@ -132,7 +155,8 @@ def write(root: pathlib.Path, kernel: Kernel, program: pathlib.Path):
         link = root / "usr/bin" / name
         if not link.is_symlink() and not link.exists():
             link.symlink_to(target)
-    _copy_headers(root, kernel)
+    if headers:
+        _copy_headers(root, kernel)
     place = root / "usr/bin/nvidia-driver"
     architecture = libraries.this_machine()
     place.write_bytes(libraries.stripped(program, architecture))

@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import driver_image
+import package_images
 from machine import DISGUISES, Kernel, MissingPart
 
 _HERE = pathlib.Path(__file__).resolve().parent
@@ -88,10 +89,11 @@ def _write_cpio(root: pathlib.Path, target: pathlib.Path):
 
 def write(kernel: Kernel, work: pathlib.Path, scenario: list[str], programs: dict[str, pathlib.Path],
           files: dict[str, pathlib.Path], links: dict[str, str],
-          driver_images: dict[str, pathlib.Path] | None = None) -> pathlib.Path:
+          driver_images: dict[str, pathlib.Path] | None = None,
+          installed_images: dict[str, pathlib.Path] | None = None) -> pathlib.Path:
     """`programs` and `files`: {path in the machine: path here}; `links`: {path in the machine: what it leads to};
-    `driver_images`: {path in the machine: nvidia-driver}, root file systems of driver containers; `scenario`: the
-    command line that is tried."""
+    `driver_images`: {path in the machine: nvidia-driver}, root file systems of driver containers; `installed_images`
+    likewise, folders with those that dnf and apt have made; `scenario`: the command line that is tried."""
     root = work / "root"
     for folder in _FOLDERS:
         (root / folder).mkdir(parents=True)
@@ -115,6 +117,8 @@ def write(kernel: Kernel, work: pathlib.Path, scenario: list[str], programs: dic
             shutil.copy2(file, place)
     for guest, program in (driver_images or {}).items():
         driver_image.write(root / guest.lstrip("/"), kernel, program)
+    for guest, program in (installed_images or {}).items():
+        package_images.write(root / guest.lstrip("/"), kernel, program)
     for guest, target in links.items():
         (root / guest.lstrip("/")).symlink_to(target)
     (root / "etc/disguises").write_text("".join(one.line() + "\n" for one in DISGUISES), encoding="ascii")

@@ -2,7 +2,7 @@
 """Runs one scenario in a virtual machine with Debian's kernel, and ends as the scenario ends.
 
     run.py [--program GUEST=FILE]... [--file GUEST=FILE]... [--link GUEST=TARGET]... [--driver-image GUEST=FILE]...
-           [--kernel-option WORD]... [--memory MIB] [--deadline SECONDS] -- COMMAND...
+           [--package-images GUEST=FILE]... [--kernel-option WORD]... [--memory MIB] [--deadline SECONDS] -- COMMAND...
 
 COMMAND is run in the machine as root; its output and the kernel's messages come out here. Exit status: the command's
 own; 124 when the deadline has passed, 125 when the machine could not be made or ended by itself. README.md describes
@@ -38,6 +38,8 @@ def _arguments() -> argparse.Namespace:
                         help="a symbolic link in the machine: a program's second name")
     parser.add_argument("--driver-image", type=_pair, action="append", default=[], metavar="GUEST=FILE",
                         help="a driver container's root file system, with a compiler and FILE as nvidia-driver")
+    parser.add_argument("--package-images", type=_pair, action="append", default=[], metavar="GUEST=FILE",
+                        help="a folder of those that dnf and apt have made, with FILE as nvidia-driver")
     parser.add_argument("--kernel-option", action="append", default=[], metavar="WORD",
                         help="one more word of the kernel's command line")
     parser.add_argument("--memory", type=int, default=machine.MEMORY_MIB, help="MiB (%(default)s)")
@@ -64,7 +66,8 @@ def main() -> int:
             archive = initrd.write(kernel, work, arguments.command,
                                    {guest: pathlib.Path(here) for guest, here in arguments.program},
                                    {guest: pathlib.Path(here) for guest, here in arguments.file}, dict(arguments.link),
-                                   {guest: pathlib.Path(here) for guest, here in arguments.driver_image})
+                                   {guest: pathlib.Path(here) for guest, here in arguments.driver_image},
+                                   {guest: pathlib.Path(here) for guest, here in arguments.package_images})
             machine.boot(kernel, archive, result, arguments.deadline, not arguments.no_iommu, arguments.memory,
                          arguments.kernel_option)
         except (machine.MissingPart, initrd.libraries.BuildError, OSError) as error:

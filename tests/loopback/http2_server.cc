@@ -156,7 +156,7 @@ class Http2Server::Connection {
     const std::string status = std::to_string(answer.status);
     const nghttp2_nv header = Header(kStatus, status);
     nghttp2_data_provider body{.source = {.ptr = &stream}, .read_callback = &OnBody};
-    nghttp2_submit_response(session_, id, &header, 1, &body);
+    nghttp2_submit_response(session_, id, &header, 1, answer.no_body ? nullptr : &body);
   }
 
   static ssize_t OnBody(nghttp2_session* session, std::int32_t id, std::uint8_t* buffer,

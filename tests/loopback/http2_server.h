@@ -30,6 +30,7 @@ struct Http2Request {
 struct Http2Answer {
   int status = 200;
   std::string body{};
+  bool no_body = false;         // the head is all there is, as of 204
   bool early_hints = false;     // a head with status 103 comes before
   bool trailers = false;        // headers come behind the body
   bool stays_open = false;      // the body does not end

@@ -154,5 +154,44 @@ TEST(Schema, NearestWordIsNoGuess) {
   EXPECT_EQ(NearestWord("abc", {}), "");
 }
 
+std::vector<std::string> DriverSchemaProblems(const std::string& spec,
+                                              const std::string& stored = "") {
+  const codec::Json object = {{"spec", *codec::ParseYaml(spec)}};
+  const codec::Json before = {{"spec", stored.empty() ? codec::Json() : *codec::ParseYaml(stored)}};
+  std::vector<std::string> lines;
+  for (const FieldProblem& problem :
+       CheckNvidiaDriver(object, stored.empty() ? nullptr : &before)) {
+    lines.push_back(problem.path + ": " + problem.message);
+  }
+  return lines;
+}
+
+TEST(Schema, NvidiaDriversHaveTheirOwn) {
+  EXPECT_THAT(
+      DriverSchemaProblems("{version: '580.1', nodeSelector: {pool: a}, usePrecompiled: true}"),
+      IsEmpty());
+  EXPECT_THAT(
+      DriverSchemaProblems("{driverType: vgp, enabled: true, nodeSelektor: {a: b}, version: 580}"),
+      ElementsAre("spec.driverType: is \"vgp\", must be one of \"gpu\", \"vgpu\", "
+                  "\"vgpu-host-manager\"; did you mean \"vgpu\"?",
+                  "spec.enabled: there is no such field",
+                  "spec.nodeSelektor: there is no such field; did you mean \"nodeSelector\"?",
+                  "spec.version: is 580, must be a string"));
+}
+
+// clusterpolicy-api.md section 3: driverType and usePrecompiled are immutable.
+TEST(Schema, FieldsOfNvidiaDriversThatCannotBeChanged) {
+  RecordProperty("holds", "clusterpolicy-api.md #19");
+  EXPECT_THAT(DriverSchemaProblems("{driverType: vgpu, usePrecompiled: true}",
+                                   "{usePrecompiled: false, version: '1'}"),
+              ElementsAre("spec.driverType: is \"gpu\" in the cluster and cannot be changed; "
+                          "create another NVIDIADriver instead",
+                          "spec.usePrecompiled: is false in the cluster and cannot be changed; "
+                          "create another NVIDIADriver instead"));
+  EXPECT_THAT(DriverSchemaProblems("{driverType: gpu, usePrecompiled: true}", "{version: '1'}"),
+              IsEmpty())
+      << "what was left out may be said";
+}
+
 }  // namespace
 }  // namespace pitcrew::api

@@ -39,7 +39,7 @@ constexpr std::string_view kWhole = R"({paused: true,
     windows: [{days: [Monday, Sunday], start: "22:30", end: "04:00", timeZone: Europe/Berlin},
               {start: "00:00", end: "24:00"}],
     order: {label: topology.kubernetes.io/zone, first: [b, a]},
-    canary: {nodes: 2, observeSeconds: 600, requireApproval: true}})";
+    canary: {nodes: 2, observeSeconds: 600, requireApproval: true, metrics: false}})";
 
 void ExpectWhole(const UpgradeSchedule& schedule) {
   EXPECT_TRUE(schedule.paused);
@@ -52,9 +52,11 @@ void ExpectWhole(const UpgradeSchedule& schedule) {
   EXPECT_EQ(schedule.windows[1], UpgradeWindow());
   EXPECT_EQ(schedule.order,
             (UpgradeOrder{.label = "topology.kubernetes.io/zone", .first = {"b", "a"}}));
-  EXPECT_EQ(schedule.canary,
-            (UpgradeCanary{
-                .nodes = 2, .observe_seconds = 600, .require_approval = true, .approved = {}}));
+  EXPECT_EQ(schedule.canary, (UpgradeCanary{.nodes = 2,
+                                            .observe_seconds = 600,
+                                            .require_approval = true,
+                                            .metrics = false,
+                                            .approved = {}}));
 }
 
 TEST(UpgradeSchedule, NoneRestrictsNothing) {
@@ -66,6 +68,11 @@ TEST(UpgradeSchedule, AllMembersAreRead) {
   const ClusterPolicy policy = PolicyWithSchedule(std::string(kWhole));
   EXPECT_EQ(ProblemsIn(policy), std::vector<std::string>{});
   ExpectWhole(policy.driver.upgrade_policy.schedule);
+}
+
+TEST(UpgradeSchedule, MetricsCountUnlessSomebodySaysOtherwise) {
+  EXPECT_TRUE(
+      PolicyWithSchedule("{canary: {nodes: 1}}").driver.upgrade_policy.schedule.canary.metrics);
 }
 
 TEST(UpgradeSchedule, TheAnnotationGoesBeforeTheField) {
@@ -84,6 +91,27 @@ TEST(UpgradeSchedule, ThePauseGoesBeforeBoth) {
   EXPECT_EQ(ProblemsIn(odd),
             std::vector<std::string>{"metadata.annotations[nvidia.com/gpu-driver-upgrade.paused]: "
                                      "is \"yes\", must be \"true\" or \"false\""});
+}
+
+UpgradePolicy PolicyWithImageCheck(const Json& field, const Json& annotations = Json::object()) {
+  Json block = Json::object();
+  if (!field.is_null()) block["imageCheck"] = field;
+  return ReadClusterPolicy({{"apiVersion", "nvidia.com/v1"},
+                            {"kind", "ClusterPolicy"},
+                            {"metadata", {{"name", "a"}, {"annotations", annotations}}},
+                            {"spec", {{"driver", {{"upgradePolicy", block}}}}}})
+      ->driver.upgrade_policy;
+}
+
+TEST(UpgradePolicy, ImagesAreLookedAtUnlessTheFieldOrTheAnnotationBeforeItSaysOtherwise) {
+  EXPECT_TRUE(PolicyWithImageCheck(nullptr).image_check);
+  EXPECT_FALSE(PolicyWithImageCheck(false).image_check);
+  EXPECT_FALSE(PolicyWithImageCheck(true, {{kUpgradeImageCheckAnnotation, "false"}}).image_check);
+  EXPECT_TRUE(PolicyWithImageCheck(false, {{kUpgradeImageCheckAnnotation, "true"}}).image_check);
+  const ClusterPolicy odd = PolicyWithSchedule("{}", {{kUpgradeImageCheckAnnotation, "no"}});
+  EXPECT_EQ(ProblemsIn(odd), std::vector<std::string>{
+                                 "metadata.annotations[nvidia.com/gpu-driver-upgrade.image-check]: "
+                                 "is \"no\", must be \"true\" or \"false\""});
 }
 
 TEST(UpgradeSchedule, ApprovedVersionsAreOfAnAnnotation) {

@@ -1,5 +1,5 @@
-// CDI specifications of the classes beside GPUs (cdi/device_classes.h) and of IMEX channels; GPUs and
-// the management class are in generate.h.
+// CDI specifications of the classes beside GPUs (cdi/device_classes.h) and of IMEX channels; GPUs
+// and the management class are in generate.h.
 #pragma once
 
 #include <cstdint>

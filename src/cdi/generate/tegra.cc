@@ -193,8 +193,11 @@ base::Result<GeneratedTegra> GenerateTegra(const gpu::Inventory* inventory, cons
   out.spec.kind = options.kind;
   if (!tegra_options.one_device && inventory != nullptr && inventory->devices.size() > 1) {
     auto each = EachGpu(*inventory, facts);
-    if (each) out.spec.devices = *std::move(each);
-    if (!each) out.undivided = each.error();
+    if (each) {
+      out.spec.devices = *std::move(each);
+    } else {
+      out.undivided = each.error();
+    }
   }
   if (out.spec.devices.empty()) {
     auto one = OneDevice(facts);

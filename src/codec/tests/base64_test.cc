@@ -7,9 +7,13 @@ namespace {
 
 // RFC 4648, section 10.
 TEST(Base64, TestVectorsOfTheRfc) {
-  const std::pair<std::string_view, std::string_view> kCases[] = {
-      {"", ""},         {"f", "Zg=="},     {"fo", "Zm8="},        {"foo", "Zm9v"},
-      {"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}};
+  const std::pair<std::string_view, std::string_view> kCases[] = {{"", ""},
+                                                                  {"f", "Zg=="},
+                                                                  {"fo", "Zm8="},
+                                                                  {"foo", "Zm9v"},
+                                                                  {"foob", "Zm9vYg=="},
+                                                                  {"fooba", "Zm9vYmE="},
+                                                                  {"foobar", "Zm9vYmFy"}};
   for (const auto& [bytes, text] : kCases) {
     EXPECT_EQ(EncodeBase64(bytes), text);
     EXPECT_EQ(DecodeBase64(text), std::string(bytes));

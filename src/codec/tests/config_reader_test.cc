@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace pitcrew::codec {
 namespace {
 
@@ -108,11 +110,17 @@ TEST(ConfigReader, UnknownMembersAreRefusedByNameWhenAsked) {
 }
 
 TEST(ConfigReader, NumbersThatDoNotFitAreRefused) {
-  const auto document = Parse("big: 3000000000\nhuge: 18446744073709551615\nhalf: 1.5\n");
+  const auto document = Parse(
+      "big: 2147483648\nsmall: -2147483649\nhuge: 18446744073709551615\nhalf: 1.5\n"
+      "biggest: 2147483647\nsmallest: -2147483648\n");
   int number = 0;
-  for (const auto* name : {"big", "huge", "half"}) {
+  for (const auto* name : {"big", "small", "huge", "half"}) {
     EXPECT_FALSE(document.Root()->Read(name, number)) << name;
   }
+  ASSERT_TRUE(document.Root()->Read("biggest", number));
+  EXPECT_EQ(number, std::numeric_limits<int>::max());
+  ASSERT_TRUE(document.Root()->Read("smallest", number));
+  EXPECT_EQ(number, std::numeric_limits<int>::min());
 }
 
 TEST(ConfigDocument, AMissingFileIsNotFound) {

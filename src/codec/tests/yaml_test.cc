@@ -75,6 +75,17 @@ TEST(Yaml, TextsThatWouldUseUpTheMachineAreRefused) {
   EXPECT_NE(many.error().message.find("aliases make too many values"), std::string::npos);
 }
 
+TEST(Yaml, AMillionAliasedValuesAreNotTooMany) {
+  std::string text = "thousand: &thousand [";  // the list is one of them
+  for (int i = 0; i < 999; ++i) text += "1,";
+  text += "]\nmillion: [";
+  for (int i = 0; i < 1000; ++i) text += "*thousand,";
+  EXPECT_TRUE(ParseYaml(text + "]\n"));
+  const auto more = ParseYaml(text + "*thousand]\n");
+  ASSERT_FALSE(more);
+  EXPECT_NE(more.error().message.find("aliases make too many values"), std::string::npos);
+}
+
 TEST(Yaml, ScalarsOfEveryStyle) {
   const auto value = ParseYaml(
       "plain: a b\nfolded: >\n  one\n  two\nliteral: |\n  one\n  two\ntagged: !!str 1\n"

@@ -6,9 +6,9 @@
 #include <array>
 #include <utility>
 
-#include "api/labels.h"
 #include "base/strings.h"
 #include "desired/operands/driver_files.h"
+#include "desired/owned_object.h"
 #include "desired/pod.h"
 #include "desired/render.h"
 
@@ -61,9 +61,7 @@ const Object* DaemonSetOf(const std::vector<Object>& objects) {
 }
 
 std::string HashAnnotation(const Object* object) {
-  return object == nullptr
-             ? ""
-             : codec::FindString(*object, {"metadata", "annotations", api::kLastAppliedHash});
+  return object == nullptr ? "" : AppliedHash(*object);
 }
 
 base::Result<std::vector<Object>> RenderPool(const api::NvidiaDriver& driver,

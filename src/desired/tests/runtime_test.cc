@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "codec/json.h"
+#include "codec/yaml.h"
 #include "desired/node_labels.h"
 #include "desired/testing/render_cluster.h"
 
@@ -96,6 +100,32 @@ TEST(ContainerRuntime, LabelOfANodeNamesItsToolkit) {
        {"false", "paused-for-driver-upgrade", "crio_paused-for-driver-upgrade"}) {
     EXPECT_EQ(ToolkitLabel("cri-o", kept, kContainerd), "") << kept;
   }
+}
+
+// The label of each node is what the one DaemonSet selects that is for its engine.
+TEST(ContainerRuntime, EachEngineOfAClusterHasItsToolkit) {
+  RecordProperty("holds", "runtimes-and-distributions.md #39");
+  codec::Json cluster = testing::PlainCluster();
+  codec::ApplyMergePatch(cluster, *codec::ParseYaml(R"(
+nodes:
+- metadata: {name: a, labels: {nvidia.com/gpu.present: "true"}}
+  status: {nodeInfo: {containerRuntimeVersion: "containerd://2.2.0"}}
+- metadata: {name: b, labels: {nvidia.com/gpu.present: "true"}}
+  status: {nodeInfo: {containerRuntimeVersion: "cri-o://1.34.0"}}
+)"));
+  const codec::Json objects = testing::RenderState(testing::MinimalPolicy(codec::Json::object()),
+                                                   cluster, "state-container-toolkit");
+  std::map<std::string, Runtime> toolkits;  // what the label of a node says -> engine
+  for (const auto& object : objects) {
+    if (codec::FindString(object, {"kind"}) != "DaemonSet") continue;
+    const auto runtime = ToolkitRuntimeOf(object);
+    ASSERT_TRUE(runtime);
+    toolkits[codec::FindString(object, {"spec", "template", "spec", "nodeSelector",
+                                        "nvidia.com/gpu.deploy.container-toolkit"})] = *runtime;
+  }
+  EXPECT_EQ(toolkits, (std::map<std::string, Runtime>{
+                          {ToolkitLabel("containerd", "", kContainerd), kContainerd},
+                          {ToolkitLabel("cri-o", "", kContainerd), kCrio}}));
 }
 
 TEST(ContainerRuntime, LabelDoesNotNameARuntimeWithoutToolkit) {

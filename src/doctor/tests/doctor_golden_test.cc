@@ -149,6 +149,24 @@ TEST(DoctorDocumentationTest, TellsEveryFinding) {
   }
 }
 
+// A node that is asked for is shown although it is ready; without a question only what is broken
+// is.
+TEST(DoctorCommandTest, ANodeThatIsAskedForIsShown) {
+  const test_support::TemporaryFolder folder;
+  const Json list = {{"apiVersion", "v1"}, {"kind", "List"}, {"items", Objects("base")}};
+  const auto file = folder.Write("cluster.json", codec::ToJsonText(list)).string();
+  const auto run = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"doctor", "--cluster", file});
+    std::vector<char*> arguments;
+    for (auto& one : words) arguments.push_back(one.data());
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(DoctorCommand(static_cast<int>(arguments.size()), arguments.data()), 0);
+    return ::testing::internal::GetCapturedStdout();
+  };
+  EXPECT_THAT(run({"gpu-a"}), ::testing::StartsWith("Node gpu-a"));
+  EXPECT_THAT(run({}), ::testing::EndsWith("1 of 1 GPU nodes are ready; nothing is broken.\n"));
+}
+
 // Wrong words end it before anything is printed.
 TEST(DoctorCommandTest, WhatIsNeitherNodeNorPodIsNamed) {
   const test_support::TemporaryFolder folder;

@@ -196,6 +196,40 @@ TEST_F(DoctorTest, SeesAPodThatCrashesWhileItsPhaseIsRunning) {
   EXPECT_THAT(Ids(report.pods), ElementsAre("pod-crashes", "more-gpus-than-a-node-has"));
 }
 
+// Events outlive their pods: the newest one here is about a pod that is gone.
+TEST_F(DoctorTest, APodThatIsGoneKeepsNoOtherFromBeingRead) {
+  const CrashingPod pod;
+  const auto client = ApiServer::Shared().MakeClient();
+  const Json event = {
+      {"metadata", {{"name", "gone.1"}, {"namespace", "team"}}},
+      {"involvedObject", {{"kind", "Pod"}, {"namespace", "team"}, {"name", "gone"}}},
+      {"type", "Warning"},
+      {"reason", "BackOff"},
+      {"message", "Back-off restarting failed container main"},
+      {"lastTimestamp", "2026-01-05T12:30:00Z"}};
+  ASSERT_TRUE(client->Create(kube::kEvents, event, kWriter));
+  const fleet::Report report = fleet::MakeReport(Read(*client));
+  EXPECT_TRUE(client->Delete(kube::kEvents, {.namespace_name = "team", .name = "gone.1"}));
+  EXPECT_THAT(Ids(report.pods), ElementsAre("pod-crashes", "more-gpus-than-a-node-has"));
+}
+
+// Nobody has written features of these nodes: that is an answer, too.
+TEST_F(DoctorTest, ReadsFeaturesOfTheNodesThatAreAskedForAndOfNoneTwice) {
+  const auto client = ApiServer::Shared().MakeClient();
+  fleet::Cluster cluster;
+  cluster.name_space = "gpu-operator";
+  cluster.features["b"].gpus = 7;
+  fleet::Wanted wanted;
+  wanted.features = {"a", "b", "c"};
+  ASSERT_TRUE(ReadWanted(*client, wanted, cluster, {}));
+  EXPECT_EQ(cluster.features["b"].gpus, 7) << "read again";
+  EXPECT_TRUE(cluster.features.contains("a"));
+  EXPECT_TRUE(cluster.features.contains("c"));
+  for (int i = 0; i < 100; ++i) wanted.features.insert(fmt::format("node-{}", i));
+  ASSERT_TRUE(ReadWanted(*client, wanted, cluster, {}));
+  EXPECT_EQ(cluster.features.size(), 3 + 60U) << "a few dozen at a time";
+}
+
 // "Unknown is not absent": a user who may read nothing is told so, and nothing is guessed.
 TEST_F(DoctorTest, SaysWhatItMayNotRead) {
   ApiServer& server = ApiServer::Shared();

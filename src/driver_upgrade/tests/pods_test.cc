@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "codec/yaml.h"
 
 namespace pitcrew::driver_upgrade {
@@ -54,6 +56,10 @@ TEST(DriverPods, AnImageIsMissingWhileTheKubeletTriesToGetIt) {
     EXPECT_EQ(missing(list, "terminated: {reason: ErrImagePull}"), "") << list;
   }
   EXPECT_EQ(Pod("status: {phase: Pending}").missing_image, "");
+  EXPECT_EQ(Pod("status: {containerStatuses: [{name: nvidia-fs-ctr, image: 'r/fs:9', state: "
+                "{waiting: {reason: ErrImagePull}}}]}")
+                .missing_image_of,
+            "nvidia-fs-ctr");
 }
 
 TEST(DriverPods, TheDigestIsTheFirstThatIsNotEmpty) {
@@ -101,6 +107,35 @@ TEST(DriverTemplates, APodIsInSyncWithTheNewestRevisionOfItsOwnDaemonSet) {
   EXPECT_EQ(sync("", "new"), Sync::kOrphaned);
   EXPECT_EQ(sync("b", "new"), Sync::kUnknown) << "its revisions have not been seen";
   EXPECT_EQ(sync("other", "newer"), Sync::kUnknown) << "its DaemonSet has not been seen";
+}
+
+TEST(DriverTemplates, ANewestRevisionWithAnotherDriverIsNotThatOfTheDaemonSet) {
+  Templates templates;
+  templates.Add(DriverDaemonSet{.uid = "a", .digest = "1"});
+  // The version was set back a moment ago.
+  for (const auto& [hash, number, digest] :
+       {std::tuple("first", 1, "1"), std::tuple("second", 2, "2")}) {
+    Revision revision = MakeRevision("a", hash, number);
+    revision.digest = digest;
+    templates.Add(revision);
+  }
+  DriverPod pod;
+  pod.owner_uid = "a";
+  pod.revision = "first";
+  EXPECT_EQ(templates.SyncOf(pod), Sync::kUnknown);
+  EXPECT_EQ(templates.NewestOf(pod), "");
+  // The DaemonSet controller has looked.
+  Revision revision = MakeRevision("a", "first", 3);
+  revision.digest = "1";
+  templates.Add(revision);
+  EXPECT_EQ(templates.SyncOf(pod), Sync::kInSync);
+}
+
+TEST(DriverTemplates, TheDigestOfARevisionIsThatOfItsTemplate) {
+  const auto revision = ReadRevision(Yaml(
+      "{revision: 1, data: {spec: {template: {$patch: replace, spec: {containers: [{env: [{name: "
+      "DRIVER_CONFIG_DIGEST, value: '7'}]}]}}}}}"));
+  EXPECT_EQ(revision->digest, "7");
 }
 
 TEST(DriverTemplates, OnlyEqualDigestsAreARestart) {

@@ -19,6 +19,7 @@ const std::map<std::string, std::string_view>& BriefKeys() {
       {"safe-load", api::kUpgradeSafeLoadAnnotation},
       {"turn", api::kUpgradeTurnAnnotation},
       {"last", api::kUpgradeLastAnnotation},
+      {"metrics", api::kUpgradeMetricsAnnotation},
       {"failed-revision", api::kUpgradeFailedRevisionAnnotation}};
   return kKeys;
 }

@@ -2,6 +2,7 @@
 #include "driver_upgrade/wave.h"
 
 #include "base/strings.h"
+#include "driver_upgrade/looks.h"
 #include "support_cases.h"
 
 namespace pitcrew::driver_upgrade {
@@ -18,15 +19,46 @@ Record RecordOf(const std::string& revision, int seconds_ago) {
           .duration = std::nullopt};
 }
 
-// "zone=a", "version=v1", "proven=30": completed so many seconds ago; "missing=r/d:9": its image.
+// Its metrics were looked at so many seconds ago, and nothing was wrong.
+MetricsNote NoteOf(const Record& record, int seconds_ago) {
+  return {.revision = record.revision,
+          .finished = record.finished,
+          .looked = *base::ParseRfc3339(kNow) - std::chrono::seconds(seconds_ago),
+          .first = GpuReadings{}};
+}
+
+// "zone=a", "version=v1", "missing=r/d:9": its image; "check=k1": what has to be looked at;
+// "checked-at=n01"; "trouble=no": what was found, "trouble-of=c": of another container.
+// "proven=30": completed so many seconds ago, and its metrics have been looked at just now;
+// "looked=20": so many seconds ago, "looked=never"; "against=XID": something was wrong;
+// "unknown=off": why there was no look.
 void ReadSetting(const std::string& word, Member& member) {
   const std::size_t equals = word.find('=');
   const std::string name = word.substr(0, equals);
   const std::string value = word.substr(equals + 1);
   if (name == "zone") member.domain = value;
   if (name == "version") member.version = value;
-  if (name == "missing") member.missing_image = value;
-  if (name == "proven") member.record = RecordOf(member.version, std::stoi(value));
+  if (name == "missing") {
+    member.missing_image = value;
+    member.missing_image_of = "nvidia-driver-ctr";
+  }
+  if (name == "check") member.image_check = value;
+  if (name == "checked-at") member.image_checked_at = value;
+  if (name == "trouble") {
+    member.image_trouble = value;
+    member.image_trouble_of = "nvidia-driver-ctr";
+  }
+  if (name == "trouble-of") member.image_trouble_of = value;
+  if (name == "proven") {
+    member.record = RecordOf(member.version, std::stoi(value));
+    member.metrics = NoteOf(*member.record, 0);
+  }
+  if (name == "looked") {
+    member.metrics.reset();
+    if (value != "never") member.metrics = NoteOf(*member.record, std::stoi(value));
+  }
+  if (name == "against") member.metrics->against = value;
+  if (name == "unknown") member.metrics->unknown = value;
   if (name == "record") member.record = RecordOf(value, 0);
 }
 
@@ -80,9 +112,15 @@ Json DecideWave(const Json& given) {
   const Wave wave = PlanWave(MembersOf(given["nodes"]), policy, *now);
   Json told = {{"granted", base::Join(wave.granted, " ")}};
   if (!wave.held.empty()) told["held"] = wave.held;
+  if (!wave.to_check.empty()) told["to-check"] = base::Join(wave.to_check, " ");
+  if (wave.passes && given["then"].contains("passes")) told["passes"] = true;
   if (wave.look_again) told["look-again"] = base::FormatRfc3339(*wave.look_again);
-  if (wave.needs_person && !wave.held.contains("have failed")) told["needs-person"] = true;
-  if (wave.image_missing) told["image-missing"] = true;
+  if (wave.blocker != Blocker::kNone) told["blocker"] = NameOf(wave.blocker);
+  if (!wave.image_of.empty()) told["image-of"] = wave.image_of;
+  if (given["then"].contains("blocked")) {
+    told["blocked"] = Json::object();
+    for (const auto& [blocker, nodes] : wave.blocked) told["blocked"][NameOf(blocker)] = nodes;
+  }
   if (given["then"].contains("waiting")) {
     for (const auto& [why, nodes] : wave.waiting) told["waiting"][why] = base::Join(nodes, " ");
   }
@@ -93,6 +131,12 @@ Json DecideWave(const Json& given) {
   // Only the numbers that the case is about.
   for (const auto& [name, number] : given["then"].items()) {
     if (all.contains(name)) told[name] = all[name];
+  }
+  if (given["then"].contains("looks")) {
+    const Looks looks = LooksOf(MembersOf(given["nodes"]), policy.schedule, *now);
+    told["looks"] = base::Join(looks.due, " ");
+    told["followed"] = base::Join({looks.followed.begin(), looks.followed.end()}, " ");
+    if (looks.look_again) told["looks-again"] = base::FormatRfc3339(*looks.look_again);
   }
   return told;
 }

@@ -48,6 +48,13 @@ TEST(DeviceNames, EndAtTheFirstLineOfSomethingElse) {
   EXPECT_EQ(names.Find(2), "");
 }
 
+TEST(DeviceNames, LinesThatAreCutShortArePassedOver) {
+  const DeviceNames names("10de  NVIDIA\n\t\n\t00\n\t000\n\t0001\n\t0002  Two\n");
+  EXPECT_EQ(names.Find(0), "");
+  EXPECT_EQ(names.Find(1), "");
+  EXPECT_EQ(names.Find(2), "Two");
+}
+
 TEST(DeviceNames, AFileThatIsNoneIsRefused) {
   const test_support::TemporaryFolder folder;
   EXPECT_EQ(DeviceNames::Load(folder.path() / "missing").error().code, base::Code::kNotFound);

@@ -42,11 +42,19 @@ TEST(MigGeometry, ASmallInstanceTakesTheSliceThatMattersLeast) {
   EXPECT_EQ(ChoosePlacement(kOne, {}, All()), (MigPlacement{6, 1}));
 }
 
+TEST(MigGeometry, OfEqualPlacesTheFirstIsTaken) {
+  EXPECT_EQ(ChoosePlacement(kOne, {}, kOne), (MigPlacement{0, 1}));
+  EXPECT_EQ(ChoosePlacement(kOne, Placements{{0, 1}}, kOne), (MigPlacement{1, 1}));
+  EXPECT_EQ(ChoosePlacement(Placements(kOne.rbegin(), kOne.rend()), {}, kOne),
+            (MigPlacement{0, 1}));
+}
+
 TEST(MigGeometry, NothingFree) {
   EXPECT_EQ(ChoosePlacement(kFour, Placements{{2, 1}}, All()), std::nullopt);
 }
 
-// mig-manager.md section 5.4: mig-parted creates the largest first; all-balanced (3g, 2g, 2 x 1g) fits.
+// mig-manager.md section 5.4: mig-parted creates the largest first; all-balanced (3g, 2g, 2 x 1g)
+// fits.
 TEST(MigGeometry, ABalancedLayoutFitsLargestFirst) {
   Placements occupied;
   for (const Placements* possible : {&kThree, &kTwo, &kOne, &kOne}) {

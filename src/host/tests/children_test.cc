@@ -71,5 +71,11 @@ TEST(Selinux, IsThereWithItsFileSystem) {
   EXPECT_TRUE(*HasSelinux(sys.path()));
 }
 
+TEST(Selinux, AFolderThatIsGoneNeedsNoLabel) {
+  const test_support::TemporaryFolder folder;
+  const auto done = Relabel(folder.path() / "gone", kContainerFileLabel);
+  EXPECT_TRUE(done) << done.error().ToString();
+}
+
 }  // namespace
 }  // namespace pitcrew::host

@@ -115,6 +115,12 @@ TEST_F(DevicesTest, VirtualFunctionsComeInTheirOrder) {
 TEST_F(DevicesTest, MediatedDevicesOfAParent) {  // vgpu-device-manager.md section 4
   EXPECT_EQ(ListMdevParents(root_).error().reason, "NoMdev");
   EXPECT_EQ(ListMdevs(root_).error().reason, "NoMdev");
+  fs::create_directories(path_ / "sys/class");
+  fs::create_symlink("mdev_bus", path_ / "sys/class/mdev_bus");
+  const auto unreadable = ListMdevParents(root_);
+  ASSERT_FALSE(unreadable);
+  EXPECT_NE(unreadable.error().reason, "NoMdev") << "unknown is not absent";
+  fs::remove(path_ / "sys/class/mdev_bus");
   const std::string parent = "class/mdev_bus/0000:65:00.4";
   for (const auto& [id, name, available] : {std::tuple("nvidia-474", "NVIDIA A100-4C\n", "10\n"),
                                             std::tuple("nvidia-475", "NVIDIA A100-5C\n", "0\n")}) {

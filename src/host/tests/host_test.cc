@@ -81,6 +81,7 @@ TEST_F(RootTest, LinksNeverLeaveTheRoot) {
   const Root root(root_);
   EXPECT_EQ(*root.Resolve("/absolute"), root_ / "usr/lib/real");
   EXPECT_EQ(*root.Resolve("/dots"), root_ / "usr/lib/real");
+  EXPECT_EQ(*root.Resolve("//usr/.//lib/./real"), root_ / "usr/lib/real");
   EXPECT_EQ(root.Resolve("/a").error().reason, "TooManyLinks");
   EXPECT_EQ(root.Resolve("/missing").error().code, base::Code::kNotFound);
 }
@@ -285,6 +286,22 @@ TEST(Uevent, ReadsTheKernelsMessage) {
   EXPECT_EQ(event->action, "add");
   EXPECT_EQ(event->subsystem(), "pci");
   EXPECT_FALSE(ParseUevent("libudev\0x"sv));
+}
+
+TEST(Uevent, TellsOfGpusThatComeAndGo) {
+  const auto event = [](std::string action, std::string path, std::string subsystem) {
+    return Uevent{std::move(action), std::move(path), {{"SUBSYSTEM", std::move(subsystem)}}};
+  };
+  const std::string device = "/devices/pci0000:00/0000:65:00.0";
+  for (const char* action : {"add", "remove", "bind", "unbind"}) {
+    EXPECT_TRUE(TellsOfGpus(event(action, device, "pci"))) << action;
+    EXPECT_FALSE(TellsOfGpus(event(action, device + "/net/eth0", "net"))) << action;
+  }
+  EXPECT_FALSE(TellsOfGpus(event("change", device, "pci"))) << "a GPU that is reset is still there";
+  EXPECT_TRUE(TellsOfGpus(event("add", "/module/nvidia", "module")));
+  EXPECT_TRUE(TellsOfGpus(event("remove", "/module/nvidia", "module")));
+  EXPECT_FALSE(TellsOfGpus(event("add", "/module/nvidia_uvm", "module")));
+  EXPECT_FALSE(TellsOfGpus(event("add", "/module/ext4", "module")));
 }
 
 }  // namespace

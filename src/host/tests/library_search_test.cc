@@ -62,6 +62,22 @@ TEST_F(LibrarySearchTest, FoldersThatAreNamedAreAllThereIs) {
   EXPECT_EQ(Find("libcuda.so.*.*", {"/opt/none"}), Paths{});
 }
 
+TEST_F(LibrarySearchTest, LibrariesOf64BitsAreTakenOnEveryMachine) {
+  const auto found = [&](std::int32_t flags) {
+    base::LdCache cache;
+    cache.entries.push_back({flags, "libcuda.so.1", "/opt/nv/libcuda.so.1", 0, 0});
+    folder_.Write("etc/ld.so.cache", base::WriteLdCache(cache));
+    return !Find("libcuda.so.1").empty();
+  };
+  for (const std::int32_t machine : {0x0300, 0x0500, 0x0a00}) {  // amd64, ppc64le, arm64
+    EXPECT_TRUE(found(machine | 0x03)) << machine;
+    EXPECT_FALSE(found(machine)) << "no library of ELF";
+  }
+  for (const std::int32_t machine : {0x0000, 0x0800, 0x0900}) {  // i386, x32, armhf
+    EXPECT_FALSE(found(machine | 0x03)) << machine;
+  }
+}
+
 TEST_F(LibrarySearchTest, ADamagedCacheIsNone) {
   folder_.Write("etc/ld.so.cache", "glibc-ld.so.cache1.1 and no more");
   EXPECT_EQ(Find("libcuda.so.*.*"), Paths{});

@@ -54,6 +54,16 @@ TEST(Process, NothingOfOursReachesAProgramOfTheHost) {
   ::unsetenv("PITCREW_SECRET");
 }
 
+TEST(Process, OwnVariablesAreInheritedUnlessTheyAreSet) {
+  ::setenv("PITCREW_KEPT", "kept", 1);
+  ::setenv("PITCREW_SET", "ours", 1);
+  auto run = Shell("echo \"$PITCREW_KEPT $PITCREW_SET\"");
+  run.environment = {{"PITCREW_SET", "given"}};
+  EXPECT_EQ(*ReadProgramOutput(run), "kept given\n");
+  ::unsetenv("PITCREW_KEPT");
+  ::unsetenv("PITCREW_SET");
+}
+
 TEST(Process, AFailureTellsStatusAndReason) {
   const auto failed = ReadProgramOutput(Shell("echo broken >&2; exit 3"));
   EXPECT_EQ(failed.error().reason, "ProgramFailed");

@@ -105,6 +105,14 @@ TEST_F(PlatformTest, TegraIsItsFilesWithoutNvmlOrAnIntegratedGpu) {
   EXPECT_EQ(Find({"Orin (nvgpu)"}), Platform::kTegra);
 }
 
+TEST_F(PlatformTest, TheReleaseFileIsAFile) {
+  std::filesystem::create_directories(folder_.path() / "etc/nv_tegra_release");
+  EXPECT_EQ(Find(), Platform::kGpus);
+  std::filesystem::remove(folder_.path() / "etc/nv_tegra_release");
+  folder_.Write("etc/nv_tegra_release", "# R36\n");
+  EXPECT_EQ(Find(), Platform::kTegra);
+}
+
 TEST_F(PlatformTest, WslComesFirst) {
   folder_.Write("etc/nv_tegra_release", "# R36\n");
   folder_.Write("usr/lib/wsl/lib/libdxcore.so", "x");

@@ -58,6 +58,7 @@ TEST_F(VfioDeviceTest, MemoryOfSeveralGpus) {
   EXPECT_THAT(ReadEgmDevices(root_)->devices, IsEmpty());
   Write("sys/class/egm/egm4/gpu_devices", "0008:06:00.0\n0009:06:00.0\t\n");
   Write("sys/class/egm/egm5/gpu_devices", "\n");
+  Write("sys/class/egm/control/gpu_devices", "0008:06:00.0\n");
   Write("sys/class/egm/other/gpu_devices", "0008:06:00.0\n");
   fs::create_directories(path_ / "sys/class/egm/egm6");
   const auto scan = ReadEgmDevices(root_);

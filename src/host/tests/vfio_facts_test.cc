@@ -107,7 +107,9 @@ constexpr std::string_view kAliases =
     "alias vfio_pci:v*d*sv*sd*bc*sc*i* vfio_pci\n"
     "alias symbol:vfio_pci_core_enable vfio_pci_core\n"
     "  alias vfio_pci:v000010DEd00002941sv*sd*bc*sc*i* nvgrace_gpu_vfio_pci\n"
-    "alias vfio_pci:v000010DEd00002941 broken\n";
+    "alias vfio_pci:v000010DEd00002941 broken\n"
+    "alias vfio_pci:v*d*sv*sd*bc*sc*i* two words\n"
+    "options vfio_pci:v*d*sv*sd*bc*sc*i* no_alias\n";
 
 TEST(Modaliases, ParseByTheirSevenFields) {
   RecordProperty("holds", "vfio-manager.md #1 to #4, driver-lifecycle.md #103");
@@ -149,8 +151,14 @@ TEST(Modaliases, TheClosestDriverWins) {
 TEST_F(VfioFactsTest, NumbersOfDeviceNodes) {
   Write("dev", "195:254\n");
   EXPECT_EQ(*ReadDeviceNumber(path_ / "dev"), ::makedev(195, 254));
-  Write("dev", "195\n");
-  EXPECT_EQ(ReadDeviceNumber(path_ / "dev").error().reason, "MalformedDeviceNumber");
+  Write("dev", "4095:1048575\n");
+  EXPECT_EQ(*ReadDeviceNumber(path_ / "dev"), ::makedev(4095, 1048575)) << "the largest";
+  for (const char* text : {"195", "195:254:0", "195:x", "x:254", ":", "4096:0", "0:1048576"}) {
+    Write("dev", text);
+    const auto number = ReadDeviceNumber(path_ / "dev");
+    ASSERT_FALSE(number) << text;
+    EXPECT_EQ(number.error().reason, "MalformedDeviceNumber") << text;
+  }
   EXPECT_EQ(ReadDeviceNumber(path_ / "none").error().code, base::Code::kNotFound);
 }
 

@@ -111,6 +111,15 @@ TEST(Http2, InformationalHeadsAndTrailersAreNotTheAnswer) {
   EXPECT_FALSE(answer->header("checked"));
 }
 
+TEST(Http2, AHeadWithoutABodyIsAnAnswer) {
+  const Http2Bench bench(
+      [](const Http2Request&) { return Http2Answer{.status = 204, .no_body = true}; });
+  const auto answer = bench.Get("/x");
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->status, 204);
+  EXPECT_EQ(answer->body, "");
+}
+
 TEST(Http2, AfterAGoodbyeANewConnectionIsMade) {
   const Http2Bench bench([](const Http2Request& request) {
     return Http2Answer{.body = std::to_string(request.connection), .goodbye = true};

@@ -222,5 +222,12 @@ TEST(HttpServer, TellsThatAPortIsTaken) {
   EXPECT_EQ(second.error().code, base::Code::kUnavailable);
 }
 
+// 192.0.2.0/24 is for documentation: no machine has it.
+TEST(HttpServer, AnAddressOfAnotherMachineIsRefused) {
+  const auto server = HttpServer::Start("192.0.2.1:0", {});
+  ASSERT_FALSE(server) << "another address is not what was asked for";
+  EXPECT_EQ(server.error().code, base::Code::kUnavailable);
+}
+
 }  // namespace
 }  // namespace pitcrew::io

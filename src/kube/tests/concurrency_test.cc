@@ -112,6 +112,20 @@ TEST(ConcurrencyLimit, AfterARefusalTheServerIsLeftInPeaceForAWhile) {
   EXPECT_EQ(limit.limit(), 32);
 }
 
+// They have waited among another number of calls.
+TEST(ConcurrencyLimit, CallsThatWereUnderWayBeforeAStepDoNotCount) {
+  ConcurrencyLimit limit;
+  const Server server{.alone = milliseconds(50), .most = 1e9};
+  int under_way = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const int before = limit.limit();
+    limit.Answered(under_way > 0 ? std::chrono::seconds(10) : server.Latency(before), before);
+    if (under_way > 0) --under_way;
+    if (limit.limit() != before) under_way = before - 1;
+  }
+  EXPECT_EQ(limit.limit(), 32);
+}
+
 // Each step down may look harmless beside the one before, when together they are not.
 TEST(ConcurrencyLimit, ManySmallLossesOnTheWayDownAreALargeOne) {
   ConcurrencyLimit limit;

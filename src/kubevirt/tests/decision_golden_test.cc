@@ -46,7 +46,7 @@ Json Show(const base::Result<Decision>& decision) {
   if (!decision) return {{"refused", decision.error().reason}};
   Json shown = Json::object();
   if (decision->patch) shown["patch"] = *decision->patch;
-  if (!decision->fading.empty()) shown["fading"] = ListOf(decision->fading);
+  if (!decision->unused.empty()) shown["unused"] = ListOf(decision->unused);
   for (const Obstacle& obstacle : decision->obstacles) {
     shown["obstacles"].push_back(obstacle.reason + ": " + obstacle.message);
   }
@@ -69,18 +69,18 @@ void CheckAfter(const Json& input, const Json& before, Form form, const Decision
   EXPECT_EQ(codec::ToYamlText(after), codec::ToYamlText(before));
 }
 
-// input.yaml: object, nodes, named (NamedOf), faded (resources), restore. expected.yaml: patch,
-// fading, obstacles, or refused.
+// input.yaml: object, nodes, named (NamedOf), expired (resources), restore. expected.yaml: patch,
+// unused, obstacles, or refused.
 TEST(DecisionGolden, Cases) {
   for (const auto& one : test_support::ReadGoldenCases(test_support::TestData())) {
     SCOPED_TRACE(one.name + ": " + one.input.value("checks", std::string()));
     const Json& object = one.input.at("object");
     const auto form = FormOf(object);
     ASSERT_TRUE(form);
-    const auto faded = one.input.value("faded", std::set<std::string>{});
+    const auto expired = one.input.value("expired", std::set<std::string>{});
     const auto decision = one.input.value("restore", false)
                               ? DecideRestore(object, *form)
-                              : Decide(object, *form, FactsOf(one.input), Names(), faded);
+                              : Decide(object, *form, FactsOf(one.input), Names(), expired);
     EXPECT_EQ(codec::ToYamlText(Show(decision)), codec::ToYamlText(one.expected));
     if (decision && !one.input.value("restore", false)) {
       CheckAfter(one.input, object, *form, *decision);

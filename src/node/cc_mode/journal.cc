@@ -38,8 +38,8 @@ base::Result<Journal> ParseJournal(std::string_view text) {
     }
     Journal journal;
     for (const Json& value : document.at("before")) {
-      TRY_ASSIGN(auto entry, ReadEntry(value));
-      journal.before.push_back(std::move(entry));
+      TRY_ASSIGN(const auto entry, ReadEntry(value));
+      journal.before.push_back(entry);
     }
     return journal;
   } catch (const Json::exception& error) {

@@ -8,7 +8,6 @@
 
 #include "base/log.h"
 #include "base/strings.h"
-#include "cdi/driver_annotations.h"
 #include "cdi/generate/device_ids.h"
 #include "host/platform.h"
 #include "node/toolkit/options.h"
@@ -68,18 +67,15 @@ base::Result<cdi::Spec> GenerateCsv(const GenerateRequest& request, const GpusOr
   toolkit::TegraRequest tegra{LocateOptionsOf(request, gpus),
                               {request.tegra.lists.begin(), request.tegra.lists.end()},
                               request.tegra.ignored_links,
+                              {},
                               {}};
   tegra.locate.library_folders = request.library_folders;
   tegra.tegra.one_device = request.tegra.one_device;
   if (!request.tegra.compat_root.empty()) tegra.tegra.orin_compat_root = request.tegra.compat_root;
-  TRY_ASSIGN(auto spec,
-             toolkit::GenerateTegraSpec(gpus ? &*gpus : nullptr, tegra, request.options));
-  // The runtime looks whether these are the lists that its configuration names.
-  if (request.options.kind == cdi::kRuntimeKind && !request.tegra.lists.empty()) {
-    spec.annotations[std::string(cdi::kListsFolder)] =
-        std::filesystem::path(request.tegra.lists.front()).parent_path().string();
+  if (!request.tegra.lists.empty()) {
+    tegra.lists_folder = std::filesystem::path(request.tegra.lists.front()).parent_path().string();
   }
-  return spec;
+  return toolkit::GenerateTegraSpec(gpus ? &*gpus : nullptr, tegra, request.options);
 }
 
 base::Result<cdi::Spec> GenerateWsl(const GenerateRequest& request) {

@@ -163,9 +163,13 @@ base::Status Daemon::TryLoad(Occasion occasion) {
   }
   // Wrong settings get right by another SIGHUP only; anything else may by itself.
   if (occasion == Occasion::kReload && loaded.error().code == base::Code::kInvalid) return {};
+  RetryLater(occasion);
+  return {};
+}
+
+void Daemon::RetryLater(Occasion occasion) {
   retry_at_ = base::SteadyClock::now() + options_.probe_period;
   retry_for_ = occasion;
-  return {};
 }
 
 base::Result<Settings> Daemon::ReadSettings() const {
@@ -189,8 +193,10 @@ base::Status Daemon::Load(Occasion occasion) {
       monitor_->Lose(inventory.error());
       return base::Fail(inventory.error());
     }
-    base::LogWarning("waiting for the driver", inventory.error());
+    LogNew({"waiting for the driver: " + inventory.error().ToString()});
     settings_ = std::move(settings);
+    // Its files announce themselves before it answers, and then nothing more.
+    RetryLater(Occasion::kDevicesChanged);
     return {};
   }
   TRY(Offer(*std::move(inventory), *settings));
@@ -268,8 +274,7 @@ void Daemon::TellUnreadable(const ResourceMap& resources) {
     }
   }
   if (!unreadable.empty()) {
-    retry_at_ = base::SteadyClock::now() + options_.probe_period;
-    retry_for_ = Occasion::kDevicesChanged;
+    RetryLater(Occasion::kDevicesChanged);
   }
   // Of those that are unhealthy, too, the monitor tells.
   std::erase_if(unreadable,

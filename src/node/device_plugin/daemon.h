@@ -65,6 +65,8 @@ class Daemon {
   base::Status StartHealth();
   // Loads; after the start, errors are told about and what was offered stays.
   base::Status TryLoad(Occasion occasion);
+  // Loads again after the probe period, unless something else makes it load before.
+  void RetryLater(Occasion occasion);
   base::Status Load(Occasion occasion);
   base::Result<Settings> ReadSettings() const;
   base::Result<gpu::Inventory> ReadGpus(const Settings& settings, Occasion occasion);

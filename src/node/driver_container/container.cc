@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <fstream>
 #include <optional>
 
 #include "base/log.h"
@@ -114,9 +116,9 @@ class Container {
     TRY_ASSIGN(const auto facts, ObserveImage(options_));
     TRY_ASSIGN(auto plan, DecideInstall(options_, facts));
     if (options_.action == Action::kLoad && plan.compile) {
-      return base::Fail(base::Error{base::Code::kUnsupported, "NoModulesForKernel",
-                                    fmt::format("`build` has made no modules for the kernel {}",
-                                                facts.kernel)});
+      return base::Fail(
+          base::Error{base::Code::kUnsupported, "NoModulesForKernel",
+                      fmt::format("`build` has made no modules for the kernel {}", facts.kernel)});
     }
     TRY_ASSIGN(const auto parameters,
                ReadModuleParameters(options_.places.drivers, options_.branch()));
@@ -182,7 +184,8 @@ class Container {
     if (!undone) base::LogWarning("Something of the driver stays on the node", undone.error());
   }
 
-  // Told to end. Until nobody uses the driver it stays whole, daemons and root file system included.
+  // Told to end. Until nobody uses the driver it stays whole, daemons and root file system
+  // included.
   base::Status Leave(RunFiles& files) {
     TRY(files.RemoveReadiness());
     std::string said;
@@ -218,6 +221,13 @@ std::string Describe(const Options& options, const Facts& facts, const InstallPl
       plan.install_programs ? "installed from the run file" : "of the image");
 }
 
+// The kubelet has mounted the file: another one in its place would not be read.
+base::Status WriteInPlace(const std::string& path, std::string_view text) {
+  std::ofstream file(path, std::ios::trunc);
+  file << text << std::flush;
+  return file ? base::Status() : base::Status(base::Fail(base::FromErrno(errno, "write " + path)));
+}
+
 }  // namespace
 
 base::Status RunDriver(const Options& options, const io::StopToken& stop) {
@@ -244,6 +254,11 @@ base::Status BuildDriver(const Options& options, const io::StopToken& stop) {
 
 base::Status Preflight(const Options& options) {
   TRY_ASSIGN(const auto facts, ObserveImage(options));
+  if (!options.report.empty()) {
+    const std::string report = PreflightReport(options, facts);
+    fmt::print("{}", report);
+    return WriteInPlace(options.report, report);
+  }
   TRY_ASSIGN(const auto plan, DecideInstall(options, facts));
   fmt::print("{}", Describe(options, facts, plan));
   TRY_ASSIGN(const auto loaded, ReadDriverModules(options.places.sys));

@@ -1,5 +1,5 @@
-// A driver container's life: what it makes ready before the node is touched, bringing the driver up,
-// staying, taking it down (driver-lifecycle.md 9.3, 9.9, 9.10).
+// A driver container's life: what it makes ready before the node is touched, bringing the driver
+// up, staying, taking it down (driver-lifecycle.md 9.3, 9.9, 9.10).
 #pragma once
 
 #include "base/result.h"
@@ -18,6 +18,7 @@ base::Status RunDriver(const Options& options, const io::StopToken& stop);
 base::Status BuildDriver(const Options& options, const io::StopToken& stop);
 
 // `preflight`: what RunDriver would do, on standard output; its error is the first thing missing.
+// With Options::report: PreflightReport, there and on standard output.
 base::Status Preflight(const Options& options);
 
 }  // namespace pitcrew::node::driver_container

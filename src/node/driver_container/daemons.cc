@@ -91,10 +91,10 @@ base::Status EndDaemon(pid_t process, std::string_view name) {
     return base::Fail(base::FromErrno(errno, fmt::format("end {}", name)));
   }
   if (AwaitEnd(process, end)) return {};
-  return base::Fail(base::Error{
-      base::Code::kTimeout, "DaemonStays",
-      fmt::format("{} (process {}) still runs {} s after it was asked to end", name, process,
-                  kEndOfDaemon.count())});
+  return base::Fail(
+      base::Error{base::Code::kTimeout, "DaemonStays",
+                  fmt::format("{} (process {}) still runs {} s after it was asked to end", name,
+                              process, kEndOfDaemon.count())});
 }
 
 base::Status CopyFileInto(const fs::path& file, const fs::path& folder) {
@@ -161,8 +161,8 @@ base::Status StartDaemon(const Daemon& daemon, const io::StopToken& stop) {
   const auto program = host::FindStandardProgram(host::Root("/"), daemon.program);
   if (!program && !daemon.required) return {};
   if (!program) {
-    return base::Fail(base::NotFound("ProgramMissing", fmt::format("this image has no program {}",
-                                                                   daemon.program)));
+    return base::Fail(base::NotFound("ProgramMissing",
+                                     fmt::format("this image has no program {}", daemon.program)));
   }
   run.program = *program;
   run.arguments = daemon.arguments;
@@ -249,13 +249,13 @@ std::vector<Daemon> DaemonsOf(const Options& options, Fabric fabric) {
                        .process = "nv-fabricmanager"});
   }
   if (fabric == Fabric::kManagedSubnet) {
-    daemons.push_back({.program = "nvidia-fabricmanager-start.sh",
-                       .arguments = {"--mode", "start", "--fm-config-file", config, "--fm-pid-file",
-                                     PidFile(kFabricManager).string(), "--nvlsm-config-file",
-                                     kSubnetManagerConfig, "--nvlsm-pid-file",
-                                     PidFile(kSubnetManager).string()},
-                       .pid_file = PidFile(kFabricManager),
-                       .process = "nv-fabricmanager"});
+    daemons.push_back(
+        {.program = "nvidia-fabricmanager-start.sh",
+         .arguments = {"--mode", "start", "--fm-config-file", config, "--fm-pid-file",
+                       PidFile(kFabricManager).string(), "--nvlsm-config-file",
+                       kSubnetManagerConfig, "--nvlsm-pid-file", PidFile(kSubnetManager).string()},
+         .pid_file = PidFile(kFabricManager),
+         .process = "nv-fabricmanager"});
   }
   return daemons;
 }

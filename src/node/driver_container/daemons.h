@@ -31,12 +31,12 @@ std::string EditFabricManagerConfig(std::string_view config,
                                     const std::map<std::string, std::string>& settings);
 
 struct Daemon {
-  std::string program;              // found on the image's path
+  std::string program;  // found on the image's path
   std::vector<std::string> arguments{};
   std::map<std::string, std::string> environment{};
   std::filesystem::path pid_file{};
-  std::string process;              // the kernel's name of it
-  bool required = true;             // an image without the program is no driver image
+  std::string process;   // the kernel's name of it
+  bool required = true;  // an image without the program is no driver image
 };
 
 // In the order of their start.

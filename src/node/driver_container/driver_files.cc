@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <thread>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "host/process.h"
 #include "host/root.h"
+#include "node/driver_container/folders.h"
+#include "node/driver_container/kernel_packages.h"
 #include "node/driver_container/packages.h"
 #include "node/driver_container/programs.h"
 
@@ -19,51 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr unsigned kFirstThatLoadsByItself = 550;
-
-base::Status MakeFolders(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  return error ? base::Status(base::Fail(base::FromErrno(error.value(), "make " + folder.string())))
-               : base::Status();
-}
-
-base::Result<fs::path> MakeTemporaryFolder() {
-  std::string name = (fs::temp_directory_path() / "nvidia-driver-XXXXXX").string();
-  if (::mkdtemp(name.data()) == nullptr) return base::Fail(base::FromErrno(errno, "make " + name));
-  return fs::path(name);
-}
-
-base::Status CopyOver(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::copy(from, to,
-           fs::copy_options::recursive | fs::copy_options::overwrite_existing |
-               fs::copy_options::copy_symlinks,
-           error);
-  if (!error) return {};
-  return base::Fail(base::FromErrno(error.value(),
-                                    fmt::format("copy {} to {}", from.string(), to.string())));
-}
-
-base::Result<std::vector<fs::path>> FilesThatEndWith(const fs::path& folder,
-                                                     std::string_view ending) {
-  TRY_ASSIGN(const auto names, host::ListFolder(folder));
-  std::vector<fs::path> files;
-  for (const auto& name : names) {
-    if (name.ends_with(ending)) files.push_back(folder / name);
-  }
-  return files;
-}
-
-// A link that leads there already is left alone.
-base::Status Link(const fs::path& target, const fs::path& link) {
-  std::error_code error;
-  if (fs::is_symlink(link, error) && fs::read_symlink(link, error) == target) return {};
-  TRY(MakeFolders(link.parent_path()));
-  fs::remove(link, error);
-  fs::create_symlink(target, link, error);
-  return error ? base::Status(base::Fail(base::FromErrno(error.value(), "link " + link.string())))
-               : base::Status();
-}
 
 }  // namespace
 
@@ -108,72 +65,43 @@ base::Status DriverFiles::LinkNetworkDriverHeaders() {
 }
 
 base::Status DriverFiles::Prepare() {
-  if (plan_.fetch_headers) TRY(FetchHeaders());
+  if (plan_.fetch_headers) TRY(InstallKernelPackages(options_, facts_, stop_));
+  if (plan_.compile) TRY(LinkKernelHeaders());
   if (plan_.extract) TRY(Extract());
   if (plan_.compile) TRY(Compile());
   return {};
 }
 
-base::Status DriverFiles::FetchHeaders() {
-  for (const auto& step : HeaderSteps(options_, facts_)) {
-    base::Status done;
-    for (const auto& words : step.attempts) {
-      auto run = RunImageProgram({.purpose = step.purpose, .words = words, .folder = ""}, stop_);
-      done = run ? base::Status() : base::Status(base::Fail(run.error()));
-      if (done || stop_.stopped()) break;
-    }
-    if (!done && step.may_fail) base::LogWarning("A step of the packages has failed", done.error());
-    if (!done && !step.may_fail) {
-      return base::Fail(base::Error{
-          base::Code::kUnavailable, "KernelHeadersMissing",
-          fmt::format("cannot {} of {}: {}. Name repositories that have them "
-                      "(driver.repoConfig), or use an image with modules for this kernel",
-                      step.purpose, facts_.kernel, done.error().message)});
-    }
-  }
-  return FetchKernelModules();
+// The driver's sources look for them in one place only.
+base::Status DriverFiles::LinkKernelHeaders() {
+  const auto headers = FindKernelHeaders(host::Root(options_.places.root), facts_.kernel);
+  const fs::path link = ModulesFolder() / "build";
+  if (!headers || *headers == fs::path("/lib/modules") / facts_.kernel / "build") return {};
+  return Link(*headers, link);
 }
 
-base::Status DriverFiles::FetchKernelModules() {
-  const auto packages = ModulePackages(facts_);
-  if (packages.empty()) return {};
-  TRY_ASSIGN(const fs::path folder, MakeTemporaryFolder());
-  const auto fetch = [&]() -> base::Status {
-    std::vector<std::string> words = {"apt-get", "-qq", "download"};
-    words.insert(words.end(), packages.begin(), packages.end());
-    TRY(RunImageProgram(
-        {.purpose = "download the kernel's modules", .words = words, .folder = folder.string()},
-        stop_));
-    TRY_ASSIGN(const auto archives, FilesThatEndWith(folder, ".deb"));
-    for (const auto& archive : archives) {
-      TRY(RunImageProgram({.purpose = "unpack the kernel's modules",
-                           .words = {"dpkg-deb", "--extract", archive.string(), "unpacked"},
-                           .folder = folder.string()},
-                          stop_));
-    }
-    for (const char* place : {"lib/modules", "usr/lib/modules"}) {
-      const fs::path modules = folder / "unpacked" / place / facts_.kernel;
-      TRY_ASSIGN(const bool there, host::IsDirectory(modules));
-      if (there) TRY(CopyOver(modules, ModulesFolder()));
-    }
-    return {};
-  };
-  const base::Status fetched = fetch();
-  std::error_code error;
-  fs::remove_all(folder, error);
-  // Those that the driver needs may be loaded, or part of the kernel.
-  if (!fetched) base::LogWarning("The kernel's own modules could not be had", fetched.error());
-  return {};
+// A compiler other than the kernel's own may not know the options that the kernel is compiled with.
+std::optional<std::string> DriverFiles::FindKernelCompiler() {
+  const auto configuration = base::ReadFile(ModulesFolder() / "build/.config");
+  if (!configuration) return std::nullopt;
+  const std::string name = KernelCompiler(*configuration);
+  if (name.empty()) return std::nullopt;
+  const host::Root root(options_.places.root);
+  if (!host::FindStandardProgram(root, name)) InstallCompiler(options_, facts_, name, stop_);
+  if (host::FindStandardProgram(root, name)) return name;
+  base::LogWarning("This image lacks the compiler that the kernel was made with; its own is tried",
+                   {{"lacks", name}});
+  return std::nullopt;
 }
 
 base::Status DriverFiles::Extract() {
   TRY_ASSIGN(const fs::path folder, MakeTemporaryFolder());
   unpacked_ = folder / "driver";
-  TRY(RunImageProgram({.purpose = "unpack the driver's run file",
-                       .words = {"sh", facts_.run_file.value()->string(), "-x", "--target",
-                                 unpacked_.string()},
-                       .folder = folder.string()},
-                      stop_));
+  TRY(RunImageProgram(
+      {.purpose = "unpack the driver's run file",
+       .words = {"sh", facts_.run_file.value()->string(), "-x", "--target", unpacked_.string()},
+       .folder = folder.string()},
+      stop_));
   return {};
 }
 
@@ -203,10 +131,14 @@ base::Status DriverFiles::Compile() {
   const auto threads = options_.threads > 0
                            ? options_.threads
                            : static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  TRY(RunImageProgram({.purpose = "compile the kernel modules",
-                       .words = {"make", "-C", sources.string(), fmt::format("-j{}", threads),
-                                 "KERNEL_UNAME=" + facts_.kernel, "modules"},
-                       .folder = ""},
+  std::vector<std::string> words = {"make",
+                                    "-C",
+                                    sources.string(),
+                                    fmt::format("-j{}", threads),
+                                    "KERNEL_UNAME=" + facts_.kernel,
+                                    "modules"};
+  if (const auto compiler = FindKernelCompiler()) words.push_back("CC=" + *compiler);
+  TRY(RunImageProgram({.purpose = "compile the kernel modules", .words = words, .folder = ""},
                       stop_));
   TRY_ASSIGN(compiled_modules_, FilesThatEndWith(sources, ".ko"));
   if (std::ranges::none_of(compiled_modules_,
@@ -244,13 +176,11 @@ base::Status DriverFiles::Install() {
 
 base::Status DriverFiles::InstallPrograms() {
   std::vector<std::string> words = {(unpacked_ / "nvidia-installer").string()};
-  const auto arguments =
-      InstallerArguments(unpacked_.parent_path() / "nowhere", options_.branch());
+  const auto arguments = InstallerArguments(unpacked_.parent_path() / "nowhere", options_.branch());
   words.insert(words.end(), arguments.begin(), arguments.end());
-  TRY(RunImageProgram({.purpose = "install the driver's programs",
-                       .words = words,
-                       .folder = unpacked_.string()},
-                      stop_));
+  TRY(RunImageProgram(
+      {.purpose = "install the driver's programs", .words = words, .folder = unpacked_.string()},
+      stop_));
   return {};
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,8 @@ class DriverFiles {
   base::Status LinkNetworkDriverHeaders();
 
  private:
-  base::Status FetchHeaders();
-  base::Status FetchKernelModules();
+  base::Status LinkKernelHeaders();
+  std::optional<std::string> FindKernelCompiler();
   base::Status Extract();
   base::Status Compile();
   base::Status Sign(const std::vector<std::filesystem::path>& modules);
@@ -45,7 +46,7 @@ class DriverFiles {
   Facts facts_;
   InstallPlan plan_;
   io::StopToken stop_;
-  std::filesystem::path unpacked_{};                      // of the run file
+  std::filesystem::path unpacked_{};                       // of the run file
   std::vector<std::filesystem::path> compiled_modules_{};  // *.ko
 };
 

@@ -5,7 +5,6 @@
 #include "host/driver_root.h"
 #include "host/kernel.h"
 #include "host/process.h"
-#include "host/root.h"
 #include "kernel_modules/kernel_modules.h"
 
 namespace pitcrew::node::driver_container {
@@ -54,21 +53,24 @@ base::Status ObserveModules(const host::Root& root, Facts& facts) {
   const auto kernels = host::ListFolder(root.At("/lib/modules"));
   if (!kernels) return {};
   for (const auto& kernel : *kernels) {
-    if (DriverModuleVersion(root, kernel).is_present()) facts.kernels_with_modules.push_back(kernel);
+    if (DriverModuleVersion(root, kernel).is_present())
+      facts.kernels_with_modules.push_back(kernel);
   }
   return {};
-}
-
-// Links of packages lead to headers that may be gone.
-bool HasHeaders(const host::Root& root, const std::string& kernel) {
-  const auto makefile = root.Resolve(fmt::format("/lib/modules/{}/build/Makefile", kernel));
-  return makefile.has_value();
 }
 
 }  // namespace
 
 fs::path IncompleteMarker(const Places& places) {
   return places.root / "var/lib/nvidia-driver/incomplete";
+}
+
+std::optional<fs::path> FindKernelHeaders(const host::Root& root, const std::string& kernel) {
+  for (const auto& folder : {"/lib/modules/" + kernel + "/build", "/usr/src/kernels/" + kernel,
+                             "/usr/src/linux-headers-" + kernel}) {
+    if (root.Resolve(folder + "/Makefile")) return folder;
+  }
+  return std::nullopt;
 }
 
 base::Result<Facts> ObserveImage(const Options& options) {
@@ -88,8 +90,9 @@ base::Result<Facts> ObserveImage(const Options& options) {
     facts.has_programs = false;
     if (facts.run_file.is_present()) facts.module_version = base::Observed<std::string>::Missing();
   }
-  facts.has_kernel_headers = HasHeaders(root, facts.kernel);
-  const auto own_modules = host::Exists(root.At("/lib/modules/" + facts.kernel) / "modules.builtin");
+  facts.has_kernel_headers = FindKernelHeaders(root, facts.kernel).has_value();
+  const auto own_modules =
+      host::Exists(root.At("/lib/modules/" + facts.kernel) / "modules.builtin");
   facts.has_kernel_modules = own_modules && *own_modules;
   facts.has_compiler =
       HasProgram(root, "make") && (HasProgram(root, "cc") || HasProgram(root, "gcc"));

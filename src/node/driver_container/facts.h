@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "base/result.h"
 #include "host/module_policy.h"
 #include "host/os_release.h"
+#include "host/root.h"
 #include "node/driver_container/options.h"
 
 namespace pitcrew::node::driver_container {
@@ -28,14 +30,15 @@ struct Facts {
   std::uint64_t run_file_bytes = 0;
   // Names of other run files there, for the message.
   std::vector<std::string> other_run_files{};
-  // Version of the module nvidia that /lib/modules/<kernel> of the image has; "" where it tells none.
+  // Version of the module nvidia that /lib/modules/<kernel> of the image has; "" where it tells
+  // none.
   base::Observed<std::string> module_version = base::Observed<std::string>::Missing();
   // Kernels that the image has a module nvidia for, for the message.
   std::vector<std::string> kernels_with_modules{};
   // The driver's programs and libraries are installed in the image already.
   bool has_programs = false;
 
-  bool has_kernel_headers = false;  // /lib/modules/<kernel>/build
+  bool has_kernel_headers = false;  // FindKernelHeaders
   bool has_kernel_modules = false;  // those of the kernel itself, which the driver's depend on
   bool has_compiler = false;        // make and a C compiler
   host::ModulePolicy policy{};
@@ -43,6 +46,12 @@ struct Facts {
 };
 
 base::Result<Facts> ObserveImage(const Options& options);
+
+// Where the headers of the kernel are, as a path inside the root: /lib/modules/<kernel>/build, or
+// where packages have them that bring no such link (kernel-devel). Nothing without a Makefile
+// there: links may lead to what is gone.
+std::optional<std::filesystem::path> FindKernelHeaders(const host::Root& root,
+                                                       const std::string& kernel);
 
 // Stands in the image while files of a driver are being installed: a container that was killed then
 // must not take the half for the whole.

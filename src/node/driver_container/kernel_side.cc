@@ -147,9 +147,8 @@ base::Status SetFirmwareFolder(const Options& options) {
 base::Result<bool> HasDirectRdma(const Options& options) {
   if (!options.gpu_direct_rdma) return false;
   TRY_ASSIGN(const auto scan, host::ReadPciDevices(options.places.sys / "bus/pci/devices"));
-  return std::ranges::any_of(scan.devices, [](const auto& device) {
-    return device.vendor == host::kVendorMellanox;
-  });
+  return std::ranges::any_of(
+      scan.devices, [](const auto& device) { return device.vendor == host::kVendorMellanox; });
 }
 
 }  // namespace pitcrew::node::driver_container

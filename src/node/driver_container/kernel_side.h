@@ -1,5 +1,5 @@
-// The driver's modules in the node's kernel: who uses them, loading them in their order, taking them
-// out as one (driver-lifecycle.md 9.6, 9.10).
+// The driver's modules in the node's kernel: who uses them, loading them in their order, taking
+// them out as one (driver-lifecycle.md 9.6, 9.10).
 #pragma once
 
 #include <cstdint>

@@ -44,8 +44,8 @@ struct Flags {
   std::vector<std::string> words;
   std::optional<bool> accept_license, gpu_direct_rdma, host_mofed, no_vgpu_check;
   std::optional<std::int64_t> threads;
-  std::optional<std::string> kernel, tag, key, certificate, version, architecture, driver_type,
-      module_type, digest, licence_server, release_version;
+  std::optional<std::string> kernel, tag, report, key, certificate, version, architecture,
+      driver_type, module_type, digest, licence_server, release_version;
 
   void AddTo(base::CommandLine& line) {
     line.AddWords("COMMAND", "one of the commands above", &words);
@@ -55,6 +55,10 @@ struct Flags {
              &threads);
     line.Add({"kernel,k", "", "the kernel's release (the one that runs)"}, &kernel);
     line.Add({"tag,t", "", "\"builtin\": do not refresh the lists of packages"}, &tag);
+    line.Add({"report", "",
+              "preflight: write into this file what is missing for the driver, and do not ask what "
+              "only the present one stands in the way of"},
+             &report);
     line.Add({"sign,s", "MODULE_SIGNING_KEY", "sign compiled modules with this private key (PEM)"},
              &key);
     line.Add({"sign-certificate", "MODULE_SIGNING_CERTIFICATE",
@@ -100,16 +104,16 @@ base::Result<ModuleType> ReadModuleType(const std::string& text) {
   if (text.empty() || text == "auto") return ModuleType::kAuto;
   if (text == "open") return ModuleType::kOpen;
   if (text == "proprietary") return ModuleType::kProprietary;
-  return base::Fail(Refuse(fmt::format(
-      "KERNEL_MODULE_TYPE is \"{}\"; it takes open, proprietary or auto", text)));
+  return base::Fail(Refuse(
+      fmt::format("KERNEL_MODULE_TYPE is \"{}\"; it takes open, proprietary or auto", text)));
 }
 
 base::Result<std::string> ReadArchitecture(const std::string& text) {
   if (text == "amd64" || text == "x86_64") return "x86_64";
   if (text == "arm64" || text == "aarch64") return "aarch64";
   if (!text.empty()) {
-    return base::Fail(Refuse(
-        fmt::format("TARGETARCH is \"{}\"; there are drivers for amd64 and arm64", text)));
+    return base::Fail(
+        Refuse(fmt::format("TARGETARCH is \"{}\"; there are drivers for amd64 and arm64", text)));
   }
   utsname system{};
   if (::uname(&system) != 0) return base::Fail(base::FromErrno(errno, "ask for the machine"));
@@ -130,8 +134,9 @@ base::Status ReadSigning(const Flags& flags, Options& options) {
   options.signing_key = flags.key.value_or("");
   options.signing_certificate = flags.certificate.value_or("");
   if (options.signing_key.empty() && !options.signing_certificate.empty()) {
-    return base::Fail(Refuse("there is a certificate to sign with, and no key: set "
-                             "MODULE_SIGNING_KEY or --sign"));
+    return base::Fail(
+        Refuse("there is a certificate to sign with, and no key: set "
+               "MODULE_SIGNING_KEY or --sign"));
   }
   if (!options.signing_key.empty() && options.signing_certificate.empty()) {
     options.signing_certificate =
@@ -185,6 +190,10 @@ base::Result<std::optional<Options>> ReadOptions(
   options.kernel = flags.kernel.value_or("");
   options.threads = flags.threads.value_or(0);
   options.refresh_packages = flags.tag.value_or("") != "builtin";
+  options.report = flags.report.value_or("");
+  if (!options.report.empty() && options.action != Action::kPreflight) {
+    return base::Fail(Refuse("--report is for the command preflight only"));
+  }
   options.version = flags.version.value_or("");
   options.gpu_direct_rdma = flags.gpu_direct_rdma.value_or(false);
   options.host_mofed = flags.host_mofed.value_or(false);

@@ -41,7 +41,10 @@ struct Options {
   std::string kernel;        // --kernel; empty: the one that runs
   std::int64_t threads = 0;  // of the compilation; 0: one for each processor
   bool refresh_packages = true;
-  std::string signing_key;          // a private key's file: modules that are compiled get its signature
+  // Of kPreflight: where what is missing is written for the operator; "": nowhere. What is in the
+  // way, but would not be when the driver comes, is not asked then.
+  std::string report;
+  std::string signing_key;  // a private key's file: modules that are compiled get its signature
   std::string signing_certificate;  // its certificate's file
 
   std::string version;       // DRIVER_VERSION: "580.95.05"
@@ -52,9 +55,9 @@ struct Options {
   bool host_mofed = false;
   std::string config_digest;
   std::string licence_server = "NLS";
-  bool matches_vgpu_version = false;                   // DISABLE_VGPU_VERSION_CHECK=false
-  std::map<std::string, std::string> fabric_manager;   // NVFM_CONFIG_<KEY>
-  std::string release_version;                         // DNF_RELEASEVER
+  bool matches_vgpu_version = false;                  // DISABLE_VGPU_VERSION_CHECK=false
+  std::map<std::string, std::string> fabric_manager;  // NVFM_CONFIG_<KEY>
+  std::string release_version;                        // DNF_RELEASEVER
   Places places;
 
   // The first part of the version, 580; 0 without a version.

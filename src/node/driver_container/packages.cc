@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 
 #include "base/strings.h"
@@ -11,68 +12,96 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr std::string_view k64kPages = "+64k";
+constexpr std::string_view kHeadersPurpose = "install the kernel's headers";
+
+// Without a terminal of its own dpkg says its errors where apt-get does.
+Words AptInstall(std::string package) {
+  return {"apt-get", "-qq",
+          "-o",      "Dpkg::Use-Pty=0",
+          "--yes",   "--no-install-recommends",
+          "install", std::move(package)};
+}
 
 std::vector<PackageStep> AptSteps(const Options& options, const Facts& facts) {
   std::vector<PackageStep> steps;
   if (options.refresh_packages) {
-    steps.push_back({"refresh the lists of packages", {{"apt-get", "-qq", "update"}}});
+    // One repository that is away, or whose key has changed, need not be the one with the headers.
+    steps.push_back({"refresh the lists of packages", {{{"apt-get", "-qq", "update"}, ""}}, true});
   }
-  steps.push_back({"install the kernel's headers",
-                   {{"apt-get", "-qq", "--yes", "--no-install-recommends", "install",
-                     "linux-headers-" + facts.kernel}}});
+  steps.push_back(
+      {std::string(kHeadersPurpose), {{AptInstall("linux-headers-" + facts.kernel), ""}}});
   return steps;
 }
 
-// The same command for each release that may have the package, the exact one first.
-std::vector<Words> ForEachRelease(const std::vector<std::string>& releases, const Words& rest) {
-  std::vector<Words> attempts;
-  for (const auto& release : releases) {
-    Words words = {"dnf", "-q", "-y"};
-    if (!release.empty()) words.push_back("--releasever=" + release);
-    words.insert(words.end(), rest.begin(), rest.end());
-    attempts.push_back(std::move(words));
-  }
-  return attempts;
-}
-
-// Only Red Hat's own repositories are divided by minor release.
+// Exact releases first: the repositories of a major release have the kernels of its last minor
+// release only.
 std::vector<std::string> Releases(const Options& options, const Facts& facts) {
   if (!options.release_version.empty()) return {options.release_version};
   const auto exact = RedHatRelease(facts.kernel);
-  if (exact.empty() || facts.system.id() != "rhel") return {""};
+  if (exact.empty()) return {""};
   const auto major = exact.substr(0, exact.find('.'));
   return exact == major ? std::vector{exact} : std::vector{exact, major};
 }
 
+// Red Hat's repositories with extended support, which have what the others have dropped. They are
+// there with a subscription, and switched off; dnf passes over those that a system does not have.
+Words ExtendedSupport(const Options& options, const Facts& facts) {
+  const auto release = RedHatRelease(facts.kernel);
+  if (facts.system.id() != "rhel" || release.find('.') == std::string::npos) return {};
+  Words words;
+  for (const auto* part : {"baseos", "appstream"}) {
+    words.push_back(fmt::format("--setopt=rhel-{}-for-{}-{}-eus-rpms.enabled=1",
+                                release.substr(0, release.find('.')), options.architecture, part));
+  }
+  return words;
+}
+
+class Dnf {
+ public:
+  Dnf(const Options& options, const Facts& facts)
+      : releases_(Releases(options, facts)), extended_(ExtendedSupport(options, facts)) {}
+
+  // The same for each release.
+  void Add(const Words& rest, PackageStep& step) const {
+    for (const auto& release : releases_) {
+      // A repository that is away need not be the one that has the package.
+      Words words = {"dnf", "-y", "--setopt=skip_if_unavailable=1"};
+      if (!release.empty()) words.push_back("--releasever=" + release);
+      words.insert(words.end(), extended_.begin(), extended_.end());
+      words.insert(words.end(), rest.begin(), rest.end());
+      step.attempts.push_back({std::move(words), release});
+    }
+  }
+
+ private:
+  std::vector<std::string> releases_;
+  Words extended_;
+};
+
 std::vector<PackageStep> DnfSteps(const Options& options, const Facts& facts) {
-  std::string kernel = facts.kernel;
-  std::string flavour;
-  if (kernel.ends_with(k64kPages)) {
-    kernel.resize(kernel.size() - k64kPages.size());
-    flavour = "64k-";
-  }
-  const auto releases = Releases(options, facts);
+  // 5.14.0-427.el9_4.aarch64+64k is the kernel of the packages kernel-64k-...
+  const auto plus = facts.kernel.find('+');
+  const std::string kernel = facts.kernel.substr(0, plus);
+  const std::string flavour = plus == std::string::npos ? "" : facts.kernel.substr(plus + 1) + "-";
+  const std::string devel = fmt::format("kernel-{}devel-{}", flavour, kernel);
+  const Dnf dnf(options, facts);
+  const Words install = options.refresh_packages ? Words{"--refresh", "install"} : Words{"install"};
+  const auto with = [](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
   std::vector<PackageStep> steps;
-  if (options.refresh_packages) {
-    steps.push_back({"refresh the lists of packages", ForEachRelease(releases, {"makecache"})});
-  }
-  const auto exact = RedHatRelease(kernel);
-  if (facts.system.id() == "rhel" && exact.find('.') != std::string::npos) {
-    const auto major = exact.substr(0, exact.find('.'));
-    steps.push_back({"use repositories with extended support",
-                     {{"dnf", "-q", "config-manager", "--set-enabled",
-                       fmt::format("rhel-{}-for-{}-baseos-eus-rpms", major, options.architecture)}},
-                     true});
-  }
-  steps.push_back({"install the kernel's headers",
-                   ForEachRelease(releases, {"install", "kernel-headers-" + kernel,
-                                             fmt::format("kernel-{}devel-{}", flavour, kernel)})});
+  steps.push_back({std::string(kHeadersPurpose), {}});
+  // The tools of a kernel's headers need this library, which small base images lack. Headers for
+  // programs come last: modules are compiled without them.
+  dnf.Add(with(install, {devel, "elfutils-libelf-devel", "kernel-headers-" + kernel}),
+          steps.back());
+  dnf.Add(with({"install"}, {devel, "elfutils-libelf-devel"}), steps.back());
   if (!facts.has_kernel_modules) {
-    steps.push_back({"install the kernel's modules",
-                     ForEachRelease(releases, {"--setopt=tsflags=noscripts", "install",
-                                               fmt::format("kernel-{}modules-{}", flavour, kernel)}),
-                     true});
+    steps.push_back({"install the kernel's modules", {}, true});
+    dnf.Add({"--setopt=tsflags=noscripts", "--setopt=install_weak_deps=0", "install",
+             fmt::format("kernel-{}modules-{}", flavour, kernel)},
+            steps.back());
   }
   return steps;
 }
@@ -106,6 +135,86 @@ std::vector<PackageStep> HeaderSteps(const Options& options, const Facts& facts)
       break;
   }
   return {};
+}
+
+std::string KernelCompiler(std::string_view configuration) {
+  constexpr std::string_view kSetting = "CONFIG_CC_VERSION_TEXT=\"";
+  const auto begin = configuration.find(kSetting);
+  if (begin == std::string_view::npos) return "";
+  const auto text = configuration.substr(begin + kSetting.size());
+  // "x86_64-linux-gnu-gcc-12 (Ubuntu 12.3.0-1ubuntu1) 12.3.0", "gcc (GCC) 11.4.1"
+  const auto name = text.substr(0, text.find_first_of(" \"\n"));
+  const auto at = name.rfind("gcc-");
+  if (at == std::string_view::npos) return "";
+  const auto version = name.substr(at + 4);
+  const bool is_number = !version.empty() && std::ranges::all_of(version, [](unsigned char letter) {
+    return std::isdigit(letter) != 0;
+  });
+  return is_number ? std::string(name.substr(at)) : "";
+}
+
+std::vector<PackageStep> CompilerSteps(const Facts& facts, const std::string& compiler) {
+  if (facts.packages != PackageTool::kApt || compiler.empty()) return {};
+  return {
+      {"install the compiler that the kernel was made with", {{AptInstall(compiler), ""}}, true}};
+}
+
+std::vector<std::string> RepositoryQuery(PackageTool tool) {
+  switch (tool) {
+    case PackageTool::kApt:
+      return {"apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)",
+              "Created-By: Packages"};
+    case PackageTool::kDnf:
+      return {"dnf", "-q", "repolist"};
+    case PackageTool::kNone:
+      break;
+  }
+  return {};
+}
+
+std::string WithoutCredentials(std::string_view text) {
+  std::string shown;
+  while (true) {
+    const auto scheme = text.find("://");
+    if (scheme == text.npos) return shown.append(text);
+    shown.append(text.substr(0, scheme + 3));
+    text.remove_prefix(scheme + 3);
+    const auto end = text.substr(0, text.find_first_of("/ \"'")).rfind('@');
+    if (end != text.npos) text.remove_prefix(end + 1);
+  }
+}
+
+std::vector<std::string> RepositoryNames(PackageTool tool, std::string_view answer) {
+  auto lines = base::SplitTrimmed(answer, '\n');
+  std::vector<std::string> names;
+  for (auto& line : lines) {
+    // dnf's has a heading, and a title behind each name.
+    if (tool == PackageTool::kDnf) line.resize(std::min(line.find(' '), line.size()));
+    line = WithoutCredentials(line);
+    const bool is_heading = tool == PackageTool::kDnf && &line == &lines.front();
+    if (!is_heading && std::ranges::find(names, line) == names.end()) names.push_back(line);
+  }
+  return names;
+}
+
+std::string Complaint(std::string_view error_output) {
+  constexpr std::size_t kMostLines = 6;
+  std::vector<std::string> lines;
+  for (auto& line : base::SplitTrimmed(error_output, '\n')) {
+    // Of no use to anybody, or said again by the line that follows.
+    if (line.starts_with("Failed to set locale") || line.starts_with("Errors during downloading")) {
+      continue;
+    }
+    if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
+  }
+  // What it ends with is what it ends for.
+  if (lines.size() > kMostLines) lines.erase(lines.begin(), lines.end() - kMostLines);
+  std::string text;
+  for (const auto& line : lines) {
+    if (!text.empty()) text += text.ends_with(':') ? " " : "; ";
+    text += line;
+  }
+  return WithoutCredentials(text);
 }
 
 std::vector<std::string> ModulePackages(const Facts& facts) {

@@ -11,7 +11,7 @@
 namespace pitcrew::node::driver_container {
 namespace {
 
-constexpr const char* kPeermem = "nvidia-peermem";
+constexpr const char* kPeermemModule = "nvidia-peermem";
 constexpr const char* kNetworkModule = "mlx5_core";
 
 base::Result<bool> IsLoaded(const Places& places, std::string_view module) {
@@ -47,7 +47,7 @@ base::Status ReloadPeermem(const Options& options, const io::StopToken& stop) {
     // The files are the driver container's, not those of this one.
     TRY_ASSIGN(const auto modules,
                kernel_modules::Modules::Open(host::Root(options.places.run / "driver"), release));
-    TRY(modules.Load(kPeermem));
+    TRY(modules.Load(kPeermemModule));
   }
   base::LogInfo("nvidia-peermem is loaded");
   stop.Wait();

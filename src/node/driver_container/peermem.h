@@ -1,5 +1,5 @@
-// nvidia-peermem, by which network cards reach the memory of GPUs: loaded by a container of its own,
-// when driver and network driver are there (driver-lifecycle.md 9.12).
+// nvidia-peermem, by which network cards reach the memory of GPUs: loaded by a container of its
+// own, when driver and network driver are there (driver-lifecycle.md 9.12).
 #pragma once
 
 #include "base/result.h"

@@ -58,9 +58,9 @@ base::Status CheckCompilation(const Options& options, const Facts& facts) {
   if (!facts.has_kernel_headers && facts.packages == PackageTool::kNone) {
     return base::Fail(Refuse(
         "KernelHeadersMissing",
-        fmt::format("/lib/modules/{}/build is not there, and this image has neither apt-get nor "
-                    "dnf to install the kernel's headers with",
-                    facts.kernel)));
+        fmt::format("the headers of the kernel {} are not there (/lib/modules/{}/build), and this "
+                    "image has neither apt-get nor dnf to install them with",
+                    facts.kernel, facts.kernel)));
   }
   if (options.signing_key.empty() && facts.policy.refuses_unsigned() && facts.kernel_runs) {
     return base::Fail(Refuse(
@@ -120,6 +120,13 @@ base::Result<InstallPlan> DecideInstall(const Options& options, const Facts& fac
     plan.sign = !options.signing_key.empty();
   }
   return plan;
+}
+
+std::string PreflightReport(const Options& options, Facts facts) {
+  facts.free_bytes = base::Observed<std::uint64_t>::Missing();
+  const auto plan = DecideInstall(options, facts);
+  if (plan) return "preflight: nothing is missing\n";
+  return fmt::format("preflight: {}: {}\n", plan.error().reason, plan.error().message);
 }
 
 std::string ModuleSourceFolder(ModuleType type, const std::optional<std::string>& recommended,

@@ -23,6 +23,11 @@ struct InstallPlan {
 // SigningKeyMissing, VgpuMatchingMissing: each message says what to do.
 base::Result<InstallPlan> DecideInstall(const Options& options, const Facts& facts);
 
+// For the operator, which asks before it takes the present driver away
+// (driver_upgrade/image_check.h reads it): "preflight: nothing is missing", or "preflight: ", a
+// reason and its message. The room that the present driver's container takes is not asked for.
+std::string PreflightReport(const Options& options, Facts facts);
+
 // Reads what the compiled modules of a run file are called there: "kernel-open" or "kernel".
 // `recommended` is what nvidia-installer answered, nothing where it has failed
 // (driver-lifecycle.md 9.4).

@@ -58,11 +58,13 @@ base::Result<RunFiles> RunFiles::Take(const Places& places) {
 
 base::Status RunFiles::SetNotReady() {
   TRY(RemoveFile(Validation(places_, validations::kDriverContainerReady)));
-  return base::WriteFileAtomically(Validation(places_, validations::kDriverDaemonsStatus), "NotReady\n");
+  return base::WriteFileAtomically(Validation(places_, validations::kDriverDaemonsStatus),
+                                   "NotReady\n");
 }
 
 base::Status RunFiles::SetReady() {
-  return base::WriteFileAtomically(Validation(places_, validations::kDriverDaemonsStatus), "Ready\n");
+  return base::WriteFileAtomically(Validation(places_, validations::kDriverDaemonsStatus),
+                                   "Ready\n");
 }
 
 base::Status RunFiles::RemoveReadiness() {

@@ -1,5 +1,5 @@
-// The files below /run/nvidia by which a driver container is known: its lock and process number, how
-// far its daemons are, the digest of what it was made from (driver-lifecycle.md 1.2).
+// The files below /run/nvidia by which a driver container is known: its lock and process number,
+// how far its daemons are, the digest of what it was made from (driver-lifecycle.md 1.2).
 #pragma once
 
 #include <string>

@@ -143,7 +143,7 @@ base::Result<std::optional<base::Error>> DivideGpus(const Options& options, cons
   }
   if (!hands.machines || hands.machines->empty()) return std::nullopt;
   TRY_ASSIGN(const auto given,
-             vfio::GiveToVfio(settings, {.only = *hands.machines}, deadline, stop));
+             vfio::GiveToVfio(settings, {.only = hands.machines}, deadline, stop));
   return FirstFailure(given);
 }
 

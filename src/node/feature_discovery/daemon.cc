@@ -32,12 +32,6 @@ bool TellsOfGpus(const std::string& name) {
   return name.empty() || name.starts_with("nvidia") || name == host::kNvmlLibrary;
 }
 
-bool TellsOfGpus(const host::Uevent& event) {
-  if (event.subsystem() == "module") return event.device_path.ends_with("/nvidia");
-  return event.subsystem() == "pci" && (event.action == "add" || event.action == "remove" ||
-                                        event.action == "bind" || event.action == "unbind");
-}
-
 std::map<gpu::PciAddress, std::uint32_t> ReadClasses(const std::filesystem::path& pci_devices) {
   std::map<gpu::PciAddress, std::uint32_t> classes;
   const auto scan = host::ReadPciDevices(pci_devices);
@@ -80,7 +74,8 @@ Status Daemon::Run() {
     if (!looked && looked.error().code == base::Code::kCancelled) return {};
     if (settings_.oneshot) return looked;
     if (looked) {
-      failures_ = 0;
+      // A driver that is on its way announces its files before it answers, and then nothing more.
+      failures_ = driver_unreachable_ && !settings_.LooksOnce() ? failures_ + 1 : 0;
     } else {
       if (driver_unreachable_ && !labelled_ && settings_.fail_on_init_error) return looked;
       ++failures_;
@@ -237,8 +232,9 @@ Result<bool> Daemon::WaitForChange() {
   WatchFolders();
   base::Deadline deadline;
   if (failures_ > 0) {
-    deadline = base::Deadline::After(std::min<std::chrono::seconds>(
-        kFirstRetry * (1 << std::min(failures_ - 1, 6)), kLongestRetry));
+    deadline = base::Deadline::After(
+        std::min<std::chrono::nanoseconds>({kFirstRetry * (1 << std::min(failures_ - 1, 6)),
+                                            kLongestRetry, settings_.longest_interval}));
   } else if (!settings_.LooksOnce()) {
     deadline = base::Deadline::After(settings_.longest_interval);
   }
@@ -257,7 +253,10 @@ Result<bool> Daemon::WaitForChange() {
       return true;
     }
     TRY_ASSIGN(const bool look, TakeAnnouncements());
-    if (look && !settings_.LooksOnce()) return true;
+    if (look && !settings_.LooksOnce()) {
+      failures_ = 0;  // Something has changed: soon again, if not at once.
+      return true;
+    }
   }
 }
 

@@ -125,7 +125,7 @@ class Describer {
     if (all_alike && parts.size() == 1) {
       return AddParts(parts.begin()->second, std::string(api::kGpuResource));
     }
-    description_.warnings.push_back(
+    description_.warnings.emplace_back(
         "the GPUs are not divided alike, which the MIG strategy single needs: they count as none");
     const auto first = std::ranges::find_if(
         gpus_.devices, [](const gpu::Device& device) { return device.IsMigEnabled(); });

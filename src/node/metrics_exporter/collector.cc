@@ -28,7 +28,8 @@ void XidListener::Follow(const std::vector<std::string>& uuids) {
     return std::exchange(failed_, false);
   }();
   if (failed) Stop();
-  if (!events_ && !(events_ = MakeEventSet())) return;
+  if (!events_) events_ = MakeEventSet();
+  if (!events_) return;
   for (const auto& uuid : uuids) {
     if (std::ranges::find(followed_, uuid) != followed_.end()) continue;
     const auto registered =

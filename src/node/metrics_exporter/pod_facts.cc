@@ -75,7 +75,7 @@ Attributes SeriesLabels(const std::vector<std::pair<std::string, std::string>>& 
 }
 
 std::unique_ptr<PodWatch> PodWatch::Start(std::shared_ptr<kube::Client> client,
-                                          PodFactsOptions options) {
+                                          const PodFactsOptions& options) {
   std::unique_ptr<PodWatch> watch(new PodWatch());
   auto filter = std::make_shared<LabelFilter>(options.label_patterns);
   for (const auto& warning : filter->warnings()) base::LogWarning(warning);

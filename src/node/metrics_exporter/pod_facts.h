@@ -48,7 +48,7 @@ struct PodFactsOptions {
 class PodWatch {
  public:
   static std::unique_ptr<PodWatch> Start(std::shared_ptr<kube::Client> client,
-                                         PodFactsOptions options);
+                                         const PodFactsOptions& options);
   [[nodiscard]] PodFactsByName Facts() const;
 
  private:

@@ -18,12 +18,6 @@ mig::NodeSettings SettingsOf(const Options& options) {
   return settings;
 }
 
-// GPUs that come and go, and the driver.
-bool TellsOfGpus(const host::Uevent& event) {
-  if (event.subsystem() == "module") return event.device_path.ends_with("/nvidia");
-  return event.subsystem() == "pci" && event.action != "change";
-}
-
 }  // namespace
 
 Daemon::Daemon(const Options& options, std::shared_ptr<kube::Client> client, io::StopToken stop)

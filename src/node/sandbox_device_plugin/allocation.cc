@@ -18,7 +18,7 @@ constexpr std::string_view kPermissions = "mrw";
 constexpr std::string_view kVfioFolder = "/dev/vfio";
 
 // Each node once, in the order of its first mention.
-void AddNode(std::string path, rpc::ContainerAllocation& answer) {
+void AddNode(const std::string& path, rpc::ContainerAllocation& answer) {
   if (std::ranges::find(answer.devices, path, &rpc::DeviceSpec::host_path) !=
       answer.devices.end()) {
     return;

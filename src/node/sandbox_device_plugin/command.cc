@@ -24,11 +24,12 @@ int Run(Client client, int argc, char** argv) {
   constexpr int kMisused = 2;
   auto options = ParseOptions(client, argc, argv);
   if (options && !*options) return 0;
+  const bool understood = options.has_value();
   const auto status =
-      options ? Serve(**std::move(options)) : base::Status(base::Fail(options.error()));
+      understood ? Serve(**std::move(options)) : base::Status(base::Fail(options.error()));
   if (status) return 0;
   fmt::print(stderr, "{}: {}\n", ProgramName(client), status.error().ToString());
-  return options ? kFailed : kMisused;
+  return understood ? kFailed : kMisused;
 }
 
 }  // namespace

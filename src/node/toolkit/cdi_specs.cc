@@ -140,9 +140,9 @@ base::Status WriteTegraSpec(const Options& options, const base::Result<gpu::Inve
   request.locate.driver_root = root;
   request.locate.dev_root = host::Root(DevRootHere(options));
   request.lists = TegraListsBelow(root);
+  request.lists_folder = cdi::kUsualListsFolder;
   TRY_ASSIGN(auto spec, GenerateTegraSpec(inventory ? &*inventory : nullptr, request,
                                           GenerateOptions(options, kRuntimeKind)));
-  spec.annotations[std::string(cdi::kListsFolder)] = cdi::kUsualListsFolder;
   return WriteIfChanged(SpecPath(options, kRuntimeKind), std::move(spec));
 }
 

@@ -143,16 +143,24 @@ base::Status ForgetOriginals(const EngineOptions& options) {
   return options.originals.empty() ? base::Status() : WriteOriginals(options.originals, {});
 }
 
+// CRI-O neither enters, stops nor removes a container whose runtime it does not know any more: the
+// pod would never end. Its drop-in stays, without us as the default (container-toolkit.md 4.16).
+bool HasToStay(const EngineOptions& options, const OriginalFile& original) {
+  return options.kind == EngineKind::kCrio && original.path == options.drop_in && !original.exists;
+}
+
 // The files that nobody but us has changed are wanted as they were before us. Returns those.
-std::vector<SavedFile> WantOriginals(const std::vector<OriginalFile>& known,
+std::vector<SavedFile> WantOriginals(const EngineOptions& options,
                                      const std::vector<SavedFile>& now,
                                      std::vector<FileContent>& wanted) {
+  const auto known = KnownOriginals(options);
   std::vector<SavedFile> originals;
   for (auto& file : wanted) {
     const auto saved =
         std::ranges::find_if(now, [&](const SavedFile& one) { return one.file.path == file.path; });
     const auto original = std::ranges::find(known, file.path, &OriginalFile::path);
     if (saved == now.end() || !saved->file.content || original == known.end()) continue;
+    if (HasToStay(options, *original)) continue;
     auto before = GoBack(*original, *saved->file.content);
     if (!before) continue;
     file.content = before->file.content;
@@ -285,7 +293,9 @@ base::Result<Json> ReadEngineConfig(const EngineOptions& options) {
     }
     if (loaded) {
       base::LogInfo("Read the container engine's configuration", {{"source", item}});
-      return loaded;
+      const auto root = LoadFile(options, options.config);
+      if (root && HasDefaultOfTheNode(options, *root)) return loaded;
+      return WithDefaultBeforeOurs(options, *std::move(loaded));
     }
     base::LogWarning(
         "This source of the container engine's configuration does not load; trying the next",
@@ -342,7 +352,7 @@ base::Status RestoreOnce(const EngineOptions& options, const std::filesystem::pa
   const EngineFileStore store(options.host_root);
   TRY_ASSIGN(const FilesNow files, ReadFiles(options));
   TRY_ASSIGN(auto wanted, PlanCleanup(options, RuntimesFor(options, toolkit_folder), files.texts));
-  const auto originals = WantOriginals(KnownOriginals(options), files.saved, wanted);
+  const auto originals = WantOriginals(options, files.saved, wanted);
   const auto difference = Compare(wanted, files.saved);
   TRY_ASSIGN(const auto unfinished, ReadEngineChange(state_folder));
   if (difference.wanted.empty() && !unfinished) return ForgetOriginals(options);

@@ -13,6 +13,7 @@ namespace {
 
 using codec::Json;
 
+constexpr const char* kProgram = "BinaryName";
 constexpr const char* kCriV1 = "cri";
 constexpr const char* kCriV2 = "io.containerd.grpc.v1.cri";
 constexpr const char* kCriV3 = "io.containerd.cri.v1.runtime";
@@ -58,6 +59,17 @@ Json BaseRuntime(const Json& containerd_table, const EngineOptions& options) {
           {"runtime_type", options.runtime_type}};
 }
 
+// NVIDIA's runtime of a node's own image, where that is the default: how its containers are made is
+// said there alone (cgroups by systemd, limits), and ours take its place.
+void TakeFromDefaultOfTheNode(const Json& root_table, Json& base_runtime) {
+  const auto name = codec::FindString(root_table, {"default_runtime_name"});
+  const Json* own = codec::Find(root_table, {"runtimes", name});
+  if (own == nullptr) return;
+  Json settings = *own;
+  settings["options"].erase(kProgram);
+  codec::ApplyMergePatch(base_runtime, settings);
+}
+
 void AddRuntime(Json& containerd_table, const Runtime& runtime, const Json& base_runtime,
                 const EngineOptions& options, int version) {
   Json settings = base_runtime;
@@ -74,13 +86,13 @@ void AddRuntime(Json& containerd_table, const Runtime& runtime, const Json& base
     settings["runtime_type"] = options.runtime_type;
   }
   Json& runtime_options = TableAt(settings, {"options"});
-  runtime_options["BinaryName"] = runtime.path;
+  runtime_options[kProgram] = runtime.path;
   if (version == 1) runtime_options["Runtime"] = runtime.path;
   TableAt(containerd_table, {"runtimes"})[runtime.name] = std::move(settings);
 }
 
 void SetDefault(Json& containerd_table, const std::vector<Runtime>& runtimes,
-                const EngineOptions& options, int version) {
+                const EngineOptions& options, int version, bool keeps_default) {
   for (const auto& runtime : runtimes) {
     if (runtime.is_default && version == 1 && options.use_legacy_config) {
       Json& table = containerd_table["default_runtime"];
@@ -90,11 +102,12 @@ void SetDefault(Json& containerd_table, const std::vector<Runtime>& runtimes,
                  {"runtime_engine", ""},
                  {"privileged_without_host_devices", false}};
       }
-      table["options"]["BinaryName"] = runtime.path;
+      table["options"][kProgram] = runtime.path;
       table["options"]["Runtime"] = runtime.path;
     } else if (runtime.is_default) {
       containerd_table["default_runtime_name"] = runtime.name;
-    } else if (codec::FindString(containerd_table, {"default_runtime_name"}) == runtime.name) {
+    } else if (!keeps_default &&
+               codec::FindString(containerd_table, {"default_runtime_name"}) == runtime.name) {
       containerd_table.erase("default_runtime_name");
     }
   }
@@ -110,12 +123,14 @@ bool IsEmptyObject(const Json& value) { return value.is_object() && value.empty(
 
 // Removes our runtimes below one CRI table; empty tables on the way go too. Whether anything did.
 bool RemoveRuntimes(Json& config, const std::vector<std::string>& cri_path,
-                    const std::vector<Runtime>& runtimes) {
+                    const std::vector<Runtime>& runtimes, const EngineOptions& options) {
   const auto path = Below(cri_path, "containerd");
   if (FindAt(config, path) == nullptr) return false;
   Json& table = TableAt(config, path);
   bool changed = false;
   for (const auto& runtime : runtimes) {
+    const auto program = codec::FindString(table, {"runtimes", runtime.name, "options", kProgram});
+    if (IsOfTheNode(options, program)) continue;
     if (table.contains("runtimes") && table["runtimes"].is_object()) {
       changed = table["runtimes"].erase(runtime.name) > 0 || changed;
     }
@@ -123,7 +138,7 @@ bool RemoveRuntimes(Json& config, const std::vector<std::string>& cri_path,
       table.erase("default_runtime_name");
       changed = true;
     }
-    if (codec::FindString(table, {"default_runtime", "options", "BinaryName"}) == runtime.path) {
+    if (codec::FindString(table, {"default_runtime", "options", kProgram}) == runtime.path) {
       table.erase("default_runtime");
       changed = true;
     }
@@ -202,21 +217,24 @@ base::Result<ContainerdBasis> ChooseBasis(const EngineOptions& options, const Js
   TRY_ASSIGN(const int from_source, ConfigVersion(source, options.use_legacy_config ? 1 : 2));
   TRY_ASSIGN(Json root, codec::ParseToml(root_text.value_or(""), options.config.string()));
   TRY_ASSIGN(const int from_root, ConfigVersion(root, from_source));
+  const auto table_of = [](const Json& config, int version) {
+    const Json* table = FindAt(config, Below(CriTablePath(version), "containerd"));
+    return table != nullptr ? *table : Json::object();
+  };
+  const Json root_table = table_of(root, from_root);
+  basis.keeps_default = HasDefaultOfTheNode(options, root);
   basis.version = std::min(from_root, from_source);
   basis.is_deep = from_root < from_source && from_source >= 3;
-  basis.config = from_root < from_source ? std::move(root) : source;
+  basis.config = from_root < from_source ? root : source;
   if (from_root == 1 && basis.is_deep) {
     basis.version = 3;
     basis.names_version = false;
   }
   basis.writes_cdi = options.enable_cdi && (from_source < 3 || HasCdiOff(source, from_source));
-  const auto table_of = [](const Json& config, int version) {
-    const Json* table = FindAt(config, Below(CriTablePath(version), "containerd"));
-    return table != nullptr ? *table : Json::object();
-  };
   basis.base_runtime = BaseRuntime(
       table_of(basis.is_deep ? source : basis.config, basis.is_deep ? from_source : basis.version),
       options);
+  if (basis.keeps_default) TakeFromDefaultOfTheNode(root_table, basis.base_runtime);
   return basis;
 }
 
@@ -227,7 +245,7 @@ void AddRuntimes(Json& config, const ContainerdBasis& basis, const EngineOptions
   for (const auto& runtime : runtimes) {
     AddRuntime(containerd_table, runtime, basis.base_runtime, options, version);
   }
-  SetDefault(containerd_table, runtimes, options, version);
+  SetDefault(containerd_table, runtimes, options, version, basis.keeps_default);
   if (!basis.writes_cdi) return;
   TableAt(config, version == 1 ? Below(CriTablePath(1), "containerd")
                                : CriTablePath(version))["enable_cdi"] = true;
@@ -304,7 +322,7 @@ base::Result<std::vector<FileContent>> PlanContainerdCleanup(const EngineOptions
   TRY_ASSIGN(Json config, codec::ParseToml(files.config.value_or(""), options.config.string()));
   bool changed = false;
   for (const int version : {1, 2, 3}) {
-    changed = RemoveRuntimes(config, CriTablePath(version), runtimes) || changed;
+    changed = RemoveRuntimes(config, CriTablePath(version), runtimes, options) || changed;
   }
   const Json ours = {ImportPattern(options)};
   const bool only_import = config.is_object() && config.size() == 2 && config.contains("version") &&

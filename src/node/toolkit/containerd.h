@@ -26,6 +26,7 @@ struct ContainerdBasis {
   codec::Json base_runtime;   // the settings that our runtimes start from
   bool is_deep = false;       // the engine merges the tables of its files key by key
   bool writes_cdi = false;
+  bool keeps_default = false;  // which is NVIDIA's runtime of the node's image
 };
 
 // The engine's root file decides on the version: `config dump` prints the newest that the engine

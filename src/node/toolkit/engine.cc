@@ -47,6 +47,8 @@ base::Result<std::vector<FileContent>> PlanDockerCleanup(const EngineOptions& op
              ParseEngineConfig(EngineKind::kDocker, *files.config, options.config.string()));
   bool changed = false;
   for (const auto& runtime : runtimes) {
+    const auto program = codec::FindString(config, {"runtimes", runtime.name, "path"});
+    if (IsOfTheNode(options, program)) continue;
     if (config.contains("runtimes") && config["runtimes"].is_object()) {
       changed = config["runtimes"].erase(runtime.name) > 0 || changed;
     }
@@ -76,18 +78,45 @@ std::string ProgramOf(EngineKind kind, const Json& source, const std::string& na
   return {};
 }
 
-std::string DefaultRuntime(EngineKind kind, const Json& source, int version) {
+// Where the engine's configuration names its default runtime, and the table of all.
+struct RuntimePlaces {
+  Json::json_pointer default_name = Json::json_pointer();
+  Json::json_pointer runtimes = Json::json_pointer();
+};
+
+RuntimePlaces PlacesOf(EngineKind kind, int version) {
   switch (kind) {
     case EngineKind::kContainerd: {
-      const auto path = CriTablePath(version);
-      return codec::FindString(source, {path[0], path[1], "containerd", "default_runtime_name"});
+      Json::json_pointer table;
+      for (const auto& name : CriTablePath(version)) table /= name;
+      table /= "containerd";
+      return {.default_name = table / "default_runtime_name", .runtimes = table / "runtimes"};
     }
     case EngineKind::kCrio:
-      return codec::FindString(source, {"crio", "runtime", "default_runtime"});
+      return {.default_name = Json::json_pointer("/crio/runtime/default_runtime"),
+              .runtimes = Json::json_pointer("/crio/runtime/runtimes")};
     case EngineKind::kDocker:
-      return codec::FindString(source, {"default-runtime"});
+      return {.default_name = Json::json_pointer("/default-runtime"),
+              .runtimes = Json::json_pointer("/runtimes")};
   }
-  return {};
+  return RuntimePlaces();
+}
+
+std::string DefaultRuntime(EngineKind kind, const Json& source, int version) {
+  const auto place = PlacesOf(kind, version).default_name;
+  if (!source.contains(place) || !source.at(place).is_string()) return {};
+  return source.at(place).get<std::string>();
+}
+
+int VersionOf(EngineKind kind, const Json& source) {
+  return kind == EngineKind::kContainerd ? ConfigVersion(source, 2).value_or(2) : 0;
+}
+
+// CRI-O reads all files of the folder, by their names, and the last one wins.
+std::string WhyNotEffective(const EngineOptions& options) {
+  return options.kind == EngineKind::kCrio
+             ? "does a file there whose name comes later have that runtime too?"
+             : fmt::format("does it read {}?", options.config.string());
 }
 
 }  // namespace
@@ -144,9 +173,42 @@ base::Result<std::vector<FileContent>> PlanCleanup(const EngineOptions& options,
   return std::vector<FileContent>{};
 }
 
+bool IsOfTheNode(const EngineOptions& options, const std::string& program) {
+  if (options.own_program.empty() || program.empty()) return false;
+  // Toolkits of operators lie in such a folder, wherever that is: an earlier one, or upstream's.
+  const bool is_a_toolkits = std::filesystem::path(program).parent_path().filename() == "toolkit";
+  return !is_a_toolkits && !program.starts_with(options.own_program);
+}
+
+bool HasDefaultOfTheNode(const EngineOptions& options, const Json& root) {
+  const int version = VersionOf(options.kind, root);
+  const std::string name = DefaultRuntime(options.kind, root, version);
+  return name.starts_with("nvidia") &&
+         IsOfTheNode(options, ProgramOf(options.kind, root, name, version));
+}
+
+Json WithDefaultBeforeOurs(const EngineOptions& options, Json source) {
+  if (options.own_program.empty() || options.earlier_low_level.empty()) return source;
+  const int version = VersionOf(options.kind, source);
+  const auto places = PlacesOf(options.kind, version);
+  const auto program_of = [&](const std::string& name) {
+    return ProgramOf(options.kind, source, name, version);
+  };
+  const auto is_ours = [&](const std::string& name) {
+    return program_of(name).starts_with(options.own_program);
+  };
+  if (!is_ours(DefaultRuntime(options.kind, source, version))) return source;
+  if (!source.contains(places.runtimes) || !source.at(places.runtimes).is_object()) return source;
+  for (const auto& [name, settings] : source.at(places.runtimes).items()) {
+    if (program_of(name) != options.earlier_low_level) continue;
+    source[places.default_name] = name;
+    break;
+  }
+  return source;
+}
+
 std::vector<std::string> LowLevelRuntimes(EngineKind kind, const Json& source) {
-  int version = 2;
-  if (kind == EngineKind::kContainerd) version = ConfigVersion(source, 2).value_or(2);
+  const int version = VersionOf(kind, source);
   std::vector<std::string> programs;
   const auto add = [&](const std::string& program) {
     if (!program.empty() && std::ranges::find(programs, program) == programs.end()) {
@@ -175,9 +237,9 @@ base::Status CheckEffective(const EngineOptions& options, const std::vector<Runt
         "EngineConfigNotEffective",
         fmt::format(
             "{} does not take runtime {} from {}: its own configuration dump has program \"{}\" "
-            "instead of \"{}\"; does it read {}?",
+            "instead of \"{}\"; {}",
             ToString(options.kind), runtime.name, options.drop_in.string(), program, runtime.path,
-            options.config.string())));
+            WhyNotEffective(options))));
   }
   return {};
 }

@@ -55,6 +55,18 @@ base::Result<std::vector<FileContent>> PlanCleanup(const EngineOptions& options,
                                                    const std::vector<Runtime>& runtimes,
                                                    const EngineFiles& files);
 
+// Whether a program that the engine's configuration names for a runtime of our name is not ours:
+// the node's image, or its administrator, has NVIDIA's runtime too.
+bool IsOfTheNode(const EngineOptions& options, const std::string& program);
+// Whether the engine's root file has such a one as the default.
+bool HasDefaultOfTheNode(const EngineOptions& options, const codec::Json& root);
+
+// An engine whose default is one of ours does not tell any more which was before. That one is put
+// into `source` again, as the runtime whose program ours run (options.earlier_low_level): else the
+// settings and the program behind ours would change at every other start, under containers that
+// run.
+codec::Json WithDefaultBeforeOurs(const EngineOptions& options, codec::Json source);
+
 // Programs of the engine's default runtime (unless it is one of NVIDIA's), runc and crun as the
 // configuration names them, then "runc" and "crun"; each once.
 std::vector<std::string> LowLevelRuntimes(EngineKind kind, const codec::Json& source);

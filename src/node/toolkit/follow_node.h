@@ -9,8 +9,8 @@
 namespace pitcrew::node::toolkit {
 
 // Until the stop: writes the specifications anew after each such change; where the kernel tells of
-// several, once it has been quiet for a second. What cannot be written is logged, and the specifications of before stay: containers
-// that run are not concerned.
+// several, once it has been quiet for a second. What cannot be written is logged, and the
+// specifications of before stay: containers that run are not concerned.
 void FollowNode(const Options& options, const io::StopToken& stop);
 
 // Whether the kernel tells of a driver's module or of one of NVIDIA's PCI devices.

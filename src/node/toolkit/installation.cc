@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kShim = "nvidia-container-runtime";
 constexpr std::string_view kConfigFolder = ".config";
+constexpr std::string_view kRuntimeConfig = "nvidia-container-runtime/config.toml";
 
 struct Link {
   std::string_view name;
@@ -85,6 +86,15 @@ void RemoveLeftovers(const fs::path& folder) {
 
 }  // namespace
 
+std::string InstalledLowLevel(const fs::path& toolkit_folder) {
+  const fs::path path = toolkit_folder / kConfigFolder / kRuntimeConfig;
+  const auto config = codec::ParseToml(base::ReadFile(path).value_or(""), path.string());
+  if (!config) return {};
+  const Json* runtimes = codec::Find(*config, {"nvidia-container-runtime", "runtimes"});
+  if (runtimes == nullptr || !runtimes->is_array() || runtimes->empty()) return {};
+  return runtimes->front().is_string() ? runtimes->front().get<std::string>() : "";
+}
+
 std::string RuntimeConfigText(const Options& options,
                               const std::vector<std::string>& low_level_runtimes) {
   const auto& runtime = options.runtime;
@@ -143,7 +153,7 @@ base::Status Install(const Options& options, const std::vector<std::string>& low
   if (problem)
     return base::Fail(base::FromErrno(problem.value(), "make folder " + folder.string()));
   // The configuration first: a new shim never meets an old one's.
-  TRY(InstallFile(folder / kConfigFolder / "nvidia-container-runtime/config.toml",
+  TRY(InstallFile(folder / kConfigFolder / kRuntimeConfig,
                   RuntimeConfigText(options, low_level_runtimes), 0644));
   TRY(InstallFile(folder / kShim, content, 0755));
   for (const auto& link : kLinks) TRY(InstallLink(folder / link.name, std::string(link.target)));

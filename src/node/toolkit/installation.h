@@ -14,6 +14,9 @@ namespace pitcrew::node::toolkit {
 std::string RuntimeConfigText(const Options& options,
                               const std::vector<std::string>& low_level_runtimes);
 
+// The program that the runtimes of an installation in this folder run; empty where there is none.
+std::string InstalledLowLevel(const std::filesystem::path& toolkit_folder);
+
 // The shim that is to be installed: below options.source_root, else beside this program, else in
 // /usr/bin. kNotFound says where it was looked for.
 base::Result<std::filesystem::path> FindShim(const Options& options);

@@ -125,6 +125,8 @@ base::Status FindOnNode(Options& options) {
   EngineOptions& engine = options.engine;
   // With the node's own disk below it: a node may start anew while it is configured.
   engine.originals = options.toolkit_folder() / ".config/engine-before.json";
+  engine.own_program = (options.toolkit_folder() / "nvidia-container-runtime").string();
+  engine.earlier_low_level = InstalledLowLevel(options.toolkit_folder());
   const host::Root node(engine.host_root.empty() ? "/" : engine.host_root);
   // Nothing is mounted for CRI-O's socket: it is seen in the node's root.
   if (engine.kind == EngineKind::kCrio && !options.given.socket) {

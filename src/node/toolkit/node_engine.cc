@@ -147,14 +147,14 @@ base::Result<Distribution> DistributionOf(const NodeView& node, pid_t pid,
 
 // The root of the node's first process is not mounted read-only for a pod, as /host is.
 base::Result<host::Root> WritableRoot(const NodeView& node) {
-  struct statvfs mount {};
+  struct statvfs mount{};
   if (::statvfs(node.root.path().c_str(), &mount) != 0) {
     return base::Fail(base::FromErrno(errno, "look at " + node.root.path().string()));
   }
   if ((mount.f_flag & ST_RDONLY) == 0) return node.root;
   const auto other = node.proc / "1/root";
-  struct stat ours {};
-  struct stat theirs {};
+  struct stat ours{};
+  struct stat theirs{};
   if (::stat(node.root.path().c_str(), &ours) == 0 && ::stat(other.c_str(), &theirs) == 0 &&
       ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino) {
     return host::Root(other);
@@ -296,7 +296,7 @@ base::Result<NodeEngine> FindNodeEngine(const NodeView& node, const fs::path& so
   return engine;
 }
 
-base::Status ConfigureForDistribution(NodeView node, Options& options) {
+base::Status ConfigureForDistribution(const NodeView& node, Options& options) {
   EngineOptions& engine = options.engine;
   if (engine.kind != EngineKind::kContainerd || options.given.config || options.given.drop_in ||
       options.given.distribution == Distribution::kNone) {

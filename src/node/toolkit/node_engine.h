@@ -40,6 +40,6 @@ base::Result<NodeEngine> FindNodeEngine(const NodeView& node, const std::filesys
 // --distribution names; nothing where the configuration's path is chosen. `node.root` may be
 // mounted read-only: then files are written by the root of the node's first process, if that is
 // the same one.
-base::Status ConfigureForDistribution(NodeView node, Options& options);
+base::Status ConfigureForDistribution(const NodeView& node, Options& options);
 
 }  // namespace pitcrew::node::toolkit

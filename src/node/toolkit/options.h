@@ -90,6 +90,10 @@ struct EngineOptions {
   // With one, `config` is the root file that the distribution writes, and `drop_in` the drop-in or
   // the template.
   DistributionOptions distribution;
+  // The program that is behind our runtimes in the engine, and the low-level one that it ran before
+  // this start, by the installed config.toml; empty: not known.
+  std::string own_program;
+  std::string earlier_low_level;
   // Where it is kept what the files were before the toolkit came; empty: nowhere.
   std::filesystem::path originals;
   // How long the engine may take to come back before its old configuration is put back.

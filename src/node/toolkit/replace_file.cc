@@ -72,7 +72,7 @@ base::Result<base::FileDescriptor> OpenUnnamed(const fs::path& path, bool& is_na
 
 base::Status Fill(int file, const FileState& wanted, const fs::path& path) {
   TRY(WriteAll(file, *wanted.content, path));
-  struct stat status {};
+  struct stat status{};
   if (::fstat(file, &status) != 0) return Failed(errno, "look at", path);
   // Changing the owner takes set-user-ID bits away, so the mode comes last.
   if ((status.st_uid != wanted.owner || status.st_gid != wanted.group) &&
@@ -146,7 +146,7 @@ base::Result<FileState> ReadFileState(const fs::path& path) {
   if (!text && text.error().code == base::Code::kNotFound) return state;
   if (!text) return base::Fail(text.error());
   state.content = *std::move(text);
-  struct stat status {};
+  struct stat status{};
   if (::stat(path.c_str(), &status) != 0) {
     return base::Fail(base::FromErrno(errno, "look at " + path.string()));
   }

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/strings.h"
+#include "cdi/driver_annotations.h"
 #include "host/tegra.h"
 
 namespace pitcrew::node::toolkit {
@@ -35,6 +36,9 @@ base::Result<cdi::Spec> GenerateTegraSpec(const gpu::Inventory* inventory,
              cdi_generate::GenerateTegra(inventory, tegra, files, options, request.tegra));
   if (generated.undivided) {
     base::LogWarning("The GPUs of this system are offered as one device", *generated.undivided);
+  }
+  if (options.kind == cdi::kRuntimeKind && !request.lists_folder.empty()) {
+    generated.spec.annotations[std::string(cdi::kListsFolder)] = request.lists_folder;
   }
   return std::move(generated.spec);
 }

@@ -20,6 +20,9 @@ struct TegraRequest {
   std::vector<std::filesystem::path> lists;  // as this process sees them
   std::vector<std::string> ignored_links;
   cdi_generate::TegraOptions tegra;
+  // Of the lists, as the node names it. A specification for our runtime says it: the runtime looks
+  // whether these are the lists that its configuration names.
+  std::string lists_folder;
 };
 
 // `inventory` is null where NVML tells nothing. What is missing or not understood is in the log.

@@ -125,7 +125,7 @@ base::Status Conclude(const Options& options, const vfio::Report& report) {
             : fmt::format("failed to unbind device {} from driver", options.device)));
   }
   auto failed = NamesIf(report, [](const auto& device) { return device.failure.has_value(); });
-  if (!report.failures.empty()) failed.push_back("devices that cannot be read");
+  if (!report.failures.empty()) failed.emplace_back("devices that cannot be read");
   return base::Fail(base::Unavailable(
       "DevicesFailed", fmt::format("failed to {} {}; each is named above with its reason", verb,
                                    base::Join(failed, ", "))));

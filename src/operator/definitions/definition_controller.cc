@@ -75,9 +75,10 @@ void DefinitionController::Report(const std::string& name, const std::string& ou
     known = outdated;
   }
   if (outdated.empty()) {
-    base::LogInfo("a definition is up to date again", {{"name", name}});
+    base::LogInfo("the CustomResourceDefinition is up to date again", {{"name", name}});
   } else {
-    base::LogWarning("a definition is outdated", {{"name", name}, {"message", outdated}});
+    base::LogWarning("the CustomResourceDefinition is outdated",
+                     {{"name", name}, {"message", outdated}});
   }
   changed_();
 }
@@ -86,12 +87,13 @@ base::Result<DefinitionChange> DefinitionController::Ensure(const Own& own, cons
                                                             const io::StopToken& stop) {
   const auto change = EnsureDefinition(*client_, own.definition, {}, stop);
   if (change) {
-    base::LogInfo("definition", {{"name", name}, {"change", ToString(*change)}});
+    base::LogInfo("CustomResourceDefinition", {{"name", name}, {"change", ToString(*change)}});
     return *change;
   }
-  // Whoever runs an operator that may not do this does it himself.
+  // Who runs the operator without this right installs them otherwise.
   if (change.error().code != base::Code::kDenied) return base::Fail(change.error());
-  base::LogWarning("a definition cannot be managed", change.error());
+  base::LogWarning("no right to install or upgrade CustomResourceDefinitions", change.error(),
+                   {{"name", name}});
   return DefinitionChange::kNone;
 }
 
@@ -107,7 +109,7 @@ base::Result<kube::Action> DefinitionController::Reconcile(const kube::ObjectKey
       const std::lock_guard lock(mutex_);
       removed = own->second.removed;
     }
-    base::LogWarning("there is no such CustomResourceDefinition, and so no object of its kind",
+    base::LogWarning("the CustomResourceDefinition does not exist, and so no object of its kind",
                      {{"name", key.name},
                       {"next", removed    ? "it was removed on purpose; nothing is done"
                                : manages_ ? "it is installed"

@@ -1,5 +1,6 @@
-// Keeps the definitions of this program in the cluster while the operator runs: installs missing
-// ones, upgrades older ones, and says so when one of them cannot hold all that a policy may say.
+// Keeps the CustomResourceDefinitions of this program in the cluster while the operator runs:
+// installs missing ones, upgrades older ones, and says so when the one that is served lacks fields
+// that a policy may have.
 #pragma once
 
 #include <functional>
@@ -42,7 +43,7 @@ class DefinitionController {
   struct Own {
     codec::Json definition;
     std::unique_ptr<kube::Informer<View>> informer;
-    bool removed = false;  // by somebody who did not want it back; under mutex_
+    bool removed = false;  // deleted on purpose (kRemovedAnnotation); under mutex_
   };
 
   void Watch(Own& own, const std::string& name);

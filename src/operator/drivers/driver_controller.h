@@ -1,9 +1,9 @@
 // Brings the cluster to what NVIDIADriver objects say, and says in the status of each how far that
 // is (reference operator-behaviour.md section 8). One object is one key.
 //
-// Drivers are theirs while the active ClusterPolicy leaves them to them (useNvidiaDriverCRD). When
-// it no longer does, their DaemonSets go and the pods stay, as the policy's own do the other way
-// round.
+// They are carried out while the active ClusterPolicy has useNvidiaDriverCRD. When it no longer
+// has, their DaemonSets are deleted and the pods stay, as orphans; the same happens to the policy's
+// own DaemonSet when it sets the field.
 #pragma once
 
 #include <functional>
@@ -55,7 +55,7 @@ class DriverController {
   // Why the driver cannot have nodes of its own; none when it can.
   [[nodiscard]] std::optional<desired::DriverOutcome> Conflict(
       const desired::DriverView& view, const desired::DriverAssignment& assignment) const;
-  // Nodes that the driver is for, and that do not say so yet.
+  // Nodes that the driver is for, and that do not have its owner label yet.
   [[nodiscard]] std::size_t NodesToCome(const std::string& driver,
                                         const desired::DriverAssignment& assignment) const;
   Pass RollOut(const desired::DriverView& view, const api::ClusterPolicy& policy, Rollout& rollout,

@@ -59,8 +59,10 @@ Metrics::Metrics()
       gauges_.emplace(name, Made(registry_.MakeGauge(name, help))).first->second->Set(0);
     }
   }
-  collecting_daemonsets_ =
-      registry_.Collect([this](prom::Exposition& exposition) { ExposeDaemonSets(exposition); });
+  collecting_ = registry_.Collect([this](prom::Exposition& exposition) {
+    ExposeDaemonSets(exposition);
+    ExposeHeldUpgrades(exposition);
+  });
 }
 
 void Metrics::Set(std::string_view name, double value) { gauges_.find(name)->second->Set(value); }
@@ -74,6 +76,20 @@ void Metrics::SetOperandSeconds(std::string_view state, double seconds) {
 void Metrics::SetDaemonSets(std::vector<DaemonSetPodCounts> daemonsets) {
   const std::lock_guard lock(mutex_);
   daemonsets_ = std::move(daemonsets);
+}
+
+void Metrics::SetHeldUpgrades(std::vector<HeldUpgrades> held) {
+  const std::lock_guard lock(mutex_);
+  held_upgrades_ = std::move(held);
+}
+
+void Metrics::ExposeHeldUpgrades(prom::Exposition& exposition) const {
+  const std::lock_guard lock(mutex_);
+  for (const HeldUpgrades& held : held_upgrades_) {
+    exposition.AddGauge("gpu_operator_driver_upgrades_held",
+                        "Nodes whose driver upgrade waits until a person does something",
+                        held.nodes, {{"driver", held.driver}, {"reason", held.reason}});
+  }
 }
 
 void Metrics::ExposeDaemonSets(prom::Exposition& exposition) const {

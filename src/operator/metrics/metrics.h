@@ -22,6 +22,13 @@ struct DaemonSetPodCounts {
   std::int64_t ready = 0;
 };
 
+// Nodes whose upgrade waits until a person does something.
+struct HeldUpgrades {
+  std::string driver;  // name of the NVIDIADriver; "": the ClusterPolicy's driver
+  std::string reason;
+  int nodes = 0;
+};
+
 // Thread-safe.
 class Metrics {
  public:
@@ -33,6 +40,8 @@ class Metrics {
   void SetOperandSeconds(std::string_view state, double seconds);
   // Pods of every DaemonSet of every operand, as the last pass saw them.
   void SetDaemonSets(std::vector<DaemonSetPodCounts> daemonsets);
+  // Of every pool and every reason.
+  void SetHeldUpgrades(std::vector<HeldUpgrades> held);
   // See prom::Registry.
   [[nodiscard]] std::shared_ptr<void> Collect(prom::Registry::Collector collector) {
     return registry_.Collect(std::move(collector));
@@ -42,6 +51,7 @@ class Metrics {
 
  private:
   void ExposeDaemonSets(prom::Exposition& exposition) const;
+  void ExposeHeldUpgrades(prom::Exposition& exposition) const;
 
   prom::Registry registry_;
   std::map<std::string, prom::Gauge*, std::less<>> gauges_;
@@ -49,7 +59,8 @@ class Metrics {
   prom::Gauge* operand_seconds_;
   mutable std::mutex mutex_;
   std::vector<DaemonSetPodCounts> daemonsets_;
-  std::shared_ptr<void> collecting_daemonsets_;  // goes before what it reads
+  std::vector<HeldUpgrades> held_upgrades_;
+  std::shared_ptr<void> collecting_;  // goes before what it reads
 };
 
 }  // namespace pitcrew::gpu_operator

@@ -196,7 +196,8 @@ std::optional<kube::Action> NodeController::WaitBeforeRemoval(const std::string&
   if (policy.allow_mass_removal || !HoldsRemovals()) return std::nullopt;
   // Asked again when so many nodes have their GPU back that it is no mass removal any more, and
   // when losses of before count no longer.
-  base::LogWarning("labels of a node without GPU are kept", {{"node", node}});
+  base::LogWarning("the GPU labels of a node without GPU are kept",
+                   {{"node", node}, {"why", removals_held()}});
   const std::lock_guard lock(mutex_);
   const auto release = budget_.NextRelease(now);
   return release ? kube::Action::RequeueAfter(*release - now) : kube::Action::Done();

@@ -119,25 +119,25 @@ base::Result<kube::Action> PermittedDeviceController::Reconcile(const io::StopTo
   return action;
 }
 
-std::set<std::string> PermittedDeviceController::Faded(const std::string& uid) const {
-  std::set<std::string> faded;
+std::set<std::string> PermittedDeviceController::Expired(const std::string& uid) const {
+  std::set<std::string> expired;
   const auto now = base::SteadyClock::now();
-  for (const auto& [key, since] : fading_) {
-    if (key.first == uid && now - since >= options_.grace) faded.insert(key.second);
+  for (const auto& [key, since] : unused_since_) {
+    if (key.first == uid && now - since >= options_.grace) expired.insert(key.second);
   }
-  return faded;
+  return expired;
 }
 
-kube::Action PermittedDeviceController::NoteFading(const std::string& uid,
-                                                   const std::vector<Entry>& fading) {
-  std::erase_if(fading_, [&](const auto& entry) {
+kube::Action PermittedDeviceController::NoteUnused(const std::string& uid,
+                                                   const std::vector<Entry>& unused) {
+  std::erase_if(unused_since_, [&](const auto& entry) {
     return entry.first.first == uid &&
-           std::ranges::find(fading, entry.first.second, &Entry::resource) == fading.end();
+           std::ranges::find(unused, entry.first.second, &Entry::resource) == unused.end();
   });
   const auto now = base::SteadyClock::now();
   kube::Action action = kube::Action::Done();
-  for (const Entry& entry : fading) {
-    const auto since = fading_.try_emplace({uid, entry.resource}, now).first->second;
+  for (const Entry& entry : unused) {
+    const auto since = unused_since_.try_emplace({uid, entry.resource}, now).first->second;
     const auto left = std::max<std::chrono::nanoseconds>(options_.grace - (now - since),
                                                          std::chrono::milliseconds(1));
     if (!action.requeue_after || left < *action.requeue_after) {
@@ -151,14 +151,15 @@ base::Result<kube::Action> PermittedDeviceController::ReconcileTarget(const Targ
                                                                       const kubevirt::Facts& facts,
                                                                       const io::StopToken& stop) {
   const std::string uid = UidOf(target.object);
-  const auto faded = Faded(uid);
-  const auto decision = kubevirt::Decide(target.object, target.form, facts, *options_.names, faded);
+  const auto expired = Expired(uid);
+  const auto decision =
+      kubevirt::Decide(target.object, target.form, facts, *options_.names, expired);
   if (!decision) {
     Tell(target, {{decision.error().reason, decision.error().message}});
     return kube::Action::Done();
   }
   if (decision->patch) {
-    const auto written = Write(target, facts, faded, stop);
+    const auto written = Write(target, facts, expired, stop);
     if (!written && (written.error().code == base::Code::kDenied ||
                      written.error().code == base::Code::kInvalid)) {
       Tell(target, {{"PermittedDevicesRefused", written.error().message}});
@@ -167,14 +168,14 @@ base::Result<kube::Action> PermittedDeviceController::ReconcileTarget(const Targ
     TRY(written);
   }
   Tell(target, decision->obstacles);
-  return NoteFading(uid, decision->fading);
+  return NoteUnused(uid, decision->unused);
 }
 
 // Decided once more over what stands now: the lists are written whole, so that nothing that
 // somebody has changed meanwhile may be lost. A conflict is an error, and so tried again from the
 // start.
 base::Status PermittedDeviceController::Write(const Target& target, const kubevirt::Facts& facts,
-                                              const std::set<std::string>& faded,
+                                              const std::set<std::string>& expired,
                                               const io::StopToken& stop) {
   const auto& kind = kubevirt::KindOf(target.form);
   const auto key = kube::KeyOf(target.object);
@@ -184,7 +185,7 @@ base::Status PermittedDeviceController::Write(const Target& target, const kubevi
     return base::Fail(fresh.error());
   }
   TRY_ASSIGN(const Decision decision,
-             kubevirt::Decide(*fresh, target.form, facts, *options_.names, faded));
+             kubevirt::Decide(*fresh, target.form, facts, *options_.names, expired));
   if (!decision.patch) return {};
   Json patch = *decision.patch;
   patch["metadata"]["resourceVersion"] = codec::FindString(*fresh, {"metadata", "resourceVersion"});
@@ -216,7 +217,7 @@ void PermittedDeviceController::Tell(const Target& target, const std::vector<Obs
   auto& told = told_[UidOf(target.object)];
   for (const Obstacle& obstacle : obstacles) {
     if (std::ranges::find(told, obstacle) != told.end()) continue;
-    base::LogWarning("a device is not permitted as it should be",
+    base::LogWarning("a device cannot be permitted",
                      {{"object", NameOf(target)}, {"message", obstacle.message}});
     events_.Record({.about = kube::ReferenceTo(kubevirt::KindOf(target.form), target.object),
                     .type = kube::EventType::kWarning,

@@ -1,6 +1,6 @@
 // Keeps permittedHostDevices of KubeVirt or HyperConverged equal to what nodes offer to virtual
 // machines (kubevirt/decision.h says what is ours, and when it goes). Off unless it is asked for
-// (--manage-kubevirt): whoever has it off has no rights for it either.
+// (--manage-kubevirt): the chart gives the rights for it only then.
 #pragma once
 
 #include <chrono>
@@ -26,8 +26,8 @@ namespace pitcrew::gpu_operator {
 struct PermittedDeviceOptions {
   // After which the device plugins name resources. Null: permitted devices are not managed.
   std::shared_ptr<const gpu::DeviceNames> names;
-  // How long nobody must have wanted an entry before it goes: a node that is installed anew is
-  // another Node object for so long.
+  // How long an entry must have been unused before it goes: a node that is installed anew has no
+  // Node object for so long.
   std::chrono::milliseconds grace = std::chrono::minutes(10);
 };
 
@@ -43,17 +43,17 @@ class PermittedDeviceController {
  private:
   using Target = MachineWatches::Target;
   // Of one object and resource: since when this process has seen that nobody wants it.
-  using Fading = std::map<std::pair<std::string, std::string>, base::SteadyClock::time_point>;
+  using UnusedSince = std::map<std::pair<std::string, std::string>, base::SteadyClock::time_point>;
 
   base::Result<kube::Action> Reconcile(const io::StopToken& stop);
   base::Result<kube::Action> ReconcileTarget(const Target& target, const kubevirt::Facts& facts,
                                              const io::StopToken& stop);
   base::Status Write(const Target& target, const kubevirt::Facts& facts,
-                     const std::set<std::string>& faded, const io::StopToken& stop);
-  // Notes what fades and what no longer does; what has faded for long enough, and when to look
-  // again for the rest.
-  std::set<std::string> Faded(const std::string& uid) const;
-  kube::Action NoteFading(const std::string& uid, const std::vector<kubevirt::Entry>& fading);
+                     const std::set<std::string>& expired, const io::StopToken& stop);
+  // Resources whose entries have been unused for the grace period.
+  std::set<std::string> Expired(const std::string& uid) const;
+  // Notes which entries are unused now. When the next one expires.
+  kube::Action NoteUnused(const std::string& uid, const std::vector<kubevirt::Entry>& unused);
   // In log and Events, once for as long as it stays so.
   void Tell(const Target& target, const std::vector<kubevirt::Obstacle>& obstacles);
   void TellChange(const Target& target, const kubevirt::Decision& decision);
@@ -64,7 +64,7 @@ class PermittedDeviceController {
   kube::EventRecorder& events_;
   PermittedDeviceOptions options_;
   // Of the controller's one worker.
-  Fading fading_;
+  UnusedSince unused_since_;
   std::map<std::string, std::vector<kubevirt::Obstacle>> told_;  // by uid
   std::string told_trouble_;
   kube::Controller controller_;

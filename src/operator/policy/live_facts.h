@@ -1,5 +1,5 @@
-// The facts of a running cluster, as new as the last event: what nodes do not tell is watched
-// object by object, and read once more when the server may have become another one.
+// The facts of a running cluster, as of the last event. What nodes do not tell is watched object by
+// object; the server's version is read again when the API server may have been upgraded.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class LiveFacts {
   // By one thread. Secrets that are no longer referred to are no longer watched.
   base::Result<desired::Facts> Gather(const desired::References& references,
                                       const io::StopToken& stop);
-  // A watch was opened: a server answers that may be newer than the one before. Any thread.
+  // A watch was opened: the server that answers may be newer than the one before. Any thread.
   void ServerMayHaveChanged() { ++openings_; }
 
  private:

@@ -11,6 +11,7 @@
 #include "desired/cluster_kinds.h"
 #include "desired/namespace_labels.h"
 #include "desired/node_labels.h"
+#include "operator/metrics/driver_toolkit.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -254,21 +255,9 @@ void PolicyController::MeasureOperands(const desired::PolicyOutcome& outcome) {
 
 void PolicyController::MeasureDriverToolkit(const api::ClusterPolicy& policy,
                                             const desired::Facts& facts) {
-  const bool wanted = facts.openshift() && policy.operator_settings.use_driver_toolkit &&
-                      !policy.driver.use_precompiled;
-  const bool stream = facts.driver_toolkit.image_stream_exists;
-  const bool versions = !facts.rhcos_versions.empty();
-  const bool covered = std::ranges::all_of(facts.rhcos_versions, [&](const std::string& version) {
-    return facts.driver_toolkit.images.contains(version);
-  });
-  const auto set = [&](std::string_view name, double value) {
+  for (const auto& [name, value] : DriverToolkitMetrics(policy, facts)) {
     metrics_.Set(fmt::format("gpu_operator_openshift_driver_toolkit_{}", name), value);
-  };
-  set("enabled", !wanted ? 0 : (stream && versions ? 1 : -1));
-  set("nfd_too_old", wanted && facts.gpu_nodes > 0 && !versions ? 1 : 0);
-  set("imagestream_missing", wanted && !stream ? 1 : 0);
-  set("imagestream_broken", wanted && facts.driver_toolkit.broken ? 1 : 0);
-  set("rhcos_tags_missing", wanted && stream && !covered ? 1 : 0);
+  }
 }
 
 void PolicyController::Measure(const desired::PolicyOutcome& outcome) {

@@ -37,7 +37,7 @@ struct PolicyControllerOptions {
   std::function<void()> synced = {};
 };
 
-// The roll-out goes by the same in both states of an object: only bookkeeping differs.
+// Whether a roll-out would decide the same by both: what differs is bookkeeping (resourceVersion).
 bool IsSameForPolicy(const desired::OwnedObject& a, const desired::OwnedObject& b);
 
 class PolicyController {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "codec/json_items.h"
 #include "kube/ownership.h"
 #include "kube/projection.h"
 
@@ -112,9 +113,7 @@ base::Result<std::optional<desired::LaggingPod>> LaggingPods::Look(const DaemonS
       TRY_ASSIGN(std::string body, client_->Send(request, kOneTry, stop));
       TRY_ASSIGN(const Json page, codec::ParseJson(body, "list of pods"));
       std::optional<desired::LaggingPod> first;
-      const Json* pods = codec::Find(page, {"items"});
-      if (pods == nullptr || !pods->is_array()) break;
-      for (const Json& pod : *pods) {
+      for (const Json& pod : codec::ItemsAt(page, {"items"})) {
         if (!kube::IsControlledBy(pod, daemonset.uid)) continue;
         auto lagging = desired::ReadLaggingPod(pod);
         if (lagging && (!first || lagging->node < first->node)) first = std::move(lagging);

@@ -33,8 +33,8 @@ struct DaemonSetPods {
   std::int64_t desired = 0;
 };
 
-// Thread-safe. Looks at the API server on a thread of its own: one may take dozens of calls, and
-// the roll-out has better to do than to wait for what is only told.
+// Thread-safe. Looks on a thread of its own: one look may take dozens of calls to the API server,
+// and a roll-out does not wait for what is only written into a status.
 class LaggingPods {
  public:
   // `changed`: what Find says may have become something else. `later`: ask again after that time.
@@ -58,7 +58,7 @@ class LaggingPods {
   using Watched = NamedObject<std::optional<desired::LaggingPod>>;
   struct Search {
     base::SteadyClock::time_point at;  // of the last look
-    int in_vain = 0;                   // looks since one was found
+    int in_vain = 0;                   // looks since the last one that found a pod
     bool looking = false;              // it is queued, or being looked at
     std::shared_ptr<Watched> pod;
   };
@@ -66,7 +66,7 @@ class LaggingPods {
   // One pod that is behind; none when all are ready.
   base::Result<std::optional<desired::LaggingPod>> Look(const DaemonSetPods& daemonset,
                                                         const io::StopToken& stop);
-  // What becomes of a look: the watch of the pod that was found, if one was.
+  // Ends a look, and watches the pod that it has found, if any.
   void Finish(const DaemonSetPods& daemonset, std::shared_ptr<Watched> pod);
   std::shared_ptr<Watched> Watch(const std::string& pod, const io::StopToken& stop);
 

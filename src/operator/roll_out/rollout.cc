@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "api/labels.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "kube/selector.h"
@@ -78,11 +77,10 @@ void Rollout::Remember(const Identity& identity, const desired::Object& desired,
                        const desired::Object& live) {
   const desired::OwnedObject seen = desired::ReadOwned(live);
   const std::lock_guard lock(mutex_);
-  written_[identity] = {
-      .hash = codec::FindString(desired, {"metadata", "annotations", api::kLastAppliedHash}),
-      .fingerprint = seen.fingerprint,
-      .version = seen.version,
-      .at = base::SteadyClock::now()};
+  written_[identity] = {.hash = desired::AppliedHash(desired),
+                        .fingerprint = seen.fingerprint,
+                        .version = seen.version,
+                        .at = base::SteadyClock::now()};
 }
 
 base::Status Rollout::Apply(const kube::ResourceKind& kind, const desired::Object& object,
@@ -129,8 +127,7 @@ base::Status Rollout::ApplyIfNeeded(const desired::Object& object, const io::Sto
     const auto found = written_.find(identity);
     if (found != written_.end()) written = found->second;
   }
-  const std::string hash =
-      codec::FindString(object, {"metadata", "annotations", api::kLastAppliedHash});
+  const std::string hash = desired::AppliedHash(object);
   switch (Decide(hash, live.get(), written ? &*written : nullptr, base::SteadyClock::now())) {
     case Step::kNothing:
       return {};
@@ -240,8 +237,7 @@ std::pair<desired::DaemonSetProgress, std::string> Rollout::Look(
     return {progress, fmt::format("DaemonSet {} is being created", key.name)};
   }
   const desired::OwnedObject& live = **found.value();
-  progress.current =
-      live.hash == codec::FindString(daemonset, {"metadata", "annotations", api::kLastAppliedHash});
+  progress.current = live.hash == desired::AppliedHash(daemonset);
   progress.status = live.daemonset;
   std::optional<desired::LaggingPod> lagging;
   if (lagging_pods_ != nullptr) {

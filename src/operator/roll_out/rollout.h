@@ -27,9 +27,9 @@ namespace pitcrew::gpu_operator {
 
 // What to do about one desired object.
 enum class Step {
-  kNothing,  // it stands as wanted
-  kPending,  // we have just written it; the watch has not told of it yet
-  kVerify,   // somebody touched it, or we have just started: look at it
+  kNothing,  // the cluster has it as wanted
+  kPending,  // we have just written it; the watch has not shown that yet
+  kVerify,   // somebody else wrote it, or the operator has just started: compare it
   kApply,
 };
 
@@ -58,7 +58,8 @@ class Rollout {
 
   // Forgets the pass before.
   void BeginPass();
-  // Decides what the operands no longer want of what stands. Before Run; `rendered` is all of them.
+  // Decides which objects of the cluster no operand wants any more. Before Run; `rendered` is all
+  // of them.
   void DecideRemovals(std::span<const desired::RenderedOperand> rendered,
                       const io::StopToken& stop);
   // Brings one operand to what was rendered and says how it is. Sends nothing when nothing differs.
@@ -68,7 +69,7 @@ class Rollout {
   // An object was deleted: what was written before says nothing about it.
   void Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key);
   // The policy is gone: from now on nothing is written for it, also by a pass that is under way.
-  // Whoever removes what it had would otherwise find it coming back.
+  // Else objects that the garbage collector deletes with their owner would be made again.
   void End() { ended_ = true; }
   [[nodiscard]] bool ended() const { return ended_; }
   // Where to look for the pods that are behind; null: nowhere. Must outlive this object.

@@ -22,7 +22,8 @@
 
 namespace pitcrew::gpu_operator {
 
-// What stands of upstream's in the cluster, looked up once per kind. Used by one thread at a time.
+// The objects of upstream's operator that the cluster has, listed once per kind. Used by one thread
+// at a time.
 class Predecessor {
  public:
   // `owner_uid`: only what this object controls is ever deleted.

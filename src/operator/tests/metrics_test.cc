@@ -37,6 +37,22 @@ void ExpectWellFormed(const std::string& text) {
   }
 }
 
+TEST(MetricsTest, AWatchIsUpWhileItsStoreIsComplete) {
+  const auto up = [](const kube::InformerStatus& status) {
+    Metrics metrics;
+    const auto collecting = metrics.Collect(
+        [&](prom::Exposition& exposition) { ExposeWatch("nodes", status, 0, exposition); });
+    const std::string text = metrics.Render();
+    const std::string series = "gpu_operator_watch_up{resource=\"nodes\"} ";
+    return text.substr(text.find(series) + series.size(), 1);
+  };
+  const base::Error trouble = base::Unavailable("Away", "nobody answers");
+  EXPECT_EQ(up({.synced = true}), "1");
+  EXPECT_EQ(up({.synced = true, .trouble = trouble}), "0");
+  EXPECT_EQ(up({.synced = false}), "0");
+  EXPECT_EQ(up({.synced = false, .trouble = trouble}), "0");
+}
+
 // operator-behaviour.md section 2: controller-runtime's, client-go's and the process' metrics.
 TEST(MetricsTest, NamesThatUpstreamsLibrariesExport) {
   Metrics metrics;
@@ -71,6 +87,8 @@ TEST(MetricsTest, NamesThatUpstreamsLibrariesExport) {
   metrics.SetDaemonSets(
       {{.state = "state-driver", .name = "d", .desired = 5, .updated = 4, .ready = 3}});
   metrics.SetOperandSeconds("state-driver", 0.25);
+  metrics.SetHeldUpgrades({{.driver = "", .reason = "image", .nodes = 2},
+                           {.driver = "training", .reason = "canary", .nodes = 0}});
   const std::string text = metrics.Render();
   ExpectWellFormed(text);
   for (const char* line :
@@ -99,7 +117,9 @@ TEST(MetricsTest, NamesThatUpstreamsLibrariesExport) {
         "gpu_operator_store_objects{resource=\"nodes\"} 10",
         "leader_election_master_status{name=\"53822513.nvidia.com\"} 1",
         "leader_election_slowpath_total{name=\"53822513.nvidia.com\"} 0",
-        "gpu_operator_operand_pods_ready{state=\"state-driver\",daemonset=\"d\"} 3"}) {
+        "gpu_operator_operand_pods_ready{state=\"state-driver\",daemonset=\"d\"} 3",
+        "gpu_operator_driver_upgrades_held{driver=\"\",reason=\"image\"} 2",
+        "gpu_operator_driver_upgrades_held{driver=\"training\",reason=\"canary\"} 0"}) {
     EXPECT_THAT(text, HasSubstr("\n" + std::string(line) + "\n"));
   }
   for (const char* name : {"process_cpu_seconds_total", "process_resident_memory_bytes",

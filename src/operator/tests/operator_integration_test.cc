@@ -63,6 +63,7 @@ TEST_F(OperatorTest, PolicyBecomesLabelsObjectsAndStatusAndThenNothingIsWritten)
     EXPECT_THAT(Condition("cluster-policy", "Error"), HasSubstr("False Ready"));
     EXPECT_THAT(Condition("cluster-policy", "DriverReady"), HasSubstr("True Ready"));
     EXPECT_EQ(running.Value("gpu_operator_gpu_nodes_total"), 1);
+    EXPECT_EQ(running.Value("gpu_operator_openshift_driver_toolkit_enabled"), 0) << "no OpenShift";
     EXPECT_TRUE(
         Eventually([&] { return running.Value("gpu_operator_reconciliation_status") == 1; }));
     running.Stop();
@@ -276,19 +277,7 @@ TEST_F(OperatorTest, AGpuClusterBesideThePolicyIsAnError) {
   CreatePolicy("cluster-policy");
   const RunningOperator running(name_space_);
   ASSERT_TRUE(ReachesReady("cluster-policy"));
-  const Json definition = *codec::ParseYaml(R"(
-metadata: {name: gpuclusters.nvidia.com}
-spec:
-  group: nvidia.com
-  scope: Cluster
-  names: {kind: GPUCluster, listKind: GPUClusterList, plural: gpuclusters, singular: gpucluster}
-  versions:
-  - name: v1alpha1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-)");
-  Create(kube::kCustomResourceDefinitions, definition);
+  DefineGpuClusters();
   ASSERT_TRUE(Eventually([&] {
     return client_->Create(desired::kGpuClusters, {{"metadata", {{"name", "gpu-cluster"}}}}, kAdmin)
         .has_value();

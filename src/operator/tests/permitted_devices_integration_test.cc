@@ -87,6 +87,18 @@ class PermittedDevices : public OperatorTest {
               {{"feature.node.kubernetes.io/pci-10de.present", "true"},
                {"nvidia.com/gpu.workload.config", workload}}}}}});
   }
+  // "vm", which names this resource.
+  void CreateStoppedMachine(const char* resource) {
+    Create(
+        kVirtualMachines,
+        {{"metadata", {{"name", "vm"}, {"namespace", name_space_}}},
+         {"spec",
+          {{"runStrategy", "Halted"},
+           {"template",
+            {{"spec",
+              {{"domain",
+                {{"devices", {{"gpus", {{{"name", "gpu"}, {"deviceName", resource}}}}}}}}}}}}}}});
+  }
   // As the kubelet does for a device plugin.
   void Offer(const std::string& node, const Json& resources) {
     Merge(kube::kNodes, Cluster(node),
@@ -146,14 +158,7 @@ TEST_F(PermittedDevices, FollowWhatNodesOffer) {
 
   // The plugin is away; the machine's node changes its workload; a virtual machine still names it.
   Offer("a", {{kA10, "0"}});
-  Create(kVirtualMachines,
-         {{"metadata", {{"name", "vm"}, {"namespace", name_space_}}},
-          {"spec",
-           {{"runStrategy", "Halted"},
-            {"template",
-             {{"spec",
-               {{"domain",
-                 {{"devices", {{"gpus", {{{"name", "gpu"}, {"deviceName", kA10}}}}}}}}}}}}}}});
+  CreateStoppedMachine(kA10);
   Merge(kube::kNodes, Cluster("a"),
         {{"metadata", {{"labels", {{"nvidia.com/gpu.workload.config", "container"}}}}}});
   ASSERT_TRUE(Eventually(
@@ -163,6 +168,21 @@ TEST_F(PermittedDevices, FollowWhatNodesOffer) {
   EXPECT_THAT(Permitted(kKubeVirts), ElementsAre(gpu_, vgpu_));
   ASSERT_TRUE(client_->Delete(kVirtualMachines, Own("vm")));
   EXPECT_TRUE(Permits(kKubeVirts, {vgpu_}));
+}
+
+// Nobody offers either device any longer; when the one goes, the time of both is over.
+TEST_F(PermittedDevices, WhatAStoppedMachineNamesStaysWhenAnotherDeviceGoes) {
+  DefineKubeVirt();
+  CreateTarget(kKubeVirts);
+  CreateVmPolicy();
+  CreateMachineNode("a", "vm-passthrough");
+  CreateStoppedMachine(kA10);
+  const auto running = Start();
+  Offer("a", {{kA10, "2"}, {"nvidia.com/GA102GL_A40", "1"}});
+  ASSERT_TRUE(Eventually([&] { return Permitted(kKubeVirts).size() == 2; }));
+  Merge(kube::kNodes, Cluster("a"),
+        {{"metadata", {{"labels", {{"nvidia.com/gpu.workload.config", "container"}}}}}});
+  EXPECT_TRUE(Permits(kKubeVirts, {gpu_})) << ::testing::PrintToString(Permitted(kKubeVirts));
 }
 
 TEST_F(PermittedDevices, OthersEntriesSurvive) {

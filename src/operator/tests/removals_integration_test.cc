@@ -1,4 +1,5 @@
 // Pods that are sent away from many nodes at once, on a real kube-apiserver.
+#include <atomic>
 #include <mutex>
 #include <set>
 
@@ -55,6 +56,26 @@ class RemovalsTest : public UpgradeTest {
   std::map<std::string, int> held_up_;
 };
 
+// driver-lifecycle.md section 2.6: upstream stays in the state, too, and tries again.
+TEST_F(RemovalsTest, AListOfPodsThatIsRefusedFailsNoNode) {
+  kube::Config config = ApiServer::Shared().config();
+  config.credentials =
+      kube::StaticCredentials({.bearer_token = ApiServer::Shared().stranger_token()});
+  auto stranger = kube::Client::Create(std::move(config));
+  ASSERT_TRUE(stranger);
+  std::atomic<bool> changed = false;
+  NodeWork work(
+      *stranger, [&](const std::string&) { changed = true; },
+      [](const std::string&, const std::string&) {});
+  work.Remove("node", {.only_gpu = true, .label_selector = "", .how = {}}, {});
+  ASSERT_TRUE(Eventually([&] { return changed.load(); }));
+  const auto removal = work.RemovalOf("node", true);
+  ASSERT_FALSE(removal);
+  EXPECT_EQ(removal.error().code, base::Code::kUnavailable);
+  EXPECT_TRUE(removal.error().message.contains("list the pods of node node"))
+      << removal.error().message;
+}
+
 // Seen in the code: with as many nodes held up as there were places, all others waited for ever.
 TEST_F(RemovalsTest, NodesThatBudgetsHoldUpKeepNoOthersWaiting) {
   for (const char* name : {"a", "b", "c"}) CreatePodOf("held", name);
@@ -100,11 +121,9 @@ TEST_F(RemovalsTest, ATimeLimitEndsAlsoWhatMakesRoomForOthers) {
   Allow("held", 0);
   const auto work = MakeWork({.at_once = 1, .held_up = std::chrono::milliseconds(200)});
   for (const std::string& pod : pods_) {
-    work->Remove(name_space_ + "-" + pod,
-                 {.only_gpu = true,
-                  .label_selector = "",
-                  .how = {.force = true, .timeout_seconds = 1}},
-                 {});
+    work->Remove(
+        name_space_ + "-" + pod,
+        {.only_gpu = true, .label_selector = "", .how = {.force = true, .timeout_seconds = 1}}, {});
   }
   for (const std::string& pod : pods_) {
     EXPECT_TRUE(Eventually([&] { return StateOfRemoval(*work, pod) == Removal::State::kFailed; }));

@@ -5,6 +5,22 @@
 
 namespace pitcrew::gpu_operator::testing {
 
+void OperatorTest::DefineGpuClusters() {
+  const Json definition = *codec::ParseYaml(R"(
+metadata: {name: gpuclusters.nvidia.com}
+spec:
+  group: nvidia.com
+  scope: Cluster
+  names: {kind: GPUCluster, listKind: GPUClusterList, plural: gpuclusters, singular: gpucluster}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+)");
+  Create(kube::kCustomResourceDefinitions, definition);
+}
+
 void OperatorTest::SetUpTestSuite() {
   const auto client = ApiServer::Shared().MakeClient();
   for (const char* name : {"nvidia.com_clusterpolicies.yaml", "nvidia.com_nvidiadrivers.yaml"}) {

@@ -103,6 +103,7 @@ class OperatorTest : public ::testing::Test {
     client_ = ApiServer::Shared().MakeClient();
     Create(kube::kNamespaces, {{"metadata", {{"name", name_space_}}}});
   }
+  void DefineGpuClusters();
   void TearDown() override {
     // Nobody collects garbage here, and what lies outside namespaces is the next test's too.
     const std::string_view of_operands = "nvidia.com/gpu-operator.state";

@@ -7,6 +7,7 @@
 
 #include "api/labels.h"
 #include "api/upgrade_state.h"
+#include "base/clock.h"
 #include "base/strings.h"
 #include "kube/projection.h"
 #include "tests/support/patience.h"
@@ -151,7 +152,16 @@ std::string UpgradeTest::PlayRevision(const Json& daemonset) {
   // One of a DaemonSet that was deleted and made again is another one's.
   const ObjectKey key =
       Own(fmt::format("{}-{}-{}", NameOf(daemonset), hash, UidOf(daemonset).substr(0, 8)));
-  if (Exists(driver_upgrade::kControllerRevisions, key)) return hash;
+  const Json& number = daemonset["metadata"]["generation"];
+  if (const auto standing = client_->Get(driver_upgrade::kControllerRevisions, key)) {
+    // One that was set back is the newest again.
+    if ((*standing)["revision"] != number && standing_template_[UidOf(daemonset)] != hash) {
+      Merge(driver_upgrade::kControllerRevisions, key, {{"revision", number}});
+    }
+    standing_template_[UidOf(daemonset)] = hash;
+    return hash;
+  }
+  standing_template_[UidOf(daemonset)] = hash;
   Json labels = pod_template["metadata"]["labels"];
   labels["controller-revision-hash"] = hash;
   Create(driver_upgrade::kControllerRevisions,
@@ -161,7 +171,7 @@ std::string UpgradeTest::PlayRevision(const Json& daemonset) {
             {"labels", labels},
             {"ownerReferences", OwnedBy("DaemonSet", NameOf(daemonset), UidOf(daemonset))}}},
           {"data", {{"spec", {{"template", pod_template}}}}},
-          {"revision", daemonset["metadata"]["generation"]}});
+          {"revision", number}});
   return hash;
 }
 
@@ -202,14 +212,68 @@ void UpgradeTest::SetReady(const Json& pod, bool ready) {
 
 void UpgradeTest::SetWithoutImage(const Json& pod) {
   const Json status = {
-      {"name", "c"},       {"image", pod["spec"]["containers"][0]["image"]},
-      {"imageID", ""},     {"ready", false},
-      {"restartCount", 0}, {"state", {{"waiting", {{"reason", "ImagePullBackOff"}}}}}};
+      {"name", pod["spec"]["containers"][0]["name"]},
+      {"image", pod["spec"]["containers"][0]["image"]},
+      {"imageID", ""},
+      {"ready", false},
+      {"restartCount", 0},
+      {"state", {{"waiting", {{"reason", "ImagePullBackOff"}, {"message", "manifest unknown"}}}}}};
   const auto merged = client_->Patch(
       kube::kPods, kube::KeyOf(pod), kube::PatchType::kMerge,
       {{"status", {{"phase", "Pending"}, {"containerStatuses", Json::array({status})}}}},
       {.field_manager = "test", .subresource = "status"});
   ASSERT_TRUE(merged || merged.error().code == base::Code::kNotFound) << merged.error().ToString();
+}
+
+bool UpgradeTest::TakeAwayIfGoing(const Json& pod) {
+  if (!IsGoing(pod)) return false;
+  const auto gone = client_->Delete(kube::kPods, kube::KeyOf(pod), {.grace_period_seconds = 0});
+  EXPECT_TRUE(gone || gone.error().code == base::Code::kNotFound) << gone.error().ToString();
+  return true;
+}
+
+void UpgradeTest::PlayImageCheck(const Json& pod) {
+  const std::string node = codec::FindString(pod, {"spec", "nodeName"});
+  if (TakeAwayIfGoing(pod)) return;
+  if (no_answers_.contains(node)) return;
+  if (codec::FindString(pod, {"status", "phase"}) != "Pending") return;
+  if (no_image_.contains(node)) {
+    SetWithoutImage(pod);
+    return;
+  }
+  const auto said = preflights_.find(node);
+  Json statuses = Json::array();
+  bool all = true;
+  for (const Json& container : pod["spec"]["containers"]) {
+    const bool is_driver = container["name"] == "nvidia-driver-ctr";
+    const Json ended = {{"exitCode", 1},
+                        {"finishedAt", base::FormatRfc3339(base::WallClock::now())},
+                        {"message", is_driver && said != preflights_.end() ? said->second : ""}};
+    const Json waits = {{"reason", "ErrImagePull"}, {"message", "manifest unknown"}};
+    const bool bad = !bad_image_.empty() && container["image"].dump().contains(bad_image_);
+    all = all && !bad;
+    statuses.push_back({{"name", container["name"]},
+                        {"image", container["image"]},
+                        {"imageID", bad ? "" : "i"},
+                        {"ready", false},
+                        {"restartCount", 0},
+                        {"state", bad ? Json{{"waiting", waits}} : Json{{"terminated", ended}}}});
+  }
+  const auto merged = client_->Patch(
+      kube::kPods, kube::KeyOf(pod), kube::PatchType::kMerge,
+      {{"status", {{"phase", all ? "Failed" : "Pending"}, {"containerStatuses", statuses}}}},
+      {.field_manager = "test", .subresource = "status"});
+  ASSERT_TRUE(merged || merged.error().code == base::Code::kNotFound) << merged.error().ToString();
+}
+
+std::vector<std::string> UpgradeTest::ImageChecks() const {
+  const auto pods =
+      client_->List(kube::kPods, name_space_, {.label_selector = "app=nvidia-driver-image-check"});
+  std::vector<std::string> nodes;
+  for (const Json& pod : pods ? pods->items : std::vector<Json>()) {
+    nodes.push_back(codec::FindString(pod, {"spec", "nodeName"}));
+  }
+  return nodes;
 }
 
 void UpgradeTest::PlayGarbageCollector() {
@@ -264,6 +328,7 @@ void UpgradeTest::PlayDriver(const Json& daemonset, const std::string& node) {
     CreatePod(name, node, metadata, {}, spec);
     return;
   }
+  if (TakeAwayIfGoing(*pod)) return;
   if (OwnerOf(*pod) == UidOf(daemonset)) {
     const Json* statuses = codec::Find(*pod, {"status", "containerStatuses"});
     const bool runs = statuses != nullptr && !statuses->empty() && (*statuses)[0]["ready"] == true;
@@ -299,6 +364,10 @@ void UpgradeTest::Play() {
     if (disruptions > 0 && Exists(kube::kPods, Own(app))) SetBudget(app, disruptions);
   }
   PlayGarbageCollector();
+  const auto checks =
+      client_->List(kube::kPods, name_space_, {.label_selector = "app=nvidia-driver-image-check"});
+  ASSERT_TRUE(checks);
+  for (const Json& pod : checks->items) PlayImageCheck(pod);
   for (const std::string& node : nodes_) {
     if (const auto daemonset = DaemonSetFor(node)) PlayDriver(*daemonset, node);
     const std::string validator = "validator-" + node;

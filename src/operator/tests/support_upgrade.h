@@ -72,6 +72,8 @@ class UpgradeTest : public OperatorTest {
   bool Settles();
   void CreatePod(const std::string& name, const std::string& node, const Json& metadata,
                  const Json& container, const Json& spec = Json::object());
+  // Pods of image checks, and the nodes that they are on.
+  [[nodiscard]] std::vector<std::string> ImageChecks() const;
   // One that uses a GPU, of a controller or of none.
   void CreateGpuPod(const std::string& name, const std::string& node, bool controlled = true);
   // A budget that lets pods with this name as label `app` go, or not.
@@ -86,9 +88,12 @@ class UpgradeTest : public OperatorTest {
   [[nodiscard]] std::vector<std::string> EventsOf(const std::string& node) const;
 
   std::vector<std::string> nodes_;
-  std::set<std::string> no_pods_;         // nodes whose driver pod does not come back
-  std::set<std::string> bad_drivers_;     // nodes on which the driver does not start
-  std::set<std::string> no_image_;        // nodes that cannot get the image of a new driver pod
+  std::set<std::string> no_pods_;      // nodes whose driver pod does not come back
+  std::set<std::string> bad_drivers_;  // nodes on which the driver does not start
+  std::set<std::string> no_image_;     // nodes that cannot get the image of a new driver pod
+  std::string bad_image_;              // what stands in the names of images that nobody can get
+  std::map<std::string, std::string> preflights_;  // what the image check says at its end, by node
+  std::set<std::string> no_answers_;      // nodes on which nobody starts the pod of an image check
   std::set<std::string> bad_validators_;  // nodes whose validator is not ready
   // The garbage collector, which takes pods and revisions in any order, is not at the pods yet.
   bool frees_only_revisions_ = false;
@@ -103,10 +108,15 @@ class UpgradeTest : public OperatorTest {
   void FreeRevisions(const Json& daemonset);
   void SetReady(const Json& pod, bool ready);
   void SetWithoutImage(const Json& pod);
+  // As the kubelet ends a pod that is to go; so one whose deletion was cut off, with the operator
+  // that asked for it, between the API server's two steps. Whether it was to go.
+  bool TakeAwayIfGoing(const Json& pod);
+  void PlayImageCheck(const Json& pod);
   std::string PlayRevision(const Json& daemonset);
   void SetBudget(const std::string& app, int disruptions);
 
-  std::map<std::string, int> budgets_;  // disruptions that a budget allows
+  std::map<std::string, int> budgets_;                    // disruptions that a budget allows
+  std::map<std::string, std::string> standing_template_;  // uid of a DaemonSet: newest revision
 };
 
 // What a node goes through whose pods all go.

@@ -6,7 +6,11 @@
 
 #include <gmock/gmock.h>
 
+#include <mutex>
+#include <vector>
+
 #include "kube/resource.h"
+#include "loopback/scripted_server.h"
 
 #include "desired/predecessor.h"
 #include "support_operator.h"
@@ -145,6 +149,53 @@ TEST_F(TakeOverTest, LeftoversOfDisabledOperandsGoAndOthersStay) {
   // The policy's, under a name that is nobody's; and a known name that is not the policy's.
   EXPECT_TRUE(Exists(kube::kConfigMaps, Own("mine")));
   EXPECT_TRUE(Exists(kube::kServiceAccounts, Own("nvidia-vfio-manager")));
+}
+
+// Somebody changes the object between our reading and our writing: it is read once more.
+TEST(PredecessorTest, AnObjectThatChangesMeanwhileIsTakenOverAllTheSame) {
+  Json object = {
+      {"apiVersion", "v1"},
+      {"kind", "ConfigMap"},
+      {"metadata",
+       {{"name", "default-mig-parted-config"},
+        {"namespace", "gpu-operator"},
+        {"uid", "1"},
+        {"resourceVersion", "7"},
+        {"managedFields", Json::array({{{"manager", "gpu-operator"},
+                                        {"operation", "Update"},
+                                        {"apiVersion", "v1"},
+                                        {"fieldsType", "FieldsV1"},
+                                        {"fieldsV1", {{"f:data", Json::object()}}}}})}}}};
+  std::mutex mutex;
+  std::vector<std::string> versions;  // that patches are for
+  auto server = pitcrew::testing::ScriptedServer::Start([&](const auto& request, auto& reply,
+                                                            const io::StopToken&) {
+    const std::lock_guard lock(mutex);
+    if (request.method == "PATCH") {
+      const auto patch = codec::ParseJson(request.body, "patch");
+      versions.push_back((*patch)[1]["value"].template get<std::string>());
+      const bool first = versions.size() == 1;
+      if (first) object["metadata"]["resourceVersion"] = "8";
+      reply.Send(first ? 409 : 200, first ? "{}" : object.dump());
+    } else if (request.path.ends_with("/configmaps")) {
+      const Json list = {
+          {"kind", "ConfigMapList"}, {"metadata", {{"resourceVersion", "9"}}}, {"items", {object}}};
+      reply.Send(200, list.dump());
+    } else {
+      reply.Send(200, object.dump());
+    }
+  });
+  ASSERT_TRUE(server);
+  const auto client = kube::Client::Create({.server = (*server)->url()});
+  ASSERT_TRUE(client);
+  Predecessor predecessor(*client, "gpu-operator", "policy", desired::Operands());
+  const auto looked = predecessor.Look(kube::kConfigMaps, {});
+  ASSERT_TRUE(looked) << looked.error().message;
+  const auto taken = predecessor.TakeOver(
+      kube::kConfigMaps, {.namespace_name = "gpu-operator", .name = "default-mig-parted-config"},
+      {});
+  EXPECT_TRUE(taken) << taken.error().message;
+  EXPECT_THAT(versions, ::testing::ElementsAre("7", "8"));
 }
 
 }  // namespace

@@ -72,6 +72,36 @@ class UpgradeOfDriversTest : public UpgradeTest {
   }
 };
 
+TEST_F(UpgradeOfDriversTest, AnImageThatIsNowhereIsToldWithTheDriversOwnField) {
+  const auto node = AddNodeOf("a", "one");
+  CreatePolicy("cluster-policy", kDelegated);
+  CreateDriverFor("one", "{}");
+  RunningOperator running(name_space_);
+  ASSERT_TRUE(Settles());
+  const std::string former = UidOfDriverPod(node);
+  bad_image_ = ":999.";
+  const auto tells = [&](const Json& spec, const std::string& block) {
+    Merge(desired::kNvidiaDrivers, Cluster("one"), {{"spec", spec}});
+    EXPECT_TRUE(Eventually([&] {
+      Play();
+      return UpgradeReady("one").starts_with("False UpgradeStopped: " + block + ": node " + node +
+                                             " cannot get the image r/x:999.");
+    })) << block
+        << ": " << UpgradeReady("one");
+    EXPECT_EQ(UidOfDriverPod(node), former);
+    EXPECT_EQ(StateOf(node), "upgrade-required");
+  };
+  const auto image = [](const std::string& version) {
+    return Json{{"repository", "r"}, {"image", "x"}, {"version", version}};
+  };
+  tells({{"manager", image("999.1")}}, "spec.manager");
+  Json sidecar = image("999.2");
+  sidecar["enabled"] = true;
+  tells({{"manager", image("1")}, {"gdrcopy", sidecar}}, "spec.gdrcopy");
+  sidecar["version"] = "2";
+  tells({{"gdrcopy", sidecar}, {"repository", "r"}, {"image", "x"}, {"version", "999.3"}}, "spec");
+}
+
 std::vector<std::string> DoneAndThen(const std::vector<std::string>& way) {
   std::vector<std::string> states{"upgrade-done"};
   states.insert(states.end(), way.begin(), way.end());

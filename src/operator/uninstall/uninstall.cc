@@ -55,7 +55,7 @@ base::Result<Policies> DeletePolicies(const Cleaning& cleaning) {
       policies.kept.push_back(key.name);
       continue;
     }
-    base::LogInfo("delete the ClusterPolicy", {{"name", key.name}});
+    base::LogInfo("deleting the ClusterPolicy", {{"name", key.name}});
     const auto deleted =
         cleaning.client->Delete(desired::kClusterPolicies, key, {.uid = uid}, cleaning.stop);
     TRY(Allow(deleted, base::Code::kNotFound));
@@ -74,7 +74,7 @@ base::Result<Uids> DeleteDrivers(const Cleaning& cleaning) {
   for (const Json& driver : listed.items) {
     const kube::ObjectKey key = kube::KeyOf(driver);
     const std::string uid = codec::FindString(driver, {"metadata", "uid"});
-    base::LogInfo("delete the NVIDIADriver", {{"name", key.name}});
+    base::LogInfo("deleting the NVIDIADriver", {{"name", key.name}});
     TRY(Allow(cleaning.client->Delete(desired::kNvidiaDrivers, key, {.uid = uid}, cleaning.stop),
               base::Code::kNotFound));
     deleted.insert(uid);
@@ -192,7 +192,7 @@ base::Status Uninstall(const std::shared_ptr<kube::Client>& client, const Uninst
   }
   if (!owners.empty()) TRY(DeleteAllOwned(cleaning, owners));
   if (!policies.kept.empty()) {
-    base::LogInfo("another ClusterPolicy stands; the nodes keep what they have",
+    base::LogInfo("another ClusterPolicy remains; the nodes keep their labels",
                   {{"name", policies.kept.front()}});
     return {};
   }

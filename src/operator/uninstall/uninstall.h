@@ -1,5 +1,5 @@
-// Leaving a cluster: what stands because of a ClusterPolicy goes with it, also where no operator
-// runs any more.
+// Uninstallation: deletes ClusterPolicies with all that the cluster has because of them, also where
+// no operator runs any more.
 //
 // There is no finalizer on the policy on purpose: where the operator is gone first (its Deployment,
 // its namespace), a finalizer would hold the policy, its definition and the namespace for ever.

@@ -23,10 +23,10 @@ std::string DriverSelector() {
 
 template <class View>
 kube::Informer<View> WatchOf(const World& world, const kube::ResourceKind& kind,
-                             base::Result<View> (*read)(const Json&), std::string selector) {
+                             base::Result<View> (*read)(const Json&), const std::string& selector) {
   return kube::Informer<View>(
       world.client, kind, kube::ProjectJson<View>(read),
-      {.namespace_name = world.operator_namespace, .label_selector = std::move(selector)});
+      {.namespace_name = world.operator_namespace, .label_selector = selector});
 }
 
 // Of several the first that stays, by name.
@@ -155,7 +155,7 @@ base::Result<std::string> DriverPods::ReadNewest(const driver_upgrade::DriverPod
   const std::string name = templates_.Get()->DaemonSetOf(pod);
   if (name.empty()) return std::string();
   // Revisions first: as long as their DaemonSet stays, nobody takes them away from it.
-  TRY_ASSIGN(const auto templates, ReadRevisions({.uid = pod.owner_uid}, stop));
+  TRY_ASSIGN(auto templates, ReadRevisions({.uid = pod.owner_uid}, stop));
   const auto daemonset = world_.client->Get(
       kube::kDaemonSets, {.namespace_name = world_.operator_namespace, .name = name}, stop);
   if (!daemonset && daemonset.error().code != base::Code::kNotFound) {
@@ -164,7 +164,10 @@ base::Result<std::string> DriverPods::ReadNewest(const driver_upgrade::DriverPod
   const bool stays = daemonset &&
                      codec::FindString(*daemonset, {"metadata", "uid"}) == pod.owner_uid &&
                      codec::Find(*daemonset, {"metadata", "deletionTimestamp"}) == nullptr;
-  return stays ? templates.NewestOf(pod) : std::string();
+  if (!stays) return std::string();
+  TRY_ASSIGN(const auto read, driver_upgrade::ReadDriverDaemonSet(*daemonset));
+  templates.Add(read);
+  return templates.NewestOf(pod);
 }
 
 base::Result<driver_upgrade::Templates> DriverPods::ReadRevisions(
@@ -203,10 +206,13 @@ base::Result<std::string> DriverPods::HandOver(const std::string& node,
       templates.SuccessionOf(read_pod, view.waiting.get()) != driver_upgrade::Succession::kSame) {
     return std::string();
   }
-  const auto patched = world_.client->Patch(
-      kube::kPods, pod_key, kube::PatchType::kMerge,
-      driver_upgrade::HandOverPatch(*pod, *daemonset, templates.NewestOf(*view.waiting)),
-      {.field_manager = std::string(desired::kFieldManager)}, stop);
+  // A pod without a revision would count as outdated for good. The watch tells when there is one.
+  const std::string newest = templates.NewestOf(*view.waiting);
+  if (newest.empty()) return std::string();
+  const auto patched =
+      world_.client->Patch(kube::kPods, pod_key, kube::PatchType::kMerge,
+                           driver_upgrade::HandOverPatch(*pod, *daemonset, newest),
+                           {.field_manager = std::string(desired::kFieldManager)}, stop);
   if (patched) return owner;
   if (patched.error().code == base::Code::kConflict ||
       patched.error().code == base::Code::kNotFound) {

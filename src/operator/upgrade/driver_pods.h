@@ -52,6 +52,10 @@ class DriverPods {
     }
   };
   [[nodiscard]] View Of(const std::string& node) const;
+  // Name of the pod's DaemonSet; "" when it is not known.
+  [[nodiscard]] std::string DaemonSetOf(const driver_upgrade::DriverPod& pod) const {
+    return templates_.Get()->DaemonSetOf(pod);
+  }
   // With a driver pod, sorted.
   [[nodiscard]] std::vector<std::string> Nodes() const { return driver_pods_.Nodes(); }
 

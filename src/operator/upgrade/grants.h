@@ -15,11 +15,12 @@ namespace pitcrew::gpu_operator {
 // Thread-safe.
 class Grants {
  public:
-  void Give(const std::string& node);
-  // The node has a place that it has not used.
-  [[nodiscard]] bool Has(const std::string& node) const;
-  // It was written, and is of this resourceVersion since: the place is its own until the watch
-  // shows that.
+  // For that version of its driver; "": for whichever.
+  void Give(const std::string& node, const std::string& version = "");
+  // The node has a place that it has not used, for that version.
+  [[nodiscard]] bool Has(const std::string& node, const std::string& version) const;
+  // The node's new state was written, with this resourceVersion: the place counts until the watch
+  // shows it.
   void Use(const std::string& node, std::uint64_t version);
   // It does not need the place, or may not begin any longer. False when it had none, or has used
   // it.
@@ -30,8 +31,12 @@ class Grants {
   bool Counts(const desired::Node& node);
 
  private:
+  struct Place {
+    std::string version;                // of the driver
+    std::optional<std::uint64_t> used;  // version of the node when used
+  };
   mutable std::mutex mutex_;
-  std::map<std::string, std::optional<std::uint64_t>> nodes_;  // the version when used
+  std::map<std::string, Place> nodes_;
 };
 
 }  // namespace pitcrew::gpu_operator

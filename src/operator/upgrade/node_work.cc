@@ -69,7 +69,7 @@ NodeWork::~NodeWork() {
   }
 }
 
-void NodeWork::End(std::shared_ptr<RemovalJob> job) {
+void NodeWork::End(const std::shared_ptr<RemovalJob>& job) {
   if (job == nullptr) return;
   {
     // Not between the look at the stop and the wait of one whose turn has not come.
@@ -161,7 +161,7 @@ void NodeWork::Remove(const std::string& node, const PodsToRemove& pods,
     // Its job outlives the thread: End waits for it.
     job->thread = std::thread([this, node, borrowed = job.get()] { Run(node, *borrowed); });
   }
-  End(std::move(former));
+  End(former);
 }
 
 void NodeWork::Run(const std::string& node, RemovalJob& job) {
@@ -205,8 +205,7 @@ base::Result<int> NodeWork::RemovePods(const std::string& node, RemovalJob& job,
     if (!job.pods.only_gpu || workload::UsesGpu(*client_, pod, stop)) pods.push_back(pod);
   }
   const api::PodRemoval& how = job.pods.how;
-  const workload::DrainPlan plan =
-      workload::PlanDrain(pods, {.force = how.force, .delete_empty_dir = how.delete_empty_dir});
+  const workload::DrainPlan plan = workload::PlanDrain(pods, workload::OptionsOf(how));
   if (!plan.refused.empty()) {
     return base::Fail(base::Invalid("PodsNotDeletable", base::Join(plan.refused, "; ")));
   }
@@ -280,8 +279,8 @@ void NodeWork::Keep(const std::string& node, UpgradeState state) {
       nodes_.erase(found);
     }
   }
-  End(std::move(ended.gpu_pods));
-  End(std::move(ended.drain));
+  End(ended.gpu_pods);
+  End(ended.drain);
 }
 
 }  // namespace pitcrew::gpu_operator

@@ -1,6 +1,6 @@
 // What takes time on nodes that are upgraded: pods that are sent away, jobs that are waited for.
-// Nothing of it is needed after a restart: the state of the node says what has to be done, and what
-// is gone stays gone.
+// Nothing of it is kept over a restart: the state label of the node says what is to be done, and
+// pods that are gone stay gone.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ struct PodsToRemove {
 // Each removal has a watch and a thread for every pod, so not all are at it at once.
 struct RemovalLimits {
   std::size_t at_once = 100;
-  // One that a disruption budget holds up for so long makes room for one that waits.
+  // A removal that a disruption budget has blocked for so long lets one that waits go first.
   std::chrono::milliseconds held_up = std::chrono::seconds(10);
 };
 
@@ -56,7 +56,8 @@ class NodeWork {
   // Begins unless the same has begun already; ends at the latest with `stop`. The time limit of
   // `pods` counts from the first time.
   void Remove(const std::string& node, const PodsToRemove& pods, const io::StopToken& stop);
-  // How far it is. An error, told once, is nobody's fault: it has not begun then.
+  // How far it is. An error, returned once: the API server did not answer, and Remove begins it
+  // again.
   base::Result<driver_upgrade::Removal> RemovalOf(const std::string& node, bool only_gpu);
   // Likewise.
   void WatchJobs(const std::string& node, const std::string& label_selector);
@@ -100,10 +101,9 @@ class NodeWork {
   void NoteHeldUp(const std::string& node, RemovalJob& job, const kube::ObjectKey& pod,
                   const base::Error& why);
   void Run(const std::string& node, RemovalJob& job);
-  base::Result<int> RemovePods(const std::string& node, RemovalJob& job,
-                               const io::StopToken& stop);
+  base::Result<int> RemovePods(const std::string& node, RemovalJob& job, const io::StopToken& stop);
   // Waits for the job's thread.
-  void End(std::shared_ptr<RemovalJob> job);
+  void End(const std::shared_ptr<RemovalJob>& job);
 
   std::shared_ptr<kube::Client> client_;
   std::function<void(const std::string&)> changed_;

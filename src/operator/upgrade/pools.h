@@ -20,8 +20,8 @@ struct UpgradePool {
   api::UpgradePolicy policy;
   // Where `policy` stands in its object.
   std::string path;
-  // What is wanted cannot be told, and why when nobody else tells: an annotation that cannot be
-  // used.
+  // What is wanted cannot be told. `problem` says why where no condition does: an annotation that
+  // cannot be used.
   bool unclear = false;
   std::string problem;
 

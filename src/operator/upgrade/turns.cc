@@ -3,11 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "api/labels.h"
 #include "base/log.h"
+#include "driver_upgrade/gates.h"
+#include "driver_upgrade/image_check.h"
+#include "driver_upgrade/looks.h"
 #include "driver_upgrade/step.h"
 
 namespace pitcrew::gpu_operator {
@@ -28,19 +35,54 @@ void SumUp(driver_upgrade::Wave& sum, const driver_upgrade::Wave& wave) {
   sum.pending += wave.pending;
 }
 
-// What limits and schedule look at. Labels: any may be the one that nodes are ordered by.
-bool IsSameForOthers(const desired::Node& a, const desired::Node& b) {
-  return a.labels == b.labels && a.unschedulable == b.unschedulable && a.not_ready == b.not_ready;
+std::string_view MetricsNoteOf(const desired::Node& node) {
+  const auto& notes = node.UpgradeNotes();
+  const auto found = notes.find(api::kUpgradeMetricsAnnotation);
+  return found == notes.end() ? std::string_view() : found->second;
 }
 
-// Path of the block that names the driver's image: the one around the upgrade policy.
-std::string BlockOf(const UpgradePool& pool) { return pool.path.substr(0, pool.path.rfind('.')); }
+// What limits and schedule look at. Labels: any may be the one that nodes are ordered by.
+bool IsSameForOthers(const desired::Node& a, const desired::Node& b) {
+  return a.labels == b.labels && a.unschedulable == b.unschedulable && a.not_ready == b.not_ready &&
+         MetricsNoteOf(a) == MetricsNoteOf(b);
+}
+
+// Why the pool is stopped until a person does something; "" when it is not.
+std::string StopOf(const UpgradePool& pool, const driver_upgrade::Wave& wave) {
+  if (wave.blocker == driver_upgrade::Blocker::kNone) return "";
+  if (wave.image_of.empty()) return wave.held;
+  return fmt::format("{}: {}", driver_upgrade::ImageChooserOf(wave.image_of, !pool.driver.empty()),
+                     wave.held);
+}
+
+int WaitingOf(const std::vector<driver_upgrade::Member>& members) {
+  return static_cast<int>(std::ranges::count_if(members, driver_upgrade::IsWaiting));
+}
+
+// In a setting that nothing can be done with, whatever the wave says: all that wait.
+constexpr std::string_view kSetting = "setting";
+
+void AddHeld(const UpgradePool& pool, const std::map<std::string_view, int>& nodes,
+             std::vector<HeldUpgrades>& held) {
+  using enum driver_upgrade::Blocker;
+  for (const std::string_view reason :
+       {NameOf(kImage), NameOf(kCanary), NameOf(kApproval), NameOf(kFailures), kSetting}) {
+    const auto found = nodes.find(reason);
+    held.push_back({.driver = pool.driver,
+                    .reason = std::string(reason),
+                    .nodes = found == nodes.end() ? 0 : found->second});
+  }
+}
 
 }  // namespace
 
-Turns::Turns(World& world, Metrics& metrics, const DriverPods& pods,
+Turns::Turns(World& world, Metrics& metrics, const DriverPods& pods, ImageChecks& image_checks,
              std::function<void()> told_changed)
-    : world_(world), metrics_(metrics), pods_(pods), told_changed_(std::move(told_changed)) {}
+    : world_(world),
+      metrics_(metrics),
+      pods_(pods),
+      image_checks_(image_checks),
+      told_changed_(std::move(told_changed)) {}
 
 bool Turns::Note(const kube::Change<desired::Node>& change) {
   const bool has_state = change.now != nullptr && change.now->labels.Has(api::kUpgradeState);
@@ -65,11 +107,9 @@ bool Turns::Note(const kube::Change<desired::Node>& change) {
          !IsSameForOthers(*change.before, *change.now);
 }
 
-bool Turns::NoteMissingImage(const std::string& node, const std::string& image,
-                             const std::string& version) {
+bool Turns::NoteMissingImage(const std::string& node, const MissingImage& missing) {
   const std::lock_guard lock(mutex_);
-  if (image.empty()) return missing_images_.erase(node) > 0;
-  MissingImage missing{.image = image, .version = version};
+  if (missing.image.empty()) return missing_images_.erase(node) > 0;
   return std::exchange(missing_images_[node], missing) != missing;
 }
 
@@ -84,15 +124,16 @@ std::set<std::string> Turns::Nodes() const {
 }
 
 void Turns::LookAtPods(const UpgradePool& pool, const MissingImages& missing_images,
-                       driver_upgrade::Member& member) const {
+                       const desired::Node& node, driver_upgrade::Member& member) const {
   const bool by_schedule = pool.policy.schedule.restricts();
-  if (!by_schedule && missing_images.empty()) return;  // nobody asks
   const DriverPods::View view = pods_.Of(member.name);
+  if (ChecksImages(pool)) image_checks_.LookAt(node, view, member);
   member.version = view.newest_revision;
   member.has_image = view.sync == driver_upgrade::Sync::kInSync && view.pod->ready;
   if (const auto missing = missing_images.find(member.name);
       missing != missing_images.end() && missing->second.version == member.version) {
     member.missing_image = missing->second.image;
+    member.missing_image_of = missing->second.container;
   }
   if (!by_schedule) return;
   member.outdated = view.sync == driver_upgrade::Sync::kOutdated;
@@ -108,6 +149,7 @@ std::vector<driver_upgrade::Member> Turns::Members(const std::set<std::string>& 
     missing_images = missing_images_;
   }
   std::vector<driver_upgrade::Member> members;
+  std::vector<std::shared_ptr<const desired::Node>> nodes_of_members;
   for (const std::string& name : nodes) {
     const auto node = world_.nodes.store().Find(KeyOfNode(name));
     if (!node.is_present()) continue;
@@ -116,8 +158,17 @@ std::vector<driver_upgrade::Member> Turns::Members(const std::set<std::string>& 
     driver_upgrade::Member& member =
         members.emplace_back(driver_upgrade::MemberOf(**node.value(), schedule));
     member.granted = grants_.Counts(**node.value());
-    LookAtPods(pool, missing_images, member);
+    nodes_of_members.push_back(*node.value());
   }
+  const bool checks_images =
+      ChecksImages(pool) && std::ranges::any_of(members, driver_upgrade::IsWaiting);
+  // Else nobody asks.
+  if (schedule.restricts() || !missing_images.empty() || checks_images) {
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      LookAtPods(pool, missing_images, *nodes_of_members[i], members[i]);
+    }
+  }
+  image_checks_.Answer(members);
   return members;
 }
 
@@ -143,13 +194,15 @@ void Turns::SetStopped(const std::string& driver, const std::string& why) {
   told_changed_();
 }
 
-void Turns::Measure(const driver_upgrade::Wave& wave) {
+void Turns::Measure(const Sum& sum) {
+  const driver_upgrade::Wave& wave = sum.wave;
   for (const auto& [name, value] :
        {std::pair("in_progress", wave.in_progress), std::pair("done", wave.done),
         std::pair("failed", wave.failed), std::pair("available", wave.available),
         std::pair("pending", wave.pending)}) {
     metrics_.Set(fmt::format("gpu_operator_nodes_upgrades_{}", name), value);
   }
+  metrics_.SetHeldUpgrades(sum.held);
 }
 
 void Turns::TakeBack(const std::vector<driver_upgrade::Member>& members) {
@@ -182,10 +235,10 @@ base::Result<std::string> Turns::CheckSelectors(const UpgradePool& pool, Lane& l
 
 base::Status Turns::GiveIn(const UpgradePool& pool,
                            const std::vector<driver_upgrade::Member>& members, Given& given,
-                           driver_upgrade::Wave& sum, const io::StopToken& stop) {
+                           Sum& sum, const io::StopToken& stop) {
   const auto now = base::WallClock::now();
   const driver_upgrade::Wave wave = driver_upgrade::PlanWave(members, pool.policy, now);
-  SumUp(sum, wave);
+  SumUp(sum.wave, wave);
   Lane* lane = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -196,33 +249,43 @@ base::Status Turns::GiveIn(const UpgradePool& pool,
     if (!problem.empty()) {
       TakeBack(members);
       SetStopped(pool.driver, problem);
+      AddHeld(pool, {{kSetting, WaitingOf(members)}}, sum.held);
       return {};
     }
   }
-  SetStopped(pool.driver, wave.image_missing  ? BlockOf(pool) + ": " + wave.held
-                          : wave.needs_person ? wave.held
-                                              : "");
+  std::map<std::string_view, int> blocked;
+  for (const auto& [blocker, nodes] : wave.blocked) blocked[NameOf(blocker)] = nodes;
+  AddHeld(pool, blocked, sum.held);
+  SetStopped(pool.driver, StopOf(pool, wave));
   if (std::exchange(lane->held, wave.held) != wave.held && !wave.held.empty()) {
     base::LogInfo("no other driver is upgraded now", {{"driver", pool.driver}, {"why", wave.held}});
   }
   if (wave.holds_all) TakeBack(members);
   for (const std::string& node : wave.granted) {
-    grants_.Give(node);
+    // What was looked at for one version holds for no other.
+    const auto member = std::ranges::find(members, node, &driver_upgrade::Member::name);
+    grants_.Give(node, pool.policy.image_check ? member->version : "");
     given.nodes.push_back(node);
   }
-  if (wave.look_again) {
-    const auto delay =
-        std::max<std::chrono::nanoseconds>(*wave.look_again - now, std::chrono::milliseconds(1));
-    given.look_again = given.look_again ? std::min(*given.look_again, delay) : delay;
-  }
-  return {};
+  if (wave.look_again) given.LookAgainIn(*wave.look_again - now);
+  AddLooks(pool, members, now, given);
+  return image_checks_.Start(wave.to_check, stop);
+}
+
+void Turns::AddLooks(const UpgradePool& pool, const std::vector<driver_upgrade::Member>& members,
+                     base::WallClock::time_point now, Given& given) {
+  driver_upgrade::Looks looks = driver_upgrade::LooksOf(members, pool.policy.schedule, now);
+  given.followed.merge(looks.followed);
+  std::ranges::move(looks.due, std::back_inserter(given.looks));
+  if (looks.look_again) given.LookAgainIn(*looks.look_again - now);
 }
 
 base::Result<Turns::Given> Turns::Give(const std::vector<UpgradePool>& pools,
                                        const io::StopToken& stop) {
   Given given;
-  driver_upgrade::Wave sum;
+  Sum sum;
   std::optional<base::Error> trouble;
+  image_checks_.BeginPass(base::WallClock::now());
   const std::set<std::string> nodes = Nodes();
   std::set<std::string> drivers;
   for (const UpgradePool& pool : pools) {
@@ -233,6 +296,7 @@ base::Result<Turns::Given> Turns::Give(const std::vector<UpgradePool>& pools,
     if (!pool.enabled || pool.unclear) {
       TakeBack(members);
       SetStopped(pool.driver, pool.problem);
+      AddHeld(pool, {{kSetting, pool.unclear ? WaitingOf(members) : 0}}, sum.held);
     } else if (auto gave = GiveIn(pool, members, given, sum, stop); !gave) {
       trouble = gave.error();
     }
@@ -249,6 +313,7 @@ base::Result<Turns::Given> Turns::Give(const std::vector<UpgradePool>& pools,
     const std::lock_guard lock(mutex_);
     lanes_.erase(driver);
   }
+  if (const auto delay = image_checks_.EndPass(stop)) given.LookAgainIn(*delay);
   Measure(sum);
   metrics_.Set("gpu_operator_driver_auto_upgrade_enabled",
                std::ranges::any_of(pools, &UpgradePool::enabled) ? 1 : 0);

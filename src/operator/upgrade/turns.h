@@ -2,6 +2,7 @@
 // each pool, and tells in metrics and in the statuses of policy and drivers what it is.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "api/cluster_policy.h"
+#include "base/clock.h"
 #include "base/result.h"
 #include "desired/node.h"
 #include "driver_upgrade/wave.h"
@@ -21,29 +23,34 @@
 #include "operator/metrics/metrics.h"
 #include "operator/upgrade/driver_pods.h"
 #include "operator/upgrade/grants.h"
+#include "operator/upgrade/image_checks.h"
+#include "operator/upgrade/node_event.h"
 #include "operator/upgrade/pools.h"
 #include "operator/watches/world.h"
 
 namespace pitcrew::gpu_operator {
 
-inline kube::ObjectKey KeyOfNode(const std::string& name) {
-  return {.namespace_name = "", .name = name};
-}
-
 class Turns {
  public:
   // `told_changed` is called when what stopped() or incomplete() say has become something else, and
   // must not block. All must outlive this object.
-  Turns(World& world, Metrics& metrics, const DriverPods& pods, std::function<void()> told_changed);
+  Turns(World& world, Metrics& metrics, const DriverPods& pods, ImageChecks& image_checks,
+        std::function<void()> told_changed);
 
   // To be told of every change of a node, before anything is given. Whether it concerns the turns
   // of others.
   bool Note(const kube::Change<desired::Node>& change);
 
-  // To be told which image a node under way cannot get for its new driver's pod, which is of
-  // `version`; "": none. Whether that is news. Any thread.
-  bool NoteMissingImage(const std::string& node, const std::string& image,
-                        const std::string& version);
+  // An image that a node under way cannot get for its new driver's pod.
+  struct MissingImage {
+    std::string image = {};  // "": none
+    std::string container = {};
+    std::string version = {};  // of the pod
+
+    bool operator==(const MissingImage&) const = default;
+  };
+  // To be told of each. Whether that is news. Any thread.
+  bool NoteMissingImage(const std::string& node, const MissingImage& missing);
 
   // By one thread, for all pools. Gives places away, takes those back that were given and not used
   // where nothing may begin any longer, and tells. What cannot be found out about one pool stops no
@@ -51,6 +58,15 @@ class Turns {
   struct Given {
     std::vector<std::string> nodes;
     std::optional<std::chrono::nanoseconds> look_again;  // there is another answer then
+    // Nodes whose metrics exporter is of interest, and those of them to look at now.
+    std::set<std::string> followed = {};
+    std::vector<std::string> looks = {};
+
+    // Of several times the first; one that is over is now.
+    void LookAgainIn(std::chrono::nanoseconds delay) {
+      delay = std::max<std::chrono::nanoseconds>(delay, std::chrono::milliseconds(1));
+      look_again = look_again ? std::min(*look_again, delay) : delay;
+    }
   };
   base::Result<Given> Give(const std::vector<UpgradePool>& pools, const io::StopToken& stop);
 
@@ -75,27 +91,32 @@ class Turns {
   [[nodiscard]] std::set<std::string> Nodes() const;
   [[nodiscard]] std::vector<driver_upgrade::Member> Members(const std::set<std::string>& nodes,
                                                             const UpgradePool& pool);
-  struct MissingImage {
-    std::string image;
-    std::string version;  // of the driver
-
-    bool operator==(const MissingImage&) const = default;
-  };
   using MissingImages = std::map<std::string, MissingImage>;
   void LookAtPods(const UpgradePool& pool, const MissingImages& missing_images,
-                  driver_upgrade::Member& member) const;
+                  const desired::Node& node, driver_upgrade::Member& member) const;
+  [[nodiscard]] bool ChecksImages(const UpgradePool& pool) const {
+    return pool.enabled && !pool.unclear && pool.policy.image_check;
+  }
+  // Of one pass.
+  struct Sum {
+    driver_upgrade::Wave wave = {};
+    std::vector<HeldUpgrades> held = {};
+  };
   base::Status GiveIn(const UpgradePool& pool, const std::vector<driver_upgrade::Member>& members,
-                      Given& given, driver_upgrade::Wave& sum, const io::StopToken& stop);
+                      Given& given, Sum& sum, const io::StopToken& stop);
+  static void AddLooks(const UpgradePool& pool, const std::vector<driver_upgrade::Member>& members,
+                       base::WallClock::time_point now, Given& given);
   void TakeBack(const std::vector<driver_upgrade::Member>& members);
   // Whether the API server takes the selectors of the policy: "", or what it says about one.
   base::Result<std::string> CheckSelectors(const UpgradePool& pool, Lane& lane,
                                            const io::StopToken& stop);
-  void Measure(const driver_upgrade::Wave& wave);
+  void Measure(const Sum& sum);
   void SetStopped(const std::string& driver, const std::string& why);
 
   World& world_;
   Metrics& metrics_;
   const DriverPods& pods_;
+  ImageChecks& image_checks_;
   std::function<void()> told_changed_;
   Grants grants_;
   mutable std::mutex mutex_;

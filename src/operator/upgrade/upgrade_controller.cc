@@ -13,6 +13,7 @@
 #include "base/strings.h"
 #include "desired/node_labels.h"
 #include "desired/owned_object.h"
+#include "operator/upgrade/node_event.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -26,13 +27,18 @@ using driver_upgrade::Work;
 const kube::ObjectKey kAllNodes{.namespace_name = "", .name = "*"};
 const kube::ObjectKey kWave{.namespace_name = "", .name = "*wave"};
 
+// A node's metrics. Nodes have no namespace.
+constexpr std::string_view kMetrics = "*metrics";
+kube::ObjectKey KeyOfMetrics(const std::string& node) {
+  return {.namespace_name = std::string(kMetrics), .name = node};
+}
+
 constexpr int kUpgradeWorkers = 16;
 // Nodes that change together are counted together.
 constexpr std::chrono::milliseconds kWaveBurst{50};
 // More than the longest way of a node has; what comes behind it is another change.
 constexpr int kMostSteps = 32;
 
-constexpr std::string_view kEventReason = "GPUDriverUpgrade";
 UpgradeState StateOf(const desired::Node& node) {
   return api::UpgradeStateNamed(node.labels.Get(api::kUpgradeState));
 }
@@ -52,17 +58,12 @@ UpgradeController::UpgradeController(World& world, Metrics& metrics, kube::Event
       work_(
           world.client, [this](const std::string& node) { EnqueueNode(node); },
           [this](const std::string& node, const std::string& why) {
-            // The uid by which kubectl finds events of nodes that do not know the Node's own.
-            events_.Record({.about = {.api_version = "v1",
-                                      .kind = "Node",
-                                      .key = KeyOfNode(node),
-                                      .uid = node},
-                            .type = kube::EventType::kWarning,
-                            .reason = std::string(kEventReason),
-                            .message = why});
+            TellOfNode(events_, node, kube::EventType::kWarning, why);
           }),
       pods_(world),
-      turns_(world, metrics, pods_, std::move(told_changed)) {
+      image_checks_(world, events, pods_),
+      turns_(world, metrics, pods_, image_checks_, std::move(told_changed)),
+      looks_(world, [this](const std::string& node) { controller_.Enqueue(KeyOfMetrics(node)); }) {
   WatchSources();
 }
 
@@ -77,8 +78,7 @@ void UpgradeController::WatchSources() {
         if (concerns_others) EnqueueWave();
       });
   controller_.Watch<desired::PolicyView>(
-      world_.policies,
-      [this](const kube::Change<desired::PolicyView>& change, const auto& enqueue) {
+      world_.policies, [](const kube::Change<desired::PolicyView>& change, const auto& enqueue) {
         if (change.before != nullptr && change.now != nullptr &&
             IsSameForUpgrades(*change.before, *change.now)) {
           return;
@@ -103,9 +103,10 @@ void UpgradeController::WatchSources() {
       controller_,
       [this](const std::string& node) {
         EnqueueNode(node);
-        if (schedule_sees_pods_) EnqueueWave();
+        if (wave_sees_pods_) EnqueueWave();
       },
       [this] { EnqueueWave(); });
+  image_checks_.Watch(controller_, [this] { EnqueueWave(); });
 }
 
 void UpgradeController::EnqueueNode(const std::string& name) {
@@ -117,6 +118,7 @@ void UpgradeController::EnqueueWave() { controller_.EnqueueAfter(kWave, kWaveBur
 base::Result<kube::Action> UpgradeController::Reconcile(const kube::ObjectKey& key,
                                                         const io::StopToken& stop) {
   if (key == kWave) return ReconcileWave(stop);
+  if (key.namespace_name == kMetrics) return ReconcileMetrics(key.name, stop);
   if (key != kAllNodes) return ReconcileNode(key.name, stop);
   for (const auto& [node, view] : world_.nodes.store().Snapshot()) controller_.Enqueue(node);
   EnqueueWave();
@@ -125,12 +127,25 @@ base::Result<kube::Action> UpgradeController::Reconcile(const kube::ObjectKey& k
 
 base::Result<kube::Action> UpgradeController::ReconcileWave(const io::StopToken& stop) {
   const std::vector<UpgradePool> pools = UpgradePoolsOf(world_);
-  schedule_sees_pods_ = std::ranges::any_of(pools, [](const UpgradePool& pool) {
-    return pool.enabled && pool.policy.schedule.restricts();
+  wave_sees_pods_ = std::ranges::any_of(pools, [](const UpgradePool& pool) {
+    return pool.enabled && (pool.policy.schedule.restricts() || pool.policy.image_check);
   });
   TRY_ASSIGN(const Turns::Given given, turns_.Give(pools, stop));
   for (const std::string& node : given.nodes) EnqueueNode(node);
+  looks_.Follow(given.followed);
+  for (const std::string& node : given.looks) controller_.Enqueue(KeyOfMetrics(node));
   return given.look_again ? kube::Action::RequeueAfter(*given.look_again) : kube::Action::Done();
+}
+
+base::Result<kube::Action> UpgradeController::ReconcileMetrics(const std::string& name,
+                                                               const io::StopToken& stop) {
+  const auto found = world_.nodes.store().Find(KeyOfNode(name));
+  if (!found.is_present()) return kube::Action::Done();
+  const auto pool = UpgradePoolOf(world_, **found.value());
+  if (!pool || !pool->enabled) return kube::Action::Done();
+  TRY_ASSIGN(const auto told, looks_.Look(name, pool->policy.schedule.canary, stop));
+  if (told) TellOfNode(events_, name, kube::EventType::kWarning, *told);
+  return kube::Action::Done();
 }
 
 // --- one node ---
@@ -146,17 +161,20 @@ base::Result<driver_upgrade::Step> UpgradeController::Decide(const desired::Node
   }
   const bool waits_for_new = StateOf(node) == UpgradeState::kPodRestartRequired &&
                              view.sync == Sync::kInSync && !view.pod->deleting;
-  if (turns_.NoteMissingImage(node.name, waits_for_new ? view.pod->missing_image : "",
-                              view.newest_revision)) {
-    EnqueueWave();
+  Turns::MissingImage missing;
+  if (waits_for_new) {
+    missing = {.image = view.pod->missing_image,
+               .container = view.pod->missing_image_of,
+               .version = view.newest_revision};
   }
+  if (turns_.NoteMissingImage(node.name, missing)) EnqueueWave();
   driver_upgrade::NodeFacts facts{.node = node,
                                   .pod = view.pod.get(),
                                   .sync = view.sync,
                                   .newest_revision = view.newest_revision,
                                   .restarts_only = view.restarts_only,
                                   .succession = view.succession,
-                                  .granted = turns_.grants().Has(node.name),
+                                  .granted = turns_.grants().Has(node.name, view.newest_revision),
                                   .validators = view.validators,
                                   .validators_ready = view.validators_ready,
                                   .now = base::WallClock::now()};
@@ -185,7 +203,7 @@ base::Result<kube::Action> UpgradeController::ReconcileNode(const std::string& n
   if (found.is_absent()) {
     work_.Keep(name, UpgradeState::kNone);
     turns_.grants().Forget(name);
-    if (turns_.NoteMissingImage(name, "", "")) EnqueueWave();
+    if (turns_.NoteMissingImage(name, {})) EnqueueWave();
     return kube::Action::Done();
   }
   const desired::Node& node = **found.value();
@@ -232,7 +250,9 @@ base::Result<kube::Action> UpgradeController::Advance(const std::string& name, J
       TRY_ASSIGN(live, std::move(again));
       continue;
     }
-    if (state == UpgradeState::kRequired && step.to) {
+    if (state == UpgradeState::kRequired && step.to == UpgradeState::kDone) {
+      if (turns_.grants().Return(name)) EnqueueWave();
+    } else if (state == UpgradeState::kRequired && step.to) {
       const auto version =
           base::ParseUnsigned(codec::FindString(*written, {"metadata", "resourceVersion"}));
       turns_.grants().Use(name, version.value_or(0));
@@ -267,7 +287,7 @@ void UpgradeController::Tell(const Json& node, const std::vector<driver_upgrade:
   for (const driver_upgrade::Note& note : notes) {
     events_.Record({.about = kube::ReferenceTo(kube::kNodes, node),
                     .type = note.warning ? kube::EventType::kWarning : kube::EventType::kNormal,
-                    .reason = std::string(kEventReason),
+                    .reason = std::string(kUpgradeEvent),
                     .message = note.message});
   }
 }
@@ -321,7 +341,7 @@ base::Status UpgradeController::DeleteDriverPod(const std::string& node,
   events_.Record(
       {.about = {.api_version = "v1", .kind = "Pod", .key = key, .uid = pod->uid},
        .type = kube::EventType::kWarning,
-       .reason = std::string(kEventReason),
+       .reason = std::string(kUpgradeEvent),
        .message = fmt::format("Failed to restart driver pod {}", deleted.error().message)});
   return base::Fail(deleted.error().Within("restart the driver of node " + node));
 }
@@ -330,12 +350,9 @@ base::Status UpgradeController::HandOverPod(const std::string& node, const io::S
   TRY_ASSIGN(const auto handed_over, pods_.HandOver(node, stop));
   if (handed_over.empty()) return {};
   base::LogInfo("the driver's pod has another owner", {{"node", node}, {"daemonset", handed_over}});
-  events_.Record(
-      {.about = {.api_version = "v1", .kind = "Node", .key = KeyOfNode(node), .uid = node},
-       .type = kube::EventType::kNormal,
-       .reason = std::string(kEventReason),
-       .message = fmt::format("The driver goes on under DaemonSet {}, which would run the same",
-                              handed_over)});
+  TellOfNode(
+      events_, node, kube::EventType::kNormal,
+      fmt::format("The driver goes on under DaemonSet {}, which would run the same", handed_over));
   return {};
 }
 

@@ -19,6 +19,8 @@
 #include "kube/events.h"
 #include "operator/metrics/metrics.h"
 #include "operator/upgrade/driver_pods.h"
+#include "operator/upgrade/image_checks.h"
+#include "operator/upgrade/metrics_looks.h"
 #include "operator/upgrade/node_work.h"
 #include "operator/upgrade/pools.h"
 #include "operator/upgrade/turns.h"
@@ -44,11 +46,16 @@ class UpgradeController {
   // A node of a NVIDIADriver waits for its upgrade, is under way or has failed.
   [[nodiscard]] bool incomplete() const { return turns_.incomplete(); }
   // Adds the watches and their stores.
-  void Expose(prom::Exposition& exposition) const { pods_.Expose(exposition); }
+  void Expose(prom::Exposition& exposition) const {
+    pods_.Expose(exposition);
+    image_checks_.Expose(exposition);
+  }
 
  private:
   base::Result<kube::Action> Reconcile(const kube::ObjectKey& key, const io::StopToken& stop);
   base::Result<kube::Action> ReconcileWave(const io::StopToken& stop);
+  // Of a node that is one of the first: what its GPUs' metrics say.
+  base::Result<kube::Action> ReconcileMetrics(const std::string& name, const io::StopToken& stop);
   base::Result<kube::Action> ReconcileNode(const std::string& name, const io::StopToken& stop);
   // Steps until one has to wait. `live` is the Node object.
   base::Result<kube::Action> Advance(const std::string& name, codec::Json live,
@@ -71,12 +78,14 @@ class UpgradeController {
 
   World& world_;
   kube::EventRecorder& events_;
-  std::atomic<bool> schedule_sees_pods_ = false;  // the wave looks at pods, too
+  std::atomic<bool> wave_sees_pods_ = false;  // the wave looks at pods, too
   kube::Controller controller_;
   NodeWork work_;
   // Its threads use all of the above: they end first.
   DriverPods pods_;
+  ImageChecks image_checks_;
   Turns turns_;
+  MetricsLooks looks_;
 };
 
 }  // namespace pitcrew::gpu_operator

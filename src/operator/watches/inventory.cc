@@ -5,8 +5,8 @@
 
 namespace pitcrew::gpu_operator {
 
-Inventory::Inventory(std::shared_ptr<kube::Client> client, std::string_view operator_namespace,
-                     const desired::OptionalKinds& served) {
+Inventory::Inventory(const std::shared_ptr<kube::Client>& client,
+                     std::string_view operator_namespace, const desired::OptionalKinds& served) {
   for (const kube::ResourceKind& kind : desired::OwnedKinds()) {
     if (!desired::IsServed(kind, served)) continue;
     kube::InformerOptions options;

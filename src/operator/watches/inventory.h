@@ -17,7 +17,7 @@ using OwnedInformer = kube::Informer<desired::OwnedObject>;
 // namespace all, because policies refer to some of them.
 class Inventory {
  public:
-  Inventory(std::shared_ptr<kube::Client> client, std::string_view operator_namespace,
+  Inventory(const std::shared_ptr<kube::Client>& client, std::string_view operator_namespace,
             const desired::OptionalKinds& served);
 
   struct Kind {

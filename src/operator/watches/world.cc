@@ -69,8 +69,9 @@ void Fleet::Fill(desired::Facts& facts) const {
   totals_.Fill(facts);
 }
 
-World::World(std::shared_ptr<kube::Client> api, std::string own_namespace, ClusterIdentity cluster,
-             const desired::OperandTable& operand_table, desired::LabelKeys more_node_labels)
+World::World(const std::shared_ptr<kube::Client>& api, std::string own_namespace,
+             ClusterIdentity cluster, const desired::OperandTable& operand_table,
+             desired::LabelKeys more_node_labels)
     : client(api),
       operator_namespace(std::move(own_namespace)),
       identity(std::move(cluster)),
@@ -228,8 +229,7 @@ base::Status World::KeepNodeLabels(const desired::LabelKeys& keys) const {
   if (wanted.empty()) return {};
   return base::Fail(base::Unavailable(
       "NodeLabelsNotRead",
-      fmt::format("nodes are being read anew for their label {}, which is asked for",
-                  *wanted.begin())));
+      fmt::format("nodes are being listed again, now with their label {}", *wanted.begin())));
 }
 
 }  // namespace pitcrew::gpu_operator

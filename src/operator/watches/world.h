@@ -26,8 +26,8 @@
 
 namespace pitcrew::gpu_operator {
 
-// What is the same for every reconcile of this process: read before the watches start,
-// and when it changes everything starts anew.
+// What is the same for every reconcile: read before the watches start. When it changes, all
+// controllers and watches are started again.
 struct ClusterIdentity {
   std::string kubernetes_version;
   std::string openshift_version;  // "" when the cluster is not OpenShift
@@ -61,8 +61,8 @@ class Fleet {
 
 class World {
  public:
-  World(std::shared_ptr<kube::Client> api, std::string operator_namespace, ClusterIdentity cluster,
-        const desired::OperandTable& operand_table = desired::Operands(),
+  World(const std::shared_ptr<kube::Client>& api, std::string operator_namespace,
+        ClusterIdentity cluster, const desired::OperandTable& operand_table = desired::Operands(),
         desired::LabelKeys more_node_labels = {});
 
   std::shared_ptr<kube::Client> client;
@@ -77,8 +77,8 @@ class World {
   // None where the kind is not served.
   std::optional<kube::Informer<desired::DriverView>> drivers;
   Inventory inventory;
-  // Called with labels of nodes that somebody asks about and that are not kept yet: a world with
-  // them has to take the place of this one. Set before the watches start.
+  // Called with keys of node labels that a controller needs and that this World does not keep: one
+  // that keeps them has to replace it. Set before the watches start.
   std::function<void(desired::LabelKeys)> node_labels_wanted;
   // Called when a server answers the watch of policies (anew). Set before the watches start.
   std::function<void()> server_answered;

@@ -11,11 +11,13 @@
 #include "api/labels.h"
 #include "apiserver/api_server.h"
 #include "base/file.h"
+#include "base/strings.h"
 #include "codec/yaml.h"
 #include "desired/cluster_kinds.h"
 #include "desired/owned_object.h"
 #include "desired/policy_view.h"
 #include "operator/runner.h"
+#include "plan/budgets.h"
 #include "plan/run.h"
 #include "support/temporary_folder.h"
 #include "tests/support/folders.h"
@@ -245,6 +247,117 @@ TEST_F(PlanTest, WhatIsPlannedIsWhatTheOperatorDoes) {
     EXPECT_THAT(leaving.output, HasSubstr(kube::KeyOf(object).name));
   }
   ASSERT_TRUE(client->Delete(desired::kClusterPolicies, policy_key));
+}
+
+// Pods of nodes whose driver would be exchanged are read when there are such nodes, with the rights
+// of whoever asks.
+TEST_F(PlanTest, PodsThatWouldLeaveAreNamed) {
+  const auto client = ApiServer::Shared().MakeClient();
+  for (const char* name : {"gpu-1", "gpu-2"}) {
+    ASSERT_TRUE(client->Patch(
+        kube::kNodes, {.namespace_name = "", .name = name}, kube::PatchType::kMerge,
+        {{"metadata", {{"labels", {{api::kGpuPresent, "true"}, {api::kDeployDriver, "true"}}}}}},
+        kAdmin));
+  }
+  const Json daemonset = *codec::ParseYaml(R"(
+metadata:
+  name: nvidia-driver-daemonset
+  namespace: gpu-operator
+  labels: {app.kubernetes.io/component: nvidia-driver}
+spec:
+  selector: {matchLabels: {app: nvidia-driver-daemonset}}
+  template:
+    metadata: {labels: {app: nvidia-driver-daemonset}}
+    spec:
+      nodeSelector: {nvidia.com/gpu.deploy.driver: "true"}
+      containers: [{name: nvidia-driver-ctr, image: former}]
+)");
+  // Nobody collects what an operator of another test has made.
+  const auto former = client->Delete(kube::kDaemonSets, kube::KeyOf(daemonset));
+  ASSERT_TRUE(former || former.error().code == base::Code::kNotFound);
+  Create(kube::kDaemonSets, daemonset);
+  Create(kube::kNamespaces, {{"metadata", {{"name", "ml"}}}});
+  Create(kube::kPods, *codec::ParseYaml(R"(
+metadata:
+  name: trains
+  namespace: ml
+  ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: o, uid: o, controller: true}]
+spec: {nodeName: gpu-1, containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}
+)"));
+  Create(kube::kPods, *codec::ParseYaml(R"(
+metadata: {name: waits, namespace: ml, labels: {tier: batch}}
+spec: {nodeName: gpu-2, containers: [{name: c, image: i}]}
+)"));
+  ASSERT_TRUE(client->Patch(kube::kPods, {.namespace_name = "ml", .name = "trains"},
+                            kube::PatchType::kMerge, {{"status", {{"phase", "Running"}}}},
+                            {.field_manager = "admin", .subresource = "status"}));
+  const Json budget = *codec::ParseYaml(
+      "{metadata: {name: all, namespace: ml}, spec: {maxUnavailable: 1, selector: {}}}");
+  Create(kDisruptionBudgets, budget);
+  // On a node without a driver.
+  Create(kube::kPods, *codec::ParseYaml(R"(
+metadata: {name: elsewhere, namespace: ml, labels: {tier: batch}}
+spec: {nodeName: cpu-1, containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}
+)"));
+  const std::string policy =
+      folder_
+          .Write("upgraded.yaml", base::ReplaceAll(kPolicy, "driver: {",
+                                                   "driver: {upgradePolicy: {autoUpgrade: "
+                                                   "true, waitForCompletion: {podSelector: "
+                                                   "'tier=batch'}}, "))
+          .string();
+  const auto grant = [&](const std::string& rules) {
+    ASSERT_TRUE(client->Patch(kube::kClusterRoles, {.namespace_name = "", .name = "plan-reader"},
+                              kube::PatchType::kMerge, *codec::ParseYaml(rules), kAdmin));
+  };
+  grant("{rules: [{apiGroups: ['*'], resources: ['*'], verbs: [get, list]}]}");
+  Answer answer;
+  ASSERT_TRUE(Eventually([&] {
+    answer = Plan(Format::kDiff, policy);
+    return answer.output.find("! upgrade Node gpu-2") != std::string::npos;
+  })) << answer.output
+      << answer.errors;
+  EXPECT_EQ(answer.status, 3);
+  EXPECT_THAT(answer.output,
+              HasSubstr("! upgrade Node gpu-1  (driver; is cordoned)\n    - Pod ml/trains: is "
+                        "evicted\n    ! Pod ml/trains: PodDisruptionBudget ml/all has not been "
+                        "counted yet, and allows no eviction\n! upgrade Node gpu-2  (driver; is "
+                        "cordoned)\n    . Pod "
+                        "ml/waits: is waited for\n"));
+  EXPECT_THAT(answer.output, HasSubstr("driver: evicts 1 pod on 1 node; waits for 1 pod on 1 node "
+                                       "to end; disruption budgets would keep 1 of these pods"));
+
+  // Without the right to list budgets it says so, and names the pods all the same.
+  grant(
+      "{rules: [{apiGroups: ['', nvidia.com, apps, rbac.authorization.k8s.io, node.k8s.io, "
+      "apiextensions.k8s.io], resources: ['*'], verbs: [get, list]}]}");
+  ASSERT_TRUE(Eventually([&] {
+    answer = Plan(Format::kDiff, policy);
+    return answer.output.find("which of these pods disruption budgets would keep is not known: ") !=
+           std::string::npos;
+  })) << answer.output;
+  EXPECT_THAT(answer.output, HasSubstr("cannot list resource \"poddisruptionbudgets\""));
+  EXPECT_THAT(answer.output, HasSubstr("- Pod ml/trains: is evicted"));
+  EXPECT_EQ(answer.status, 3);
+
+  // Without the right to list pods it says so, and plans all else.
+  grant(
+      "{rules: [{apiGroups: ['', nvidia.com, apps, rbac.authorization.k8s.io, node.k8s.io, "
+      "apiextensions.k8s.io], resources: [nodes, clusterpolicies, gpuclusters, nvidiadrivers, "
+      "daemonsets, configmaps, namespaces, secrets, services, serviceaccounts, "
+      "customresourcedefinitions, roles, rolebindings, clusterroles, clusterrolebindings, "
+      "runtimeclasses], verbs: [get, list]}]}");
+  ASSERT_TRUE(Eventually([&] {
+    answer = Plan(Format::kDiff, policy);
+    return answer.errors.find("which pods these are is not known") != std::string::npos;
+  })) << answer.errors;
+  EXPECT_THAT(answer.errors, HasSubstr("forbidden"));
+  EXPECT_EQ(answer.status, 3);
+  for (const char* name : {"trains", "waits", "elsewhere"}) {
+    ASSERT_TRUE(client->Delete(kube::kPods, {.namespace_name = "ml", .name = name}));
+  }
+  ASSERT_TRUE(client->Delete(kDisruptionBudgets, kube::KeyOf(budget)));
+  ASSERT_TRUE(client->Delete(kube::kDaemonSets, kube::KeyOf(daemonset)));
 }
 
 // What may not be read is an error that says so, not a plan that creates everything.

@@ -5,7 +5,9 @@
 #include "codec/yaml.h"
 #include "desired/cluster_kinds.h"
 #include "kubevirt/kinds.h"
+#include "plan/departing_pods.h"
 #include "plan/plan.h"
+#include "workload/gpu_use.h"
 
 namespace pitcrew::plan {
 namespace {
@@ -77,6 +79,32 @@ TEST(Unread, WhatGoesWithTheOperator) {
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_THAT(plan->problems, Contains(Unread("nodes")));
   EXPECT_THAT(plan->problems, Contains(Unread("daemonsets")));
+}
+
+// Claims are looked at only where a driver would be exchanged and a pod there has one.
+TEST(Unread, ClaimsOfPodsThatWouldLeave) {
+  snapshot::Snapshot snapshot("a test", /*complete=*/true);
+  for (const char* object :
+       {"{apiVersion: v1, kind: Node, metadata: {name: a}}",
+        "{apiVersion: v1, kind: Pod, metadata: {name: claims, namespace: ml, ownerReferences: "
+        "[{apiVersion: apps/v1, kind: ReplicaSet, name: o, uid: o, controller: true}]}, spec: "
+        "{nodeName: a, containers: [{}], resourceClaims: [{name: c, resourceClaimName: c}]}}"}) {
+    ASSERT_TRUE(snapshot.Add(*codec::ParseYaml(object)));
+  }
+  snapshot.SetUnknown(workload::kClaimVersions.front(),
+                      base::Unavailable("Away", "nobody answers"));
+  Plan plan;
+  plan.upgrades.push_back({.whose = "driver",
+                           .nodes_with_driver = 1,
+                           .policy = {},
+                           .automatic = true,
+                           .nodes = {{.node = "a"}},
+                           .at_once = "1 at a time",
+                           .how_long = ""});
+  AddDepartingPods(snapshot, plan);
+  EXPECT_THAT(plan.upgrades[0].nodes[0].evicted, ::testing::ElementsAre("ml/claims"));
+  EXPECT_THAT(plan.notes, Contains("claims of pods cannot be read, and count as claims of GPUs: "
+                                   "nobody answers"));
 }
 
 }  // namespace

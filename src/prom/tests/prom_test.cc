@@ -9,6 +9,7 @@
 #include "prom/exposition.h"
 #include "prom/process.h"
 #include "prom/registry.h"
+#include "prom/sample.h"
 
 namespace pitcrew::prom {
 namespace {
@@ -133,6 +134,32 @@ TEST(Process, TellsOfItself) {
                            "process_open_fds", "process_max_fds", "process_start_time_seconds"}) {
     EXPECT_THAT(exposition.Text(), HasSubstr("\n" + std::string(name) + " "));
   }
+}
+
+TEST(Sample, IsReadFromALine) {
+  const auto sample = ReadSample(
+      "DCGM_FI_DEV_XID_ERRORS{gpu=\"1\",UUID=\"GPU-61\",err_msg=\"a, \"b\" c\"} 79 1700000000");
+  ASSERT_TRUE(sample);
+  EXPECT_EQ(sample->name, "DCGM_FI_DEV_XID_ERRORS");
+  EXPECT_EQ(sample->Label("UUID", "uuid"), "GPU-61");
+  EXPECT_EQ(sample->Label("number", "gpu"), "1") << "by the former name";
+  EXPECT_EQ(sample->Label("none"), "");
+  EXPECT_EQ(sample->Label("err_msg"), "a, \"b\" c") << "nothing is escaped";
+  EXPECT_EQ(sample->value, 79);
+}
+
+TEST(Sample, OtherLinesAreNone) {
+  for (const char* line : {"", "# HELP a b", "a 1", "a{b=\"c\"", "a{b=\"c\"} ", "a{b=\"c\"} NaN",
+                           "a{b=c} 1", "a{b=\"c\"} +Inf"}) {
+    EXPECT_FALSE(ReadSample(line)) << line;
+  }
+}
+
+TEST(Sample, OfAWholePage) {
+  std::vector<double> values;
+  ForEachSample("# TYPE a gauge\na{b=\"c\"} 1\nnone\n\na{b=\"d\"} 2",
+                [&](const Sample& sample) { values.push_back(sample.value); });
+  EXPECT_EQ(values, (std::vector<double>{1, 2}));
 }
 
 }  // namespace

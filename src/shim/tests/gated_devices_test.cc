@@ -11,10 +11,10 @@
 namespace pitcrew::shim {
 namespace {
 
+using codec::Json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using codec::Json;
 
 oci::Spec Container(const std::vector<std::string>& env, bool privileged = false,
                     const std::vector<std::string>& mounts = {}) {
@@ -50,13 +50,12 @@ class GatedDevicesTest : public ::testing::Test {
 
 TEST_F(GatedDevicesTest, AreAskedForByTheWordEnabled) {
   RecordProperty("holds", "container-toolkit.md #114");
-  const auto all = FindGatedRequests(
-      Container({"NVIDIA_GDS=enabled", "NVIDIA_MOFED=enabled", "NVIDIA_GDRCOPY=enabled",
-                 "NVIDIA_NVSWITCH=enabled"}),
-      {});
+  const auto all =
+      FindGatedRequests(Container({"NVIDIA_GDS=enabled", "NVIDIA_MOFED=enabled",
+                                   "NVIDIA_GDRCOPY=enabled", "NVIDIA_NVSWITCH=enabled"}),
+                        {});
   EXPECT_THAT(all->classes, ElementsAre("gds", "mofed", "gdrcopy", "nvswitch"));
-  EXPECT_TRUE(
-      FindGatedRequests(Container({"NVIDIA_GDS=true", "NVIDIA_MOFED="}), {})->empty());
+  EXPECT_TRUE(FindGatedRequests(Container({"NVIDIA_GDS=true", "NVIDIA_MOFED="}), {})->empty());
 }
 
 TEST_F(GatedDevicesTest, OfAContainerThatIsNotPrivilegedCountWhereThoseOfGpusDo) {
@@ -92,8 +91,8 @@ TEST_F(GatedDevicesTest, ImexChannelsAreNumbers) {
 
 TEST_F(GatedDevicesTest, ImexChannelsCanBeMountsAndBeSwitchedOff) {
   RecordProperty("holds", "container-toolkit.md #116");
-  const auto spec = Container({"NVIDIA_IMEX_CHANNELS=1"}, false,
-                              {"/var/run/nvidia-container-devices/imex/5"});
+  const auto spec =
+      Container({"NVIDIA_IMEX_CHANNELS=1"}, false, {"/var/run/nvidia-container-devices/imex/5"});
   EXPECT_THAT(Channels(spec), ElementsAre(1));
   Config config;
   config.accept_devices_as_mounts = true;

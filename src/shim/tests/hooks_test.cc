@@ -18,6 +18,7 @@
 #include "shim/container_root.h"
 #include "shim/cuda_compat.h"
 #include "shim/ld_cache_update.h"
+#include "shim/loader_folders.h"
 
 namespace pitcrew::shim {
 namespace {

@@ -111,6 +111,10 @@ up
 works 580.95.05
 for module in nvidia nvidia_uvm nvidia_modeset; do loaded $module; done
 gone nvidia_drm
+: > $image/report
+in_image nvidia-driver preflight --report /report > /run/log.preflight 2>&1 || fail "the preflight beside a driver"
+is "$(cat $image/report)" "preflight: nothing is missing" "what the operator would read"
+works 580.95.05
 is "$(cat $image/etc/modprobe.d/nvidia.conf)" \
   "options nvidia NVreg_CoherentGPUMemoryMode=driver NVreg_Tuning=7 kind=told" "the module's configuration"
 is "$(cat /sys/module/nvidia/parameters/NVreg_Tuning)" 7 "the parameter"
@@ -220,9 +224,9 @@ ln -s /bin/false $image/usr/bin/gcc-12
 refuses ProgramFailed nvidia-driver init
 refused "cannot compile the kernel modules"
 mv $image/usr/bin/gcc-away $image/usr/bin/gcc-12
-mv $image/usr/lib/modules/$kernel/build $image/build-away
+mv $image/usr/src/linux-headers-$kernel $image/headers-away  # and the link to it leads nowhere
 refuses KernelHeadersMissing nvidia-driver init
-mv $image/build-away $image/usr/lib/modules/$kernel/build
+mv $image/headers-away $image/usr/src/linux-headers-$kernel
 version=575.1
 refuses NoModulesForKernel nvidia-driver init
 refused "only NVIDIA-Linux-x86_64-580.95.05.run, NVIDIA-Linux-x86_64-590.10.01.run"

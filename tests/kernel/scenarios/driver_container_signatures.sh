@@ -26,6 +26,12 @@ echo "== without a key it is told before anything is unpacked"
 refuses UnsignedModulesRefused nvidia-driver init
 grep -q "of=prepare" /run/log && fail "it has begun to prepare"
 
+echo "== the operator, which asks before an upgrade, is told the same"
+: > $image/report
+chroot $image /usr/bin/env DRIVER_VERSION=580.95.05 nvidia-driver preflight --report /report > /run/log 2>&1 ||
+  fail "the preflight has not come to its end"
+grep -q "^preflight: UnsignedModulesRefused: " $image/report || fail "the report is $(cat $image/report)"
+
 echo "== modules are signed; that the kernel does not trust the key is the kernel's word"
 refuses ModuleNotLoaded nvidia-driver init --sign /etc/keys/module.pem
 said "not signed with a key that this kernel trusts"

@@ -92,6 +92,7 @@ Arguments: root, spec, name; given and keys (lists), defaultVersion.
 {{- $_ := set $policy "drain" $drain -}}
 {{- end -}}
 {{- include "gpu-operator.copy" (dict "from" $from "into" $policy "keys" (list "schedule")) -}}
+{{- include "gpu-operator.copyGiven" (dict "from" $from "into" $policy "keys" (list "imageCheck")) -}}
 {{- $_ := set .into "upgradePolicy" $policy -}}
 {{- end -}}
 

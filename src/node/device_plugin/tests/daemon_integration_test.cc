@@ -1,11 +1,17 @@
 // The whole device plugin on simulated GPUs, against the kubelet's side over real gRPC.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <array>
 
 #include "base/file.h"
 #include "cdi/format.h"
 #include "io/file_watcher.h"
+#include "io/stop.h"
 #include "support_daemon.h"
+#include "tests/support/patience.h"
 
 namespace pitcrew::node::device_plugin {
 namespace {
@@ -181,6 +187,38 @@ TEST(DevicePlugin, WaitsForAKubeletThatStartsLater) {
   node.InstallDriver();
   RunningDaemon daemon(node);
   const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  EXPECT_THAT(kubelet->WaitForRegistrations(1), SizeIs(1));
+}
+
+// Waits until somebody has opened the file that many times.
+base::Status WaitForOpens(const base::FileDescriptor& inotify, int times) {
+  std::array<char, 4096> events{};
+  const auto deadline = base::Deadline::After(test_support::kPatience);
+  while (times > 0) {
+    TRY(io::WaitReadable({inotify.get()}, {}, deadline));
+    const auto size = ::read(inotify.get(), events.data(), events.size());
+    // Each is of the same size: events of a file that is watched itself have no name.
+    times -= static_cast<int>(size / static_cast<ssize_t>(sizeof(inotify_event)));
+  }
+  return {};
+}
+
+// The files of a driver are there before it answers, and when it does, nothing tells of it.
+TEST(DevicePlugin, ADriverOnItsWayIsAskedAgain) {
+  const SimulatedNode node("gpus: [{profile: L4, count: 2}]");
+  node.InstallDriver();
+  const auto state = node.driver_root() / "run/nvidia/simulation/state";
+  const auto away = node.folder().path() / "state-on-its-way";
+  std::filesystem::rename(state, away);
+  const base::FileDescriptor inotify(::inotify_init1(IN_CLOEXEC));
+  const auto library = node.driver_root() / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1";
+  ASSERT_GE(::inotify_add_watch(inotify.get(), library.c_str(), IN_OPEN), 0);
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  api::PluginFlags flags;
+  flags.fail_on_init_error = false;
+  RunningDaemon daemon(node, flags);
+  ASSERT_TRUE(WaitForOpens(inotify, 3)) << "asked at most once";
+  std::filesystem::rename(away, state);
   EXPECT_THAT(kubelet->WaitForRegistrations(1), SizeIs(1));
 }
 

@@ -48,8 +48,7 @@ TEST(Daemons, FollowTheFabric) {
   const auto subnet = DaemonsOf({}, Fabric::kManagedSubnet);
   EXPECT_THAT(Programs(subnet),
               ElementsAre("nvidia-persistenced", "nvidia-fabricmanager-start.sh"));
-  EXPECT_THAT(subnet.back().arguments,
-              ::testing::Contains("/usr/share/nvidia/nvlsm/nvlsm.conf"));
+  EXPECT_THAT(subnet.back().arguments, ::testing::Contains("/usr/share/nvidia/nvlsm/nvlsm.conf"));
 }
 
 TEST(Daemons, OfAGuestLicenseItsVgpus) {
@@ -60,8 +59,7 @@ TEST(Daemons, OfAGuestLicenseItsVgpus) {
   const auto daemons = DaemonsOf(options, Fabric::kNone);
   EXPECT_THAT(Programs(daemons),
               ElementsAre("nvidia-persistenced", "nvidia-gridd", "nvidia-topologyd"));
-  EXPECT_EQ(daemons[1].environment.at("LD_LIBRARY_PATH"),
-            "/usr/lib/x86_64-linux-gnu/nvidia/gridd");
+  EXPECT_EQ(daemons[1].environment.at("LD_LIBRARY_PATH"), "/usr/lib/x86_64-linux-gnu/nvidia/gridd");
   EXPECT_FALSE(daemons[2].required);
 }
 

@@ -47,12 +47,13 @@ TEST(UsedModules, AreThoseThatProgramsOrForeignModulesHold) {
 }
 
 TEST(UnloadOrder, HasEachModuleBeforeThoseThatItHolds) {
-  EXPECT_THAT(UnloadOrder({{"nvidia", {}},
-                           {"nvidia_peermem", {}},
-                           {"nvidia_uvm", {}},
-                           {"nvidia_modeset", {}},
-                           {"nvidia_drm", {}}}),
-              ElementsAre("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_peermem", "nvidia"));
+  EXPECT_THAT(
+      UnloadOrder({{"nvidia", {}},
+                   {"nvidia_peermem", {}},
+                   {"nvidia_uvm", {}},
+                   {"nvidia_modeset", {}},
+                   {"nvidia_drm", {}}}),
+      ElementsAre("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_peermem", "nvidia"));
   EXPECT_THAT(UnloadOrder({{"nvidia", {}}}), ElementsAre("nvidia"));
 }
 

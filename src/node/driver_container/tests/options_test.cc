@@ -13,7 +13,8 @@ using ::testing::Pair;
 
 using Variables = std::map<std::string, std::string>;
 
-base::Result<std::optional<Options>> Read(std::vector<std::string> words, Variables variables = {}) {
+base::Result<std::optional<Options>> Read(std::vector<std::string> words,
+                                          Variables variables = {}) {
   words.insert(words.begin(), "nvidia-driver");
   std::vector<char*> pointers;
   for (auto& word : words) pointers.push_back(word.data());
@@ -49,12 +50,16 @@ TEST(Options, NoCommandAndAnUnknownOneAreRefusedWithThoseThatThereAre) {
 }
 
 TEST(Options, TakesUpstreamsVariables) {
-  const auto options = MustRead(
-      {"init", "-a", "-m", "3"},
-      {{"DRIVER_VERSION", "580.95.05"}, {"TARGETARCH", "arm64"}, {"DRIVER_TYPE", "vgpu"},
-       {"KERNEL_MODULE_TYPE", "open"}, {"GPU_DIRECT_RDMA_ENABLED", "true"},
-       {"USE_HOST_MOFED", "true"}, {"DRIVER_CONFIG_DIGEST", "42"}, {"NVFM_CONFIG_FABRIC_MODE", "1"},
-       {"VGPU_LICENSE_SERVER_TYPE", "LEGACY"}, {"DNF_RELEASEVER", "9.4"}});
+  const auto options = MustRead({"init", "-a", "-m", "3"}, {{"DRIVER_VERSION", "580.95.05"},
+                                                            {"TARGETARCH", "arm64"},
+                                                            {"DRIVER_TYPE", "vgpu"},
+                                                            {"KERNEL_MODULE_TYPE", "open"},
+                                                            {"GPU_DIRECT_RDMA_ENABLED", "true"},
+                                                            {"USE_HOST_MOFED", "true"},
+                                                            {"DRIVER_CONFIG_DIGEST", "42"},
+                                                            {"NVFM_CONFIG_FABRIC_MODE", "1"},
+                                                            {"VGPU_LICENSE_SERVER_TYPE", "LEGACY"},
+                                                            {"DNF_RELEASEVER", "9.4"}});
   EXPECT_EQ(options.version, "580.95.05");
   EXPECT_EQ(options.branch(), 580U);
   EXPECT_EQ(options.threads, 3);
@@ -78,6 +83,13 @@ TEST(Options, WithoutVariablesHasUpstreamsDefaults) {
   EXPECT_FALSE(options.gpu_direct_rdma);
   EXPECT_TRUE(options.refresh_packages);
   EXPECT_EQ(options.branch(), 0U);
+}
+
+TEST(Options, OnlyAPreflightReports) {
+  EXPECT_EQ(MustRead({"preflight", "--report", "/dev/termination-log"}).report,
+            "/dev/termination-log");
+  EXPECT_EQ(MustRead({"preflight"}).report, "");
+  EXPECT_THAT(MessageOf({"init", "--report", "/x"}), HasSubstr("preflight only"));
 }
 
 TEST(Options, BuiltinPackagesAreNotRefreshed) {

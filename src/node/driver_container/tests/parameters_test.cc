@@ -24,8 +24,8 @@ TEST(ModuleParameters, AreOneLineOfModprobeForEachModule) {
   EXPECT_EQ(*base::ReadFile(root.path() / "etc/modprobe.d/nvidia.conf"),
             "options nvidia NVreg_CoherentGPUMemoryMode=driver NVreg_A=1 NVreg_B=2\n");
   for (const char* module : {"nvidia-uvm", "nvidia-modeset", "nvidia-peermem"}) {
-    EXPECT_FALSE(std::filesystem::exists(root.path() / "etc/modprobe.d" /
-                                         (std::string(module) + ".conf")));
+    EXPECT_FALSE(
+        std::filesystem::exists(root.path() / "etc/modprobe.d" / (std::string(module) + ".conf")));
   }
 }
 
@@ -33,7 +33,8 @@ TEST(ModuleParameters, WithoutFilesTellOfCoherentMemoryAlone) {
   const test_support::TemporaryFolder drivers;
   const auto parameters = ReadModuleParameters(drivers.path(), 580);
   ASSERT_EQ(parameters->of_module.size(), 1U);
-  EXPECT_THAT(parameters->of_module.at("nvidia"), ElementsAre("NVreg_CoherentGPUMemoryMode=driver"));
+  EXPECT_THAT(parameters->of_module.at("nvidia"),
+              ElementsAre("NVreg_CoherentGPUMemoryMode=driver"));
   EXPECT_THAT(ReadModuleParameters(drivers.path(), 579)->of_module, IsEmpty());
   EXPECT_THAT(ReadModuleParameters(drivers.path() / "missing", 579)->of_module, IsEmpty());
 }

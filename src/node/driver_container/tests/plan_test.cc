@@ -161,5 +161,23 @@ TEST(ModuleSourceFolder, IsWhatIsAskedForElseWhatTheInstallerRecommends) {
   EXPECT_EQ(ModuleSourceFolder(ModuleType::kAuto, std::nullopt, 560), "kernel-open");
 }
 
+TEST(PreflightReport, NamesWhatIsMissingAndNotWhatOnlyThePresentDriverTakes) {
+  EXPECT_EQ(PreflightReport(Wanted(), FreshImage()), "preflight: nothing is missing\n");
+  Facts full = FreshImage();
+  full.free_bytes = base::Observed<std::uint64_t>::Present(1);
+  EXPECT_EQ(Refusal(Wanted(), full).reason, "LittleSpace");
+  EXPECT_EQ(PreflightReport(Wanted(), full), "preflight: nothing is missing\n");
+  // Behind it another thing is missing, which the full disk does not hide.
+  full.has_compiler = false;
+  EXPECT_THAT(PreflightReport(Wanted(), full),
+              ::testing::StartsWith("preflight: CompilerMissing: "));
+  Facts other = PrecompiledImage();
+  other.kernel = "6.1.0-57-amd64";
+  other.module_version = Text::Missing();
+  const std::string report = PreflightReport(Wanted(), other);
+  EXPECT_THAT(report, ::testing::StartsWith("preflight: NoModulesForKernel: "));
+  EXPECT_THAT(report, HasSubstr("6.1.0-57-amd64"));
+}
+
 }  // namespace
 }  // namespace pitcrew::node::driver_container

@@ -31,6 +31,7 @@ TEST_F(ManagerTest, WhatADriverWillMissIsToldAndEndsNothing) {
   const auto done = Run();
   ASSERT_TRUE(done) << done.error().message;
   EXPECT_THAT(AwaitEvent("UnsignedModulesRefused"), ::testing::HasSubstr("driver.usePrecompiled"));
+  EXPECT_TRUE(HasEvent("UnsignedModulesRefused"));
 }
 
 // Its driver has shown no module, as a simulated one.
@@ -48,6 +49,7 @@ TEST_F(ManagerTest, WhoRunsWithTheFilesOfTheDriverBeforeStartsAnew) {
 TEST_F(ManagerTest, OperandsOfVirtualMachinesStay) {
   SetLabel(api::kDeployVfioManager, "true");
   SetLabel(api::kDeploySandboxDevicePlugin, "true");
+  root_.Write("sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
   MakePod("machines", "nvidia-sandbox-device-plugin-daemonset", Json::object());
   LetRun("machines");
   const auto before = Node();
@@ -55,6 +57,7 @@ TEST_F(ManagerTest, OperandsOfVirtualMachinesStay) {
   ASSERT_TRUE(done) << done.error().message;
   EXPECT_EQ(Node(), before);
   EXPECT_TRUE(client_->Get(kube::kPods, {options_.namespace_name, "machines"}));
+  EXPECT_FALSE(HasEvent("UnsignedModulesRefused")) << "nothing is built there";
 }
 
 TEST_F(ManagerTest, WhoWaitsForTheDriverStays) {
@@ -227,12 +230,14 @@ TEST_F(ManagerTest, TheWantedDriverIsKept) {
   RecordProperty("holds", "driver-lifecycle.md #97");
   root_.Write("sys/module/nvidia/refcnt", "2\n");
   root_.Write("run/nvidia-driver.state", "123\n");
+  root_.Write("sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
   MakePod("plugin", "nvidia-device-plugin-daemonset", Json::object());
   const auto done = Run();
   ASSERT_TRUE(done) << done.error().message;
   EXPECT_TRUE(was_paused_);
   EXPECT_EQ(LabelOf(Node(), kPlugin), "true");
   EXPECT_EQ(codec::Find(Node(), {"spec", "unschedulable"}), nullptr);
+  EXPECT_FALSE(HasEvent("UnsignedModulesRefused")) << "nothing is built again";
 }
 
 TEST_F(ManagerTest, APodThatMayNotGoLeavesTheNodeAsItWas) {  // driver-lifecycle.md 4.9

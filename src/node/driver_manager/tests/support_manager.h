@@ -123,6 +123,14 @@ class ManagerTest : public ::testing::Test {
     EXPECT_TRUE(seen) << seen.error().message;
     return message;
   }
+  // Once a run has ended: it sends its Events before.
+  bool HasEvent(const std::string& reason) {
+    kube::ListOptions selection;
+    selection.field_selector = "involvedObject.name=" + node_ + ",reason=" + reason;
+    const auto events = client_->List(kube::kEvents, "default", selection);
+    EXPECT_TRUE(events) << events.error().message;
+    return events && !events->items.empty();
+  }
   codec::Json Node() { return *client_->Get(kube::kNodes, {"", node_}); }
   // What the DaemonSet controller does: a paused operand's pod goes.
   void PlayDaemonSetController(const io::StopToken& stop) {

@@ -533,6 +533,41 @@ TEST_F(ExporterTest, WithACertificateItSpeaksHttpsOnly) {
   EXPECT_TRUE(!plain || plain->status != 200);
 }
 
+TEST_F(ExporterTest, OnlyClientsOfItsAuthorityAreServed) {
+  const auto authority =
+      *::pitcrew::testing::MakeCertificate({.common_name = "authority", .authority = true});
+  const auto server = *::pitcrew::testing::MakeCertificate(
+      {.common_name = "exporter", .addresses = {"127.0.0.1"}}, &authority);
+  const auto client = *::pitcrew::testing::MakeCertificate({.common_name = "scraper"}, &authority);
+  folder_.Write("tls.crt", server.certificate_pem);
+  folder_.Write("tls.key", server.key_pem);
+  folder_.Write("clients.crt", authority.certificate_pem);
+  options_.web_config = folder_.Write(
+      "web.yaml",
+      "tls_server_config:\n  cert_file: tls.crt\n  key_file: tls.key\n"
+      "  client_ca_file: clients.crt\n  client_auth_type: RequireAndVerifyClientCert\n"
+      "  curve_preferences: [CurveP256]\n");
+  Start("gpus: [{profile: T4}]");
+  const auto is_served = [&](const std::string& certificate, const std::string& key) {
+    auto tls = std::make_shared<io::TlsSettings>();
+    tls->ca_pem = authority.certificate_pem;
+    tls->client_certificate_pem = certificate;
+    tls->client_key_pem = key;
+    io::HttpRequest request;
+    request.url = fmt::format("https://127.0.0.1:{}/metrics", exporter_->port());
+    request.tls = tls;
+    const auto answer = io::HttpClient::Create().value()->Send(request, {});
+    return answer && answer->status == 200;
+  };
+  EXPECT_TRUE(is_served(client.certificate_pem, client.key_pem));
+  EXPECT_FALSE(is_served("", ""));
+  const auto stranger = *::pitcrew::testing::MakeCertificate({.common_name = "stranger"});
+  EXPECT_FALSE(is_served(stranger.certificate_pem, stranger.key_pem));
+  // Whom to trust is not known any more: nobody.
+  folder_.Write("clients.crt", "no certificate\n");
+  EXPECT_FALSE(is_served(client.certificate_pem, client.key_pem));
+}
+
 TEST(WebConfig, MistakesHaveTheirPlace) {
   const test_support::TemporaryFolder folder;
   const auto wrong = [&](std::string_view text) {

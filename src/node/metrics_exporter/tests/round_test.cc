@@ -283,6 +283,19 @@ TEST(Health, LinksHaveTheirCodes) {
   }
   growths = {{{Quantity::kField, 160}, {1, 30s}}};
   EXPECT_EQ(health(), critical);
+  // Errors of transfer are few or many: a hundred in a second.
+  for (const unsigned first : {field::kNvLinkCrcFlitErrors, field::kNvLinkCrcDataErrors}) {
+    const Question all{Quantity::kField, static_cast<std::uint16_t>(first + 6)};
+    growths = {{all, {3000, 30s}}};
+    EXPECT_EQ(health(),
+              (Incident{"NVLINK", Health::kFailure, "DCGM_FR_NVLINK_CRC_ERROR_THRESHOLD"}));
+    growths = {{all, {2999, 30s}}};
+    EXPECT_EQ(health(), (Incident{"NVLINK", Health::kWarning, "DCGM_FR_NVLINK_ERROR_THRESHOLD"}));
+    growths = {{all, {0, 30s}}};
+    EXPECT_EQ(health().health, Health::kPass);
+    growths = {{all, {3000, 0s}}};
+    EXPECT_EQ(health().health, Health::kPass) << "no time has passed";
+  }
   growths.clear();
 
   const auto raw = [](std::int64_t mantissa, std::int64_t exponent) {
@@ -469,6 +482,18 @@ TEST_F(RoundTest, ALostGpuCostsOnlyItsOwnSeries) {
   ASSERT_THAT(round.gpus, SizeIs(2));
   EXPECT_FALSE(round.gpus[0].fault);
   EXPECT_EQ(round.gpus[1].fault->reason, "GpuIsLost");
+}
+
+TEST_F(RoundTest, GpusThatCannotBeAskedHaveNoPartInIt) {
+  inventory_.devices = {Gpu(0), Gpu(1), Gpu(2)};
+  inventory_.devices[0].fault = base::Unavailable("GpuIsLost", "gone");
+  inventory_.devices[1].uuid = "";
+  Ask("DCGM_FI_DEV_GPU_TEMP, gauge, x\n");
+  Answer({Quantity::kTemperature}, std::int64_t{40});
+  const auto text = NextText();
+  EXPECT_THAT(text, HasSubstr("{gpu=\"2\","));
+  EXPECT_THAT(text, Not(HasSubstr("{gpu=\"0\",")));
+  EXPECT_THAT(text, Not(HasSubstr("{gpu=\"1\",")));
 }
 
 TEST_F(RoundTest, LinksAreEntitiesWithTheirHardwareNumber) {

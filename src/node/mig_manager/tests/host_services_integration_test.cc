@@ -104,6 +104,7 @@ TEST_F(HostServicesTest, TheHostsOwnMigServiceIsReadAnew) {  // 9.4, step 4
 // A node whose GPUs take a MIG mode only when it starts again: somebody holds the first one.
 class RebootTest : public MigManagerTest {
  protected:
+  explicit RebootTest(const char* gpus = kTwoGpus) : MigManagerTest(gpus) {}
   void SetUp() override {
     MigManagerTest::SetUp();
     options_.with_reboot = true;
@@ -146,6 +147,27 @@ TEST_F(RebootTest, ARestartInVainIsNotRepeated) {  // 9.4, step 5
   EXPECT_THAT(Progress().message, HasSubstr("did not take effect after rebooting"));
   EXPECT_EQ(LabelOf(Node(), kPlugin), "true");
   EXPECT_EQ(*base::ReadFile(options_.host_root / "restarts"), "restarted\n");
+}
+
+class RebootOfADividedGpuTest : public RebootTest {
+ protected:
+  RebootOfADividedGpuTest()
+      : RebootTest(
+            "gpus: [{profile: H100-80}, {profile: H100-80, mig: {enabled: true, devices: "
+            "{1g.10gb: 7}}}]") {}
+};
+
+// The first GPU takes its mode at once; it is the instances of the second one that are in use.
+TEST_F(RebootOfADividedGpuTest, ARestartThatNoModeWaitsForIsNotMade) {
+  gpus_.Gpu({"process", "0", "4242", "--remove"});
+  gpus_.Gpu({"process", "1", "4242"});
+  Manager manager(options_, client_);
+  Want("all-3g.40gb");
+  EXPECT_THAT(StatesUntil("failed"), ElementsAre("pending", "failed"));
+  EXPECT_FALSE(std::filesystem::exists(options_.host_root / "restarts"));
+  EXPECT_THAT(Progress().message, HasSubstr("4242"));
+  EXPECT_THAT(Geometry(), ElementsAre(kWhole, kSeven));
+  EXPECT_EQ(LabelOf(Node(), kPlugin), "true");
 }
 
 TEST_F(MigManagerTest, ServicesThatStayStoppedAreNoSuccess) {

@@ -229,6 +229,30 @@ TEST_F(GpuPodsTest, ThatMayNotBeEvictedAreWaitedForAndNamed) {
   EXPECT_THAT(Progress().message, HasSubstr("DRAIN_USE_FORCE"));
 }
 
+// Sent away in vain it would be: the GPU stays in use.
+TEST_F(GpuPodsTest, NoneIsEvictedWhileAnotherOneMayNotBe) {
+  options_.pods = PodPolicy::kDrain;
+  options_.pods_deadline = std::chrono::milliseconds(300);
+  MakeGpuPod("made-again");
+  const auto owned =
+      client_->Patch(kube::kPods, {options_.namespace_name, "made-again"}, kube::PatchType::kMerge,
+                     {{"metadata",
+                       {{"ownerReferences", Json::array({{{"apiVersion", "apps/v1"},
+                                                          {"kind", "ReplicaSet"},
+                                                          {"name", "set"},
+                                                          {"uid", "1"},
+                                                          {"controller", true}}})}}}});
+  ASSERT_TRUE(owned) << owned.error().message;
+  const auto devices = MigUuids();
+  kubelet_->Set({{options_.namespace_name, "on-second", {{"nvidia.com/gpu", {devices[1]}}}},
+                 {options_.namespace_name, "made-again", {{"nvidia.com/gpu", {devices[1]}}}}});
+  Manager manager(options_, client_);
+  Want("second");
+  EXPECT_THAT(StatesUntil("failed"), ElementsAre("pending", "failed"));
+  EXPECT_TRUE(HasPod("on-second"));
+  EXPECT_TRUE(HasPod("made-again"));
+}
+
 TEST_F(GpuPodsTest, WithoutAPolicyAreLeftAlone) {  // as upstream
   options_.pods = PodPolicy::kIgnore;
   Manager manager(options_, client_);

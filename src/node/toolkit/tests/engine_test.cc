@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/file.h"
@@ -76,6 +77,56 @@ BinaryName = "/old/nvidia-container-runtime"
             (Names{"/r", "runc", "crun"}));
 }
 
+// Ours is the engine's default since the last start: the one before is the one whose program it
+// runs.
+TEST(Runtimes, TheDefaultBeforeOursIsKnownAgain) {
+  EngineOptions options;
+  options.own_program = "/t/nvidia-container-runtime";
+  const auto programs = [&](EngineKind kind, std::string_view text) {
+    options.kind = kind;
+    return LowLevelRuntimes(
+        kind, WithDefaultBeforeOurs(options, *ParseEngineConfig(kind, text, "source")));
+  };
+  const std::string crio =
+      "[crio.runtime]\ndefault_runtime = \"nvidia\"\n"
+      "[crio.runtime.runtimes.nvidia]\nruntime_path = \"/t/nvidia-container-runtime\"\n"
+      "[crio.runtime.runtimes.crun]\nruntime_path = \"/c\"\n"
+      "[crio.runtime.runtimes.runc]\nruntime_path = \"/r\"\n";
+  EXPECT_EQ(programs(EngineKind::kCrio, crio), (Names{"/r", "/c", "runc", "crun"}));
+  options.earlier_low_level = "/c";
+  EXPECT_EQ(programs(EngineKind::kCrio, crio), (Names{"/c", "/r", "runc", "crun"}));
+  EXPECT_EQ(programs(EngineKind::kContainerd, R"(version = 3
+[plugins."io.containerd.cri.v1.runtime".containerd]
+default_runtime_name = "nvidia-cdi"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia-cdi.options]
+BinaryName = "/t/nvidia-container-runtime.cdi"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.special.options]
+BinaryName = "/c"
+)"),
+            (Names{"/c", "runc", "crun"}));
+  EXPECT_EQ(programs(EngineKind::kDocker,
+                     R"({"default-runtime":"nvidia","runtimes":{"other":{"path":"/c"},
+                         "nvidia":{"path":"/t/nvidia-container-runtime"}}})"),
+            (Names{"/c", "runc", "crun"}));
+  // It is gone, or the default is somebody else's NVIDIA runtime.
+  options.earlier_low_level = "/gone";
+  EXPECT_EQ(programs(EngineKind::kCrio, crio), (Names{"/r", "/c", "runc", "crun"}));
+  options.earlier_low_level = "/c";
+  options.own_program = "/elsewhere/nvidia-container-runtime";
+  EXPECT_EQ(programs(EngineKind::kCrio, crio), (Names{"/r", "/c", "runc", "crun"}));
+}
+
+TEST(Runtimes, ProgramsOfTheNodeAreNoToolkits) {
+  EngineOptions options;
+  EXPECT_FALSE(IsOfTheNode(options, "/usr/bin/nvidia-container-runtime"));
+  options.own_program = "/opt/t/toolkit/nvidia-container-runtime";
+  EXPECT_TRUE(IsOfTheNode(options, "/usr/bin/nvidia-container-runtime"));
+  for (const auto* program : {"", "/opt/t/toolkit/nvidia-container-runtime.cdi",
+                              "/usr/local/nvidia/toolkit/nvidia-container-runtime"}) {
+    EXPECT_FALSE(IsOfTheNode(options, program)) << program;
+  }
+}
+
 // What people wrote around the line stays.
 TEST(Imports, OnlyTheLineChanges) {
   RecordProperty("holds", "container-toolkit.md #41");
@@ -144,6 +195,55 @@ TEST_F(InFolder, SourcesAreTriedInOrder) {
   EXPECT_EQ(LowLevelRuntimes(options_.kind, *ReadEngineConfig(options_)), (Names{"runc", "crun"}));
   options_.config_sources = {"guess"};
   EXPECT_EQ(ReadEngineConfig(options_).error().reason, "BadUsage");
+}
+
+// The node's image has NVIDIA's runtime as the default, and only there says how containers are
+// made.
+TEST_F(InFolder, SettingsOfAnImagesOwnDefaultAreTaken) {
+  RecordProperty("holds", "runtimes-and-distributions.md #12, #36");
+  const auto root = [](const std::string& program) {
+    return "version = 3\n[plugins.\"io.containerd.cri.v1.runtime\".containerd]\n"
+           "default_runtime_name = \"nvidia\"\n"
+           "[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.nvidia]\n"
+           "base_runtime_spec = \"/s.json\"\n"
+           "[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.nvidia.options]\n"
+           "BinaryName = \"" +
+           program + "\"\nSystemdCgroup = true\n";
+  };
+  // What containerd has of itself.
+  const std::string runc =
+      "[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.runc]\n"
+      "runtime_type = \"io.containerd.runc.v2\"\nbase_runtime_spec = \"\"\n"
+      "[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.runc.options]\n"
+      "SystemdCgroup = false\n";
+  options_.set_as_default = false;
+  options_.own_program = "/t/nvidia-container-runtime";
+  const auto planned = [&](const std::string& in_root, const std::string& in_dump) {
+    const auto wanted = PlanSetup(options_, RuntimesFor(options_, "/t"),
+                                  *ParseEngineConfig(options_.kind, root(in_dump) + runc, "dump"),
+                                  {root(in_root), std::nullopt, std::nullopt});
+    EXPECT_TRUE(wanted);
+    const auto drop_in = std::ranges::find(*wanted, options_.drop_in, &FileContent::path);
+    const auto config = *codec::ParseToml(drop_in->content.value_or(""), "drop-in");
+    return codec::Find(config, {"plugins", "io.containerd.cri.v1.runtime", "containerd"})
+        ->at("runtimes");
+  };
+  const std::string theirs = "/usr/bin/nvidia-container-runtime";
+  const auto first = planned(theirs, theirs);
+  for (const auto* name : {"nvidia", "nvidia-cdi", "nvidia-legacy"}) {
+    EXPECT_EQ(first.at(name).at("base_runtime_spec"), "/s.json") << name;
+    EXPECT_EQ(first.at(name).at("runtime_type"), "io.containerd.runc.v2") << name;
+    EXPECT_EQ(first.at(name).at("options").at("SystemdCgroup"), true) << name;
+  }
+  EXPECT_EQ(first.at("nvidia").at("options").at("BinaryName"), options_.own_program);
+  // Ours stands in the dump now.
+  EXPECT_EQ(planned(theirs, options_.own_program), first);
+  // In the root file too: then it says nothing of the node.
+  EXPECT_EQ(planned(options_.own_program, options_.own_program)
+                .at("nvidia")
+                .at("options")
+                .at("SystemdCgroup"),
+            false);
 }
 
 // A broken configuration of somebody else is not touched.

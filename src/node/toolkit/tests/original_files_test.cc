@@ -1,5 +1,6 @@
 #include "node/toolkit/original_files.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -129,6 +130,59 @@ TEST_F(LeavingTest, DockersFileIsAgainWhatItWas) {
   EXPECT_NE(Text(), text);
   Restored();
   EXPECT_EQ(Text(), text);
+}
+
+// CRI-O neither enters nor stops a container whose runtime it does not know any more.
+TEST_F(LeavingTest, CriosRuntimesStayWhenItsDefaultGoes) {
+  RecordProperty("holds", "container-toolkit.md #45");
+  options_.kind = EngineKind::kCrio;
+  options_.config = folder_.path() / "etc/crio.conf";
+  options_.set_as_default = true;
+  const auto has = [&](const std::string& part) {
+    return base::ReadFile(options_.drop_in).value_or("").find(part) != std::string::npos;
+  };
+  Configured();
+  EXPECT_TRUE(has("default_runtime = \"nvidia\""));
+  Restored();
+  EXPECT_FALSE(has("default_runtime"));
+  for (const auto* name : {"nvidia", "nvidia-cdi", "nvidia-legacy"}) {
+    EXPECT_TRUE(has(fmt::format("[crio.runtime.runtimes.{}]", name))) << name;
+  }
+  // A site's own file says which runtimes there are.
+  const std::string text = "[crio.runtime.runtimes.nvidia]\nruntime_path = \"/usr/bin/own\"\n";
+  folder_.Write("etc/conf.d/99-nvidia.toml", text);
+  Configured();
+  Restored();
+  EXPECT_EQ(base::ReadFile(options_.drop_in).value_or("(none)"), text);
+}
+
+// NVIDIA's runtime of the node's own image is not ours, whatever its name.
+TEST_F(LeavingTest, TheNodesOwnRuntimeIsAnOriginal) {
+  RecordProperty("holds", "container-toolkit.md #40");
+  const std::string text =
+      "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd]\n"
+      "default_runtime_name = \"nvidia\" # of the image\n"
+      "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.nvidia.options]\n"
+      "BinaryName = \"/usr/bin/nvidia-container-runtime\"\n";
+  options_.own_program = "/t/nvidia-container-runtime";
+  options_.set_as_default = false;
+  folder_.Write("etc/config.toml", text);
+  Configured();
+  EXPECT_NE(base::ReadFile(options_.drop_in)->find("default_runtime_name = \"nvidia\""),
+            std::string::npos);
+  Configured();
+  Restored();
+  EXPECT_EQ(Text(), text);
+  const std::string docker =
+      "{\"default-runtime\": \"nvidia\",\n \"runtimes\": {\"nvidia\": {\"path\": "
+      "\"/usr/bin/nvidia-container-runtime\"}}}\n";
+  options_.kind = EngineKind::kDocker;
+  options_.config = folder_.Write("etc/daemon.json", docker);
+  options_.drop_in.clear();
+  Configured();
+  EXPECT_NE(Text(), docker);
+  Restored();
+  EXPECT_EQ(Text(), docker);
 }
 
 // The runtimes of a toolkit that came before this one are no original.

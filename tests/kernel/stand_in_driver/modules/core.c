@@ -1,5 +1,6 @@
-// Stands in for nvidia.ko: the character major 195, parameters, a version, and what the other modules hold it by.
-// While a program has /dev/nvidiactl or /dev/nvidia<n> open it cannot be unloaded.
+// Stands in for nvidia.ko: the character major 195, parameters, a version, and what the other
+// modules hold it by. While a program has /dev/nvidiactl or /dev/nvidia<n> open it cannot be
+// unloaded.
 #include <linux/fs.h>
 #include <linux/module.h>
 
@@ -7,17 +8,17 @@
 
 #define NVIDIA_MAJOR 195
 
-static char *coherent_memory = "";
+static char* coherent_memory = "";
 module_param_named(NVreg_CoherentGPUMemoryMode, coherent_memory, charp, 0444);
 static int tuning;
 module_param_named(NVreg_Tuning, tuning, int, 0444);
-static char *kind = STAND_IN_KIND;
+static char* kind = STAND_IN_KIND;
 module_param_named(kind, kind, charp, 0444);
 
 void stand_in_hold(void) {}
 EXPORT_SYMBOL(stand_in_hold);
 
-static int open_device(struct inode *inode, struct file *file) { return 0; }
+static int open_device(struct inode* inode, struct file* file) { return 0; }
 
 static const struct file_operations operations = {.owner = THIS_MODULE, .open = open_device};
 

@@ -6,7 +6,7 @@
 
 static int number;
 
-static int open_device(struct inode *inode, struct file *file) { return 0; }
+static int open_device(struct inode* inode, struct file* file) { return 0; }
 
 static const struct file_operations operations = {.owner = THIS_MODULE, .open = open_device};
 
