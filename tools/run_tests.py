@@ -3,12 +3,18 @@
 
 Each --suite names a preset and the kinds (CTest labels) to run in it, for example
     run_tests.py --suite release:unit,golden --suite asan:unit
-Suites run one after the other. Those named by --beside do so at the same time as the others: whole clusters wait most of
-their time, so builds and other tests fit in between, with a lower priority. Their output is shown when a kind has ended.
+Suites run one after the other. Those named by --beside do so at the same time as the others: whole clusters wait most
+of their time, so builds and other tests fit in between, with a lower priority. Their output is shown when a kind has
+ended.
+Tests of some kinds wait for real programs, which a busy machine can keep longer than they allow. Where few of those
+failed they run once more at the end, with nothing beside them, unless a sanitizer spoke or a program broke off. One
+that passes then counts as passed and is told of as unsteady, with what it said first: a defect, of the test or of the
+product.
 Exit status: 0 when every test passed and at least one ran, 1 otherwise, 2 for a usage error.
 """
 
 import argparse
+import dataclasses
 import os
 import pathlib
 import re
@@ -26,7 +32,23 @@ KINDS = ("unit", "golden", "integration", "fuzz", "kernel", "e2e")
 BUILD_NICENESS, TEST_NICENESS = 15, 5
 # Integration tests wait for API servers, leases and processes more than they compute.
 JOBS_FOR_ONE_CORE = {"integration": 2}
+# What may be run again, and how many tests: more than that is no chance.
+KINDS_AGAIN, MOST_AGAIN = ("integration", "kernel", "e2e"), 3
+# Never by chance, even if it comes only now and then.
+NO_CHANCE = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|SUMMARY: \w+Sanitizer|runtime error:|"
+                       r"terminate called|Assertion .* failed")
+BROKE_OFF = re.compile(r"Test +#\d+: (\S+) .*\*\*\*Exception", re.MULTILINE)
 printing = threading.Lock()
+
+
+@dataclasses.dataclass
+class Failure:
+    """A test that failed, or a case of one. `test` is CTest's name for it; "" for what is no test."""
+    reasons: list = dataclasses.field(default_factory=list)
+    preset: str = ""
+    kind: str = ""
+    test: str = ""
+    may_be_chance: bool = False
 
 
 def parse_suite(text):
@@ -65,41 +87,61 @@ def cases_of(report, name):
 
 def run_kind(preset, kind, arguments, lane):
     """Runs one label of one preset; returns (passed, failed names with their reasons, skipped)."""
-    build = ROOT / "build" / preset
+    build = arguments.root / "build" / preset
     if not (build / "CTestTestfile.cmake").exists():
-        return 0, {f"{preset}: it is not built; run: make build PRESET={preset}": []}, 0
+        return 0, {f"{preset}: it is not built; run: make build PRESET={preset}": Failure()}, 0
     reports = build / "Testing" / "cases"  # of programs that run all their cases (cmake/Room.cmake)
     shutil.rmtree(reports, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.xml"
         command = ["ctest", "--test-dir", str(build), "-L", f"^{kind}$", "--output-on-failure",
-                   "--no-tests=ignore", "--output-junit", str(report),
+                   "--no-tests=ignore", "--test-output-size-failed", "100000000", "--output-junit", str(report),
                    "-j", str(arguments.clusters if kind == "e2e" else arguments.jobs * JOBS_FOR_ONE_CORE.get(kind, 1))]
         if arguments.only:
             command += ["-R", arguments.only]
-        lane.run(command, TEST_NICENESS)
+        broke_off = BROKE_OFF.findall(lane.run(command, TEST_NICENESS)[1])
         if not report.exists():
-            return 0, {f"{preset}: ctest left no report for {kind}": []}, 0
+            return 0, {f"{preset}: ctest left no report for {kind}": Failure()}, 0
         passed, failed, skipped = 0, {}, 0
         for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
             status = case.get("status")
             name = case.get("name")
             whole = cases_of(reports / f"{name.partition('/')[2]}_{kind}_test.xml", f"{preset}: {name}")
+            output = case.findtext("system-out") or ""
+            found = Failure(why_it_failed(output), preset, kind, name,
+                            kind in KINDS_AGAIN and name not in broke_off and not NO_CHANCE.search(output))
             if any(whole):
                 passed += whole[0]
-                failed |= whole[1]
+                failed |= {one: dataclasses.replace(found, reasons=why) for one, why in whole[1].items()}
                 skipped += whole[2]
                 # Not of one case: a sanitizer's word at the end, or an end before the last case.
                 if status != "run" and not whole[1]:
-                    failed[f"{preset}: {name}"] = why_it_failed(case.findtext("system-out"))
+                    failed[f"{preset}: {name}"] = found
             elif status == "run":
                 passed += 1
             elif status in ("notrun", "disabled") and case.find("skipped") is not None \
                     and "SKIP" in (case.find("skipped").get("message") or "").upper():
                 skipped += 1
             else:
-                failed[f"{preset}: {name}"] = why_it_failed(case.findtext("system-out"))
+                failed[f"{preset}: {name}"] = found
         return passed, failed, skipped
+
+
+def run_again(failures, arguments):
+    """Those of the failures whose tests passed the second time."""
+    chances = {(failure.preset, failure.kind, failure.test) for failure in failures.values() if failure.may_be_chance}
+    if len({(failure.preset, failure.test) for failure in failures.values()}) > MOST_AGAIN:
+        return {}
+    lane = Lane([], aside=False, yielding=False)
+    unsteady = {}
+    for preset, kind, test in sorted(chances):
+        print(f"\n== once more, by itself: {test}, {preset} build", flush=True)
+        once = argparse.Namespace(**vars(arguments) | {"only": f"^{re.escape(test)}$"})
+        passed, failed, _ = run_kind(preset, kind, once, lane)
+        if passed and not failed:
+            unsteady |= {name: failure for name, failure in failures.items()
+                         if (failure.preset, failure.kind, failure.test) == (preset, kind, test)}
+    return unsteady
 
 
 class Lane:
@@ -111,31 +153,37 @@ class Lane:
         self.rows, self.failures = [], {}  # (preset, kind, passed, failed, skipped, seconds); names with their reasons
 
     def run(self, command, niceness):
-        """Runs a command to its end; its exit status."""
+        """Runs a command to its end; its exit status and what it printed, which is shown."""
         if self.yielding:
             command = ["nice", "-n", str(niceness), *command]
-        if not self.aside:
-            return subprocess.run(command, check=False).returncode
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        with printing:
-            print(done.stdout, end="", flush=True)
-        return done.returncode
+        lines = []
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              errors="replace") as process:
+            for line in process.stdout:
+                lines.append(line)
+                if not self.aside:
+                    with printing:
+                        print(line, end="", flush=True)
+        if self.aside:
+            with printing:
+                print("".join(lines), end="", flush=True)
+        return process.returncode, "".join(lines)
 
     def build(self, preset):
         """Builds a preset as `make build` does."""
         started = time.monotonic()
         status = self.run([os.environ.get("MAKE", "make"), "--no-print-directory", "-C", str(ROOT), "build",
-                           f"PRESET={preset}"], BUILD_NICENESS)
+                           f"PRESET={preset}"], BUILD_NICENESS)[0]
         self.rows.append((preset, "(build)", "", "", "", time.monotonic() - started))
         if status != 0:
-            self.failures[f"{preset}: the build failed; its tests did not run"] = []
+            self.failures[f"{preset}: the build failed; its tests did not run"] = Failure()
         return status == 0
 
     def run_all(self, arguments):
         try:
             self.run_each(arguments)
         except Exception as problem:  # pylint: disable=broad-except  # a lane that ends early must not look well
-            self.failures[f"tools/run_tests.py: {problem!r}"] = []
+            self.failures[f"tools/run_tests.py: {problem!r}"] = Failure()
 
     def run_each(self, arguments):
         for preset, kinds in self.suites:
@@ -150,18 +198,20 @@ class Lane:
                 self.failures |= failed
 
 
-def report(lanes):
+def report(lanes, failures, unsteady):
     """Prints what ran and what failed; whether all is well."""
     rows = [row for lane in lanes for row in lane.rows]
-    failures = {name: reasons for lane in lanes for name, reasons in lane.failures.items()}
     print(f"\n{'build':<10}{'kind':<14}{'passed':>7}{'failed':>8}{'skipped':>9}{'seconds':>9}")
     for preset, kind, passed, failed, skipped, seconds in rows:
         print(f"{preset:<10}{kind:<14}{passed:>7}{failed:>8}{skipped:>9}{seconds:>9.1f}")
-    for name, reasons in failures.items():
-        print(f"\nfailed: {name}")
-        for line in reasons:
-            print(f"    {line}")
-    passed, skipped = sum(row[2] or 0 for row in rows), sum(row[4] or 0 for row in rows)
+    for word, those in (("unsteady: failed, then passed by itself", unsteady), ("failed", failures)):
+        for name, failure in those.items():
+            print(f"\n{word}: {name}")
+            for line in failure.reasons:
+                print(f"    {line}")
+    passed, skipped = sum(row[2] or 0 for row in rows) + len(unsteady), sum(row[4] or 0 for row in rows)
+    if unsteady:
+        print(f"unsteady, to be mended: {', '.join(unsteady)}")
     print(f"{passed} passed, {len(failures)} failed, {skipped} skipped")
     return bool(passed) and not failures
 
@@ -175,6 +225,7 @@ def main():
     parser.add_argument("--only", help="a regular expression over test names")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--clusters", type=int, default=1, help="whole clusters at a time (default: 1)")
+    parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="the checkout (default: this one)")
     arguments = parser.parse_args()
     lanes = [Lane(arguments.suite, aside=False, yielding=bool(arguments.beside))]
     if arguments.beside:
@@ -184,7 +235,9 @@ def main():
         thread.start()
     for thread in threads:
         thread.join()
-    return 0 if report(lanes) else 1
+    failures = {name: failure for lane in lanes for name, failure in lane.failures.items()}
+    unsteady = run_again(failures, arguments)
+    return 0 if report(lanes, {name: failures[name] for name in failures.keys() - unsteady.keys()}, unsteady) else 1
 
 
 if __name__ == "__main__":

@@ -57,10 +57,12 @@ struct Request {
   std::string body{};
   // Of an object in the answer, only type and metadata are wanted: of a Node a third.
   bool metadata_only = false;
+  // A POST that creates nothing which could be there twice, like the eviction of one uid.
+  bool repeatable = false;
 
   // Sending it twice has the effect of sending it once. A JSON patch may append to a list.
   [[nodiscard]] bool idempotent() const {
-    return method != "POST" && content_type != "application/json-patch+json";
+    return repeatable || (method != "POST" && content_type != "application/json-patch+json");
   }
   // Path, and "?" and the query when there is one.
   [[nodiscard]] std::string target() const;

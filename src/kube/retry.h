@@ -28,6 +28,7 @@ struct RetryPolicy {
                         .jitter = 0.2};
   // The longest Retry-After that is obeyed; a longer one ends the tries.
   std::chrono::milliseconds longest_retry_after{30000};
+  bool after_too_many = true;  // whether 429 is tried again
 };
 
 // What came of one try.

@@ -19,8 +19,10 @@ namespace {
 
 using codec::Json;
 
-base::Status SendEviction(kube::Client& client, const PodReference& pod, int attempts,
-                          const io::StopToken& stop) {
+// An API server that does not answer, or that many evictions under one budget keep from writing it
+// (504), is asked again: the uid makes that harmless.
+base::Status SendEviction(kube::Client& client, const PodReference& pod,
+                          const kube::RetryPolicy& retry, const io::StopToken& stop) {
   // Never another pod that has come under the same name.
   const Json eviction = {
       {"apiVersion", "policy/v1"},
@@ -29,10 +31,10 @@ base::Status SendEviction(kube::Client& client, const PodReference& pod, int att
       {"deleteOptions", {{"preconditions", {{"uid", pod.uid}}}}}};
   kube::WriteOptions options;
   options.subresource = "eviction";
-  TRY_ASSIGN(const auto request, kube::CreateRequest(kube::kPods, eviction, options));
+  TRY_ASSIGN(auto request, kube::CreateRequest(kube::kPods, eviction, options));
+  request.repeatable = true;
   kube::CallLimits limits;
-  limits.retry.attempts = attempts;
-  limits.retry.longest_retry_after = std::chrono::minutes(5);
+  limits.retry = retry;
   const auto sent = client.Send(request, limits, stop);
   if (sent || sent.error().code == base::Code::kNotFound ||
       sent.error().code == base::Code::kConflict) {
@@ -56,11 +58,15 @@ class Evictions {
   [[nodiscard]] const base::Bell& changed() const { return changed_; }
   void Start(const PodReference& pod) {
     threads_.emplace_back([this, pod] {
-      auto status = SendEviction(*client_, pod, 1, ending_.token());
+      kube::RetryPolicy retry{.longest_retry_after = std::chrono::minutes(5),
+                              .after_too_many = false};
+      auto status = SendEviction(*client_, pod, retry, ending_.token());
       if (!status && status.error().code == base::Code::kTooMany) {
         if (options_.held_up) options_.held_up(pod.key, status.error());
         Set(pod, status.error(), false);
-        status = SendEviction(*client_, pod, std::numeric_limits<int>::max(), ending_.token());
+        retry.attempts = std::numeric_limits<int>::max();
+        retry.after_too_many = true;
+        status = SendEviction(*client_, pod, retry, ending_.token());
       }
       if (status) {
         Forget(pod);

@@ -82,6 +82,22 @@ TEST(Retry, ACreationIsNotRepeatedAfterAnErrorThatMayHaveComeAfterIt) {
   }
 }
 
+// An eviction of one uid; kube-apiserver answers it 504 with Retry-After where other evictions kept
+// it from writing the budget.
+TEST(Retry, APostThatIsHarmlessTwiceIsRepeated) {
+  Request eviction = Post();
+  eviction.repeatable = true;
+  EXPECT_EQ(Next(eviction, Status(504, seconds(10))), milliseconds(10000));
+  EXPECT_TRUE(Next(eviction, Broken("ConnectionLost")));
+  EXPECT_FALSE(Next(eviction, Status(500)));
+}
+
+TEST(Retry, WhoWantsToKnowOfTooManyIsTold) {
+  const RetryPolicy policy{.after_too_many = false};
+  EXPECT_FALSE(NextTry(policy, Post(), Status(429, seconds(2)), 1, 0.5));
+  EXPECT_TRUE(NextTry(policy, Get(), Status(503), 1, 0.5));
+}
+
 TEST(Retry, RefusedConnectionsSentNothing) {
   EXPECT_TRUE(Next(Post(), Broken("ConnectionRefused")));
   EXPECT_FALSE(Next(Post(), Broken("ConnectionLost")));

@@ -1,5 +1,6 @@
 // Pods that are sent away from many nodes at once, on a real kube-apiserver.
 #include <atomic>
+#include <iostream>
 #include <mutex>
 #include <set>
 
@@ -25,15 +26,25 @@ class RemovalsTest : public UpgradeTest {
           "status");
     pods_.push_back(name);
   }
-  void RemoveAll(NodeWork& work) {
-    for (const std::string& pod : pods_) {
-      work.Remove(name_space_ + "-" + pod,
-                  {.only_gpu = true, .label_selector = "", .how = {.force = true}}, {});
-    }
+  void Remove(NodeWork& work, const std::string& pod) const {
+    work.Remove(name_space_ + "-" + pod,
+                {.only_gpu = true, .label_selector = "", .how = {.force = true}}, {});
   }
+  void RemoveAll(NodeWork& work) const {
+    for (const std::string& pod : pods_) Remove(work, pod);
+  }
+  // As the controller does, it begins again what the API server did not answer.
   [[nodiscard]] Removal::State StateOfRemoval(NodeWork& work, const std::string& pod) const {
     const auto removal = work.RemovalOf(name_space_ + "-" + pod, true);
-    return removal ? removal->state : Removal::State::kNotBegun;
+    if (removal) return removal->state;
+    std::cerr << pod << " is begun again: " << removal.error().ToString() << '\n';
+    Remove(work, pod);
+    return Removal::State::kNotBegun;
+  }
+  [[nodiscard]] bool AllAre(Removal::State state, NodeWork& work) const {
+    std::size_t are = 0;  // all are looked at: each may have to be begun again
+    for (const std::string& pod : pods_) are += StateOfRemoval(work, pod) == state ? 1 : 0;
+    return are == pods_.size();
   }
   void NoteHeldUp(const std::string& node) {
     const std::lock_guard lock(mutex_);
@@ -89,12 +100,8 @@ TEST_F(RemovalsTest, NodesThatBudgetsHoldUpKeepNoOthersWaiting) {
     EXPECT_TRUE(Exists(kube::kPods, Own(name)));
     EXPECT_EQ(StateOfRemoval(*work, name), Removal::State::kUnderWay);
   }
-  EXPECT_TRUE(Eventually([&] {
-    Allow("held", 3);
-    return std::ranges::all_of(pods_, [&](const std::string& pod) {
-      return StateOfRemoval(*work, pod) == Removal::State::kDone;
-    });
-  }));
+  Allow("held", 30);  // more than it takes: an eviction that is asked for again counts again
+  EXPECT_TRUE(Eventually([&] { return AllAre(Removal::State::kDone, *work); }));
   for (const auto& [node, times] : HeldUp()) EXPECT_EQ(times, 1) << node << " is told of once";
 }
 
@@ -104,14 +111,12 @@ TEST_F(RemovalsTest, MoreThanAHundredNodesWhoseBudgetRefusesAllGoOnceItAllows) {
   Allow("held", 0);
   const auto work = MakeWork({.at_once = 100, .held_up = std::chrono::seconds(1)});
   RemoveAll(*work);
-  EXPECT_TRUE(Eventually([&] { return HeldUp().size() == kNodes; }));
-  for (const std::string& pod : pods_) EXPECT_TRUE(Exists(kube::kPods, Own(pod)));
   EXPECT_TRUE(Eventually([&] {
-    Allow("held", kNodes);
-    return std::ranges::all_of(pods_, [&](const std::string& pod) {
-      return StateOfRemoval(*work, pod) == Removal::State::kDone;
-    });
+    return AllAre(Removal::State::kUnderWay, *work) && HeldUp().size() == kNodes;
   }));
+  for (const std::string& pod : pods_) EXPECT_TRUE(Exists(kube::kPods, Own(pod)));
+  Allow("held", 10 * kNodes);
+  EXPECT_TRUE(Eventually([&] { return AllAre(Removal::State::kDone, *work); }));
   for (const std::string& pod : pods_) EXPECT_FALSE(Exists(kube::kPods, Own(pod)));
 }
 
