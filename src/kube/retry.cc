@@ -26,9 +26,8 @@ std::optional<std::chrono::milliseconds> NextTry(const RetryPolicy& policy, cons
       outcome.retry_after && (request.idempotent() ? status >= 500 : status == 503);
   const bool harmless = request.idempotent() && (status == 503 || status == 504 ||
                                                  (status == 0 && reason == "ConnectionLost"));
-  const bool again =
-      (status == 429 && policy.after_too_many) || asked_to || harmless ||
-      (status == 0 && reason == "ConnectionRefused");
+  const bool again = (status == 429 && policy.after_too_many) || asked_to || harmless ||
+                     (status == 0 && reason == "ConnectionRefused");
   if (!again) return std::nullopt;
   const milliseconds delay = policy.backoff.Delay(attempt, random);
   if (!outcome.retry_after) return delay;

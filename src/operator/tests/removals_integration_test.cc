@@ -111,9 +111,8 @@ TEST_F(RemovalsTest, MoreThanAHundredNodesWhoseBudgetRefusesAllGoOnceItAllows) {
   Allow("held", 0);
   const auto work = MakeWork({.at_once = 100, .held_up = std::chrono::seconds(1)});
   RemoveAll(*work);
-  EXPECT_TRUE(Eventually([&] {
-    return AllAre(Removal::State::kUnderWay, *work) && HeldUp().size() == kNodes;
-  }));
+  EXPECT_TRUE(Eventually(
+      [&] { return AllAre(Removal::State::kUnderWay, *work) && HeldUp().size() == kNodes; }));
   for (const std::string& pod : pods_) EXPECT_TRUE(Exists(kube::kPods, Own(pod)));
   Allow("held", 10 * kNodes);
   EXPECT_TRUE(Eventually([&] { return AllAre(Removal::State::kDone, *work); }));
