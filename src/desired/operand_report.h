@@ -17,6 +17,7 @@ enum class Verdict { kReady, kNotReady, kDisabled, kFailed };
 // When a failed operand is worth another try.
 enum class Retry {
   kWhenChanged,  // the policy is wrong: a person has to change something, which the watch tells
+  kLater,        // the API server refused it: another rule of admission may let it in
   kSoon,         // with a back-off
 };
 
@@ -38,9 +39,9 @@ struct OperandReport {
   std::string_view state;
   std::string_view condition;
   Verdict verdict = Verdict::kNotReady;
-  std::string reason;   // CamelCase, of the condition
-  std::string message;  // for a person
-  Retry retry = Retry::kWhenChanged;
+  std::string reason;                 // CamelCase, of the condition
+  std::string message;                // for a person
+  Retry retry = Retry::kWhenChanged;  // where it failed
   std::chrono::nanoseconds duration{0};
   std::vector<DaemonSetProgress> daemonsets = {};
 

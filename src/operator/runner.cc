@@ -125,12 +125,19 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
                              .upgrade_stopped = [&] { return upgrades.stopped(""); },
                              .upgrades_incomplete = [&] { return upgrades.incomplete(); },
                              .progress_interval = options.progress_interval,
+                             .refusal_retry = options.refusal_retry,
                              .synced = synced});
   told = &policies;
   std::optional<DriverController> drivers;
   if (identity.nvidia_drivers) {
-    drivers.emplace(world, events, options.images, options.progress_interval, synced,
-                    [&](const std::string& name) { return upgrades.stopped(name); });
+    drivers.emplace(
+        world, events,
+        DriverControllerOptions{
+            .images = options.images,
+            .upgrade_stopped = [&](const std::string& name) { return upgrades.stopped(name); },
+            .progress_interval = options.progress_interval,
+            .refusal_retry = options.refusal_retry,
+            .synced = synced});
     drivers_told = &*drivers;
   }
   std::optional<PermittedDeviceController> devices;

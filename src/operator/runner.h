@@ -27,6 +27,7 @@ struct RunnerOptions {
   PermittedDeviceOptions permitted_devices = {};
   // See PolicyController.
   std::chrono::milliseconds progress_interval = std::chrono::seconds(5);
+  std::chrono::milliseconds refusal_retry = std::chrono::minutes(1);
   // Told false when the controllers begin to list the cluster, and true when they know it.
   std::function<void(bool)> synced = [](bool) {};
 };

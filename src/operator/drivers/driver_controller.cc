@@ -35,6 +35,10 @@ DriverOutcome NotReady(std::string_view reason, std::string message) {
 // Of a node, what decides which driver it gets and in which pool it is.
 bool SameForDrivers(const desired::Node& a, const desired::Node& b) { return a.labels == b.labels; }
 
+desired::Retry RetryOf(const desired::OperandReport& report) {
+  return report.verdict == desired::Verdict::kFailed ? report.retry : desired::Retry::kWhenChanged;
+}
+
 bool SameForDriver(const desired::OwnedObject& a, const desired::OwnedObject& b) {
   return a.fingerprint == b.fingerprint && a.daemonset == b.daemonset && a.keys == b.keys &&
          a.data_digest == b.data_digest && a.deleting == b.deleting && a.state == b.state;
@@ -43,18 +47,14 @@ bool SameForDriver(const desired::OwnedObject& a, const desired::OwnedObject& b)
 }  // namespace
 
 DriverController::DriverController(World& world, kube::EventRecorder& events,
-                                   desired::DefaultImages images,
-                                   std::chrono::milliseconds progress_interval,
-                                   std::function<void()> synced,
-                                   std::function<std::string(const std::string&)> upgrade_stopped)
+                                   DriverControllerOptions options)
     : world_(world),
-      images_(std::move(images)),
-      upgrade_stopped_(std::move(upgrade_stopped)),
-      controller_({.name = "nvidiadrivers", .workers = 1, .synced = std::move(synced)},
+      options_(std::move(options)),
+      controller_({.name = "nvidiadrivers", .workers = 1, .synced = options_.synced},
                   [this](const kube::ObjectKey& key, const io::StopToken& stop) {
                     return Reconcile(key, stop);
                   }),
-      status_writer_(world_.client, desired::kNvidiaDrivers, events, progress_interval,
+      status_writer_(world_.client, desired::kNvidiaDrivers, events, options_.progress_interval,
                      [this](const std::string& name, std::chrono::nanoseconds delay) {
                        controller_.EnqueueAfter({.namespace_name = "", .name = name}, delay);
                      }),
@@ -95,6 +95,10 @@ void DriverController::WatchSources() {
                                      }
                                      EnqueueAllSoon();
                                    });
+  if (world_.gpu_clusters) {
+    controller_.Watch<bool>(*world_.gpu_clusters,
+                            [this](const kube::Change<bool>&, const auto&) { EnqueueAllSoon(); });
+  }
   for (Inventory::Kind& kind : world_.inventory.kinds()) {
     const kube::ResourceKind* resource = kind.kind;
     controller_.Watch<desired::OwnedObject>(
@@ -155,7 +159,7 @@ base::Result<kube::Action> DriverController::Reconcile(const kube::ObjectKey& ke
   const std::shared_ptr<Rollout> rollout = RolloutOf(view);
   rollout->BeginPass();
   Pass pass = Look(view, *rollout, stop);
-  pass.outcome.upgrade_stopped = upgrade_stopped_(view.driver.name);
+  pass.outcome.upgrade_stopped = options_.upgrade_stopped(view.driver.name);
   if (stop.stopped() || rollout->ended()) return kube::Action::Done();
   TRY(status_writer_.Write(
       SubjectOf(view),
@@ -164,8 +168,12 @@ base::Result<kube::Action> DriverController::Reconcile(const kube::ObjectKey& ke
                                          view.driver.generation, previous, base::WallClock::now());
       },
       stop));
-  if (pass.retry) return base::Fail(base::Unavailable(pass.outcome.reason, pass.outcome.message));
+  if (pass.retry == desired::Retry::kSoon) {
+    return base::Fail(base::Unavailable(pass.outcome.reason, pass.outcome.message));
+  }
   if (rollout->pending()) return kube::Action::RequeueAfter(kEchoTimeout);
+  if (pass.retry == desired::Retry::kLater)
+    return kube::Action::RequeueAfter(options_.refusal_retry);
   return kube::Action::Done();
 }
 
@@ -259,7 +267,7 @@ DriverController::Pass DriverController::RollOut(const desired::DriverView& view
                                                  const io::StopToken& stop) {
   const auto facts = Facts(stop);
   if (!facts) {
-    return {.outcome = NotReady(kFailed, facts.error().message), .retry = true};
+    return {.outcome = NotReady(kFailed, facts.error().message), .retry = desired::Retry::kSoon};
   }
   const desired::DriverPools pools =
       desired::PoolsOf(world_.AllNodes(), view.driver, facts->openshift());
@@ -269,7 +277,7 @@ DriverController::Pass DriverController::RollOut(const desired::DriverView& view
       .objects = desired::RenderDriver(
           view.driver, pools,
           {.facts = *facts,
-           .images = images_,
+           .images = options_.images,
            .operator_namespace = world_.operator_namespace,
            .host_root = policy.host_paths.root_fs,
            .qualification_required = policy.validator.qualification_required,
@@ -278,9 +286,7 @@ DriverController::Pass DriverController::RollOut(const desired::DriverView& view
   // A node of unknown system may have its driver from any of the DaemonSets that stand.
   if (pools.unknown.empty()) rollout.DecideRemovals({&rendered, 1}, stop);
   const desired::OperandReport report = rollout.Run(rendered, stop);
-  return {.outcome = desired::OutcomeOf(report, view.driver, pools),
-          .retry =
-              report.verdict == desired::Verdict::kFailed && report.retry == desired::Retry::kSoon};
+  return {.outcome = desired::OutcomeOf(report, view.driver, pools), .retry = RetryOf(report)};
 }
 
 DriverController::Pass DriverController::HandBack(Rollout& rollout, const io::StopToken& stop) {
@@ -295,7 +301,7 @@ DriverController::Pass DriverController::HandBack(Rollout& rollout, const io::St
                       .message = failed ? report.message
                                         : "the ClusterPolicy describes the driver "
                                           "(spec.driver.useNvidiaDriverCRD is not true)"},
-          .retry = failed};
+          .retry = RetryOf(report)};
 }
 
 }  // namespace pitcrew::gpu_operator

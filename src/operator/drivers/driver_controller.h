@@ -26,17 +26,23 @@
 
 namespace pitcrew::gpu_operator {
 
+struct DriverControllerOptions {
+  desired::DefaultImages images = {};
+  // As in UpgradeController.
+  std::function<std::string(const std::string&)> upgrade_stopped = [](const std::string&) {
+    return "";
+  };
+  // As in PolicyController.
+  std::chrono::milliseconds progress_interval = std::chrono::seconds(5);
+  std::chrono::milliseconds refusal_retry = std::chrono::minutes(1);
+  std::function<void()> synced = {};
+};
+
 class DriverController {
  public:
-  // The world has a watch of NVIDIADrivers. `progress_interval` and `synced` as in
-  // PolicyController, `upgrade_stopped` as in UpgradeController; all must outlive this object.
-  // World::Stop before this object goes.
-  DriverController(
-      World& world, kube::EventRecorder& events, desired::DefaultImages images,
-      std::chrono::milliseconds progress_interval, std::function<void()> synced = {},
-      std::function<std::string(const std::string&)> upgrade_stopped = [](const std::string&) {
-        return "";
-      });
+  // The world has a watch of NVIDIADrivers. All must outlive this object. World::Stop before this
+  // object goes.
+  DriverController(World& world, kube::EventRecorder& events, DriverControllerOptions options);
 
   base::Status Run(const io::StopToken& stop) { return controller_.Run(stop); }
   // Looks at every driver again.
@@ -47,7 +53,7 @@ class DriverController {
   // What became of the objects, and when to look again.
   struct Pass {
     desired::DriverOutcome outcome;
-    bool retry = false;  // with a back-off
+    desired::Retry retry = desired::Retry::kWhenChanged;
   };
 
   base::Result<kube::Action> Reconcile(const kube::ObjectKey& key, const io::StopToken& stop);
@@ -69,8 +75,7 @@ class DriverController {
   void WatchSources();
 
   World& world_;
-  desired::DefaultImages images_;
-  std::function<std::string(const std::string&)> upgrade_stopped_;
+  DriverControllerOptions options_;
   std::mutex mutex_;  // guards the map, not the roll-outs
   struct Own {
     std::string uid;

@@ -157,9 +157,11 @@ base::Result<kube::Action> PolicyController::ReconcileActive(const desired::Poli
       },
       stop));
   // A wrong policy is not tried again until something changes; everything else after a back-off.
+  bool refused = false;
   for (const desired::OperandReport& report : outcome.operands) {
-    if (report.verdict != desired::Verdict::kFailed || report.retry == desired::Retry::kWhenChanged)
-      continue;
+    if (report.verdict != desired::Verdict::kFailed) continue;
+    refused = refused || report.retry == desired::Retry::kLater;
+    if (report.retry != desired::Retry::kSoon) continue;
     return base::Fail(
         base::Unavailable(report.reason, fmt::format("{}: {}", report.state, report.message)));
   }
@@ -169,6 +171,7 @@ base::Result<kube::Action> PolicyController::ReconcileActive(const desired::Poli
     return base::Fail(base::Unavailable("ReconcileFailed", base::Join(outcome.failures, "; ")));
   }
   if (rollout_->pending()) return kube::Action::RequeueAfter(kEchoTimeout);
+  if (refused) return kube::Action::RequeueAfter(options_.refusal_retry);
   return kube::Action::Done();
 }
 

@@ -33,6 +33,8 @@ struct PolicyControllerOptions {
   std::function<bool()> upgrades_incomplete = [] { return false; };
   // How often a status is written in which nothing but messages is new: how far a roll-out is.
   std::chrono::milliseconds progress_interval = std::chrono::seconds(5);
+  // When an object is tried again that the API server refused as invalid.
+  std::chrono::milliseconds refusal_retry = std::chrono::minutes(1);
   // Called once, when everything has been listed.
   std::function<void()> synced = {};
 };

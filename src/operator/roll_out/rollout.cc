@@ -27,13 +27,13 @@ desired::OperandReport MakeReport(const desired::Operand& operand, desired::Verd
   return report;
 }
 
-desired::OperandReport FailedReport(const desired::Operand& operand, const base::Error& error) {
+// `invalid`: when there is another try at what is refused as invalid.
+desired::OperandReport FailedReport(const desired::Operand& operand, const base::Error& error,
+                                    desired::Retry invalid) {
   desired::OperandReport report = MakeReport(
       operand, desired::Verdict::kFailed,
       error.reason.empty() ? std::string("ReconcileFailed") : error.reason, error.message);
-  // What is missing is watched: its appearance is the next try.
-  report.retry =
-      error.code != base::Code::kInvalid ? desired::Retry::kSoon : desired::Retry::kWhenChanged;
+  report.retry = error.code == base::Code::kInvalid ? invalid : desired::Retry::kSoon;
   return report;
 }
 
@@ -281,6 +281,7 @@ desired::OperandReport Rollout::Readiness(const desired::RenderedOperand& render
 
 desired::OperandReport Rollout::Run(const desired::RenderedOperand& rendered,
                                     const io::StopToken& stop) {
+  using enum desired::Retry;
   const desired::Operand& operand = *rendered.operand;
   const auto begin = base::SteadyClock::now();
   const auto finish = [&](desired::OperandReport report) {
@@ -290,22 +291,25 @@ desired::OperandReport Rollout::Run(const desired::RenderedOperand& rendered,
   if (rendered.mode != desired::Mode::kEnabled) {
     const bool delegated = rendered.mode == desired::Mode::kDelegated;
     const base::Status removed = RemoveFrom(operand.state, stop);
-    if (!removed) return finish(FailedReport(operand, removed.error()));
+    if (!removed) return finish(FailedReport(operand, removed.error(), kLater));
     return finish(MakeReport(
         operand, desired::Verdict::kDisabled, delegated ? "Delegated" : "Disabled",
         delegated ? fmt::format("{}: left to NVIDIADriver objects", operand.title)
                   : fmt::format("{}: switched off; nothing is deployed", operand.title)));
   }
-  if (!rendered.objects) return finish(FailedReport(operand, rendered.objects.error()));
+  // What is missing is watched: its appearance is the next try.
+  if (!rendered.objects) {
+    return finish(FailedReport(operand, rendered.objects.error(), kWhenChanged));
+  }
 
   base::Status applied;
   for (const desired::Object& object : *rendered.objects) {
     const base::Status status = ApplyIfNeeded(object, stop);
     if (!status && applied) applied = status;
   }
-  if (!applied) return finish(FailedReport(operand, applied.error()));
+  if (!applied) return finish(FailedReport(operand, applied.error(), kLater));
   const base::Status removed = RemoveFrom(operand.state, stop);
-  if (!removed) return finish(FailedReport(operand, removed.error()));
+  if (!removed) return finish(FailedReport(operand, removed.error(), kLater));
   return finish(Readiness(rendered));
 }
 

@@ -117,6 +117,25 @@ TEST_F(DriversTest, RivalsAreTold) {
   EXPECT_TRUE(DriverIsReady("a"));
 }
 
+// The last GPUCluster goes, and nothing else tells the driver's object of it.
+TEST_F(DriversTest, AGpuClusterThatGoesLetsTheDriverOn) {
+  DefineGpuClusters();
+  ASSERT_TRUE(Eventually([&] {
+    return client_->Create(desired::kGpuClusters, {{"metadata", {{"name", "gpu-cluster"}}}}, kAdmin)
+        .has_value();
+  }));
+  CreateNode("gpu-1", "training");
+  CreatePolicy("cluster-policy", kDelegated);
+  CreateDriver("only", "{default: true}");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(Eventually([&] {
+    return StatusOfDriver("only").find("GPUCluster gpu-cluster") != std::string::npos;
+  })) << StatusOfDriver("only");
+  ASSERT_TRUE(client_->Delete(desired::kGpuClusters, Cluster("gpu-cluster")));
+  EXPECT_TRUE(DriverIsReady("only")) << StatusOfDriver("only");
+  EXPECT_TRUE(client_->Delete(kube::kCustomResourceDefinitions, Cluster("gpuclusters.nvidia.com")));
+}
+
 TEST_F(DriversTest, SeveralDefaultsAreTold) {
   CreateNode("gpu-1", "training");
   CreatePolicy("cluster-policy", kDelegated);

@@ -3,19 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "desired/node_labels.h"
-#include "support_operator.h"
+#include "support_admission.h"
 
 namespace pitcrew::gpu_operator::testing {
 namespace {
-
-constexpr kube::ResourceKind kAdmissionPolicies{"admissionregistration.k8s.io", "v1",
-                                                "validatingadmissionpolicies",
-                                                "ValidatingAdmissionPolicy", false};
-constexpr kube::ResourceKind kAdmissionBindings{"admissionregistration.k8s.io", "v1",
-                                                "validatingadmissionpolicybindings",
-                                                "ValidatingAdmissionPolicyBinding", false};
 
 class NodeTest : public OperatorTest {
  protected:
@@ -126,23 +120,9 @@ TEST_F(NodeTest, ANewNodeIsOnePatch) {
 // holds up no other.
 TEST_F(NodeTest, OneNodeThatCannotBePatchedHoldsUpNoOther) {
   RecordProperty("holds", "operator-behaviour.md #34");
-  RecordProperty("holds", "operator-behaviour.md #34");
-  const std::string name = "no-labels-" + name_space_;
-  Create(kAdmissionPolicies, {{"metadata", {{"name", name}}},
-                              {"spec",
-                               {{"failurePolicy", "Fail"},
-                                {"matchConstraints",
-                                 {{"resourceRules",
-                                   {{{"apiGroups", {""}},
-                                     {"apiVersions", {"v1"}},
-                                     {"operations", {"UPDATE"}},
-                                     {"resources", {"nodes"}}}}}}},
-                                {"validations",
-                                 {{{"expression",
-                                    "!('nvidia.com/gpu.present' in object.metadata.labels) || "
-                                    "object.metadata.name != 'gpu-1'"}}}}}}});
-  Create(kAdmissionBindings, {{"metadata", {{"name", name}}},
-                              {"spec", {{"policyName", name}, {"validationActions", {"Deny"}}}}});
+  std::optional<AdmissionRule> rule(
+      std::in_place, client_, "no-labels-" + name_space_, "", "nodes",
+      "!('nvidia.com/gpu.present' in object.metadata.labels) || object.metadata.name != 'gpu-1'");
   CreateGpuNode("gpu-1");
   // The server needs a moment until the rule holds.
   ASSERT_TRUE(Eventually([&] {
@@ -160,8 +140,7 @@ TEST_F(NodeTest, OneNodeThatCannotBePatchedHoldsUpNoOther) {
     return running.Value("controller_runtime_reconcile_errors_total{controller=\"nodes\"}") > 0;
   }));
   EXPECT_EQ(Deploy("gpu-1", "driver"), "(none)");
-  EXPECT_TRUE(client_->Delete(kAdmissionBindings, Cluster(name)));
-  EXPECT_TRUE(client_->Delete(kAdmissionPolicies, Cluster(name)));
+  rule.reset();
   EXPECT_TRUE(Eventually([&] { return Deploy("gpu-1", "driver") == "true"; }));
 }
 
