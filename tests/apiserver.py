@@ -69,6 +69,7 @@ class ApiServer:
     def __init__(self, audit=False):
         self._folder = None
         self._processes = {}
+        self._ports = []
         self._audit = audit
         self._local = threading.local()
         # The server signed its certificate itself a moment ago, for loopback.
@@ -88,6 +89,8 @@ class ApiServer:
     def __exit__(self, *_):
         for name in reversed(list(self._processes)):
             self._end(name)
+        for holder in self._ports:
+            holder.close()
         self._folder.cleanup()
 
     @property
@@ -109,17 +112,21 @@ class ApiServer:
             process.kill()
             process.wait()
 
+    def _reserve_port(self):
+        """A port that nobody else is given, also while no server listens on it."""
+        holder = socket.socket()
+        self._ports.append(holder)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind(("127.0.0.1", 0))
+        return holder.getsockname()[1]
+
     def _start(self):
-        # Held open together, so that the kernel hands out three different ports.
-        listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-        self.etcd_port, peer_port, self.port = (listener.getsockname()[1] for listener in listeners)
-        for listener in listeners:
-            listener.close()
+        self.etcd_port, peer_port, self.port = (self._reserve_port() for _ in range(3))
         client, peer = f"http://127.0.0.1:{self.etcd_port}", f"http://127.0.0.1:{peer_port}"
         self._spawn("etcd", "--name=test", f"--data-dir={self.folder}/etcd", "--unsafe-no-fsync",
                     f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
                     f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}",
-                    f"--initial-cluster=test={peer}", "--log-level=warn")
+                    f"--initial-cluster=test={peer}", "--log-level=warn", "--socket-reuse-port=true")
         subprocess.run(["openssl", "genrsa", "-out", str(self.folder / "service-accounts.key"), "2048"],
                        check=True, capture_output=True)
         (self.folder / "tokens.csv").write_text(
@@ -136,7 +143,7 @@ class ApiServer:
                  "--audit-log-maxsize=100000"] if self._audit else []
         self._spawn("kube-apiserver", f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
                     "--bind-address=127.0.0.1",
-                    f"--secure-port={self.port}", f"--cert-dir={self.folder}/certificates",
+                    f"--secure-port={self.port}", "--permit-port-sharing=true", f"--cert-dir={self.folder}/certificates",
                     f"--token-auth-file={self.folder}/tokens.csv", "--authorization-mode=RBAC",
                     f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
                     "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
@@ -231,7 +238,7 @@ class ApiServer:
             headers["Content-Type"] = content_type
             # As the server writes it itself: what may not change of an object is compared by bytes.
             data = json.dumps(body, separators=(",", ":")).encode()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         status, text = self._exchange(method, path, data, headers)
         # Nothing has been done yet: the server has just been started.
         while status == 429 and time.monotonic() < deadline:
@@ -298,7 +305,7 @@ class ApiServer:
         """Creates a CRD and waits until the server serves it."""
         base = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         self.create(base, definition)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while True:
             conditions = self.get(f"{base}/{definition['metadata']['name']}")["status"].get("conditions") or []
             states = {condition["type"]: condition for condition in conditions}

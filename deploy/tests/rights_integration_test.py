@@ -43,6 +43,7 @@ class Account(unittest.TestCase):
 
     def create_account(self, name, objects):
         """With the rights among these objects. Returns the kubeconfig."""
+        objects = list(objects)
         kinds = {"Role": f"namespaces/{NAMESPACE}/roles", "RoleBinding": f"namespaces/{NAMESPACE}/rolebindings",
                  "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings"}
         for body in objects:
@@ -51,6 +52,7 @@ class Account(unittest.TestCase):
         account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{name}"
         self.server.apply(account, {"apiVersion": "v1", "kind": "ServiceAccount",
                                     "metadata": {"name": name, "namespace": NAMESPACE}})
+        self.await_rights(name, objects)
         token = self.server.create(f"{account}/token", {"apiVersion": "authentication.k8s.io/v1",
                                                         "kind": "TokenRequest", "spec": {}})["status"]["token"]
         config = yaml.safe_load(pathlib.Path(self.server.kubeconfig()).read_text(encoding="utf-8"))
@@ -59,6 +61,26 @@ class Account(unittest.TestCase):
         file = self.server.folder / "account.kubeconfig"
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
         return str(file)
+
+    def await_rights(self, name, objects):
+        """The server's authorizer learns of roles a moment after they are stored."""
+        roles = {(body["kind"], body["metadata"]["name"]): body for body in objects if body["kind"].endswith("Role")}
+        for binding in objects:
+            if not binding["kind"].endswith("RoleBinding") or name not in [one["name"] for one in binding["subjects"]]:
+                continue
+            role = roles.get((binding["roleRef"]["kind"], binding["roleRef"]["name"]), {})
+            rule = next((one for one in role.get("rules") or [] if one.get("resources")), None)
+            if rule is None:
+                continue
+            resource, _, subresource = rule["resources"][0].partition("/")
+            review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {
+                "user": f"system:serviceaccount:{NAMESPACE}:{name}",
+                "resourceAttributes": {"verb": rule["verbs"][0], "group": rule["apiGroups"][0], "resource": resource,
+                                       "subresource": subresource, "name": (rule.get("resourceNames") or [""])[0],
+                                       "namespace": NAMESPACE if binding["kind"] == "RoleBinding" else ""}}}
+            eventually(lambda review=review: self.server.create(
+                "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"],
+                f"{name} has the rights of {binding['kind']} {binding['metadata']['name']}")
 
 
 class Operator(Account):

@@ -43,17 +43,27 @@ class Elector {
 
   // Tells the others that nobody holds the lease, if it is still ours.
   base::Status Release() {
-    if (!observed_ || observed_->record.holder != options_.identity) return {};
-    LeaseRecord record = observed_->record;
-    record.holder.clear();
-    record.duration = std::chrono::seconds(1);
-    record.acquired = record.renewed = WallClock::now();
-    return Write(record, SteadyClock::now() + options_.retry_period, {});
+    const auto deadline =
+        SteadyClock::now() + std::max(options_.retry_period, std::chrono::milliseconds(1000));
+    auto released = WriteNobody(deadline);
+    if (released || released.error().code != base::Code::kConflict) return released;
+    // A renewal that the end cut off was done all the same.
+    TRY(Observe(deadline, {}));
+    return WriteNobody(deadline);
   }
 
   [[nodiscard]] std::string holder() const { return observed_ ? observed_->record.holder : ""; }
 
  private:
+  base::Status WriteNobody(SteadyClock::time_point deadline) {
+    if (!observed_ || observed_->record.holder != options_.identity) return {};
+    LeaseRecord record = observed_->record;
+    record.holder.clear();
+    record.duration = std::chrono::seconds(1);
+    record.acquired = record.renewed = WallClock::now();
+    return Write(record, deadline, {});
+  }
+
   base::Result<Json> Send(const Request& request, SteadyClock::time_point deadline,
                           const io::StopToken& stop) {
     using std::chrono::milliseconds;

@@ -23,11 +23,6 @@ using codec::Json;
 constexpr std::chrono::seconds kStartTimeout{90};
 constexpr std::chrono::milliseconds kAskAgain{50};
 
-base::Result<int> FreePort() {
-  TRY_ASSIGN(const LoopbackListener listener, ListenOnLoopback());
-  return listener.port;
-}
-
 std::string RandomToken() {
   std::array<unsigned char, 16> bytes{};
   RAND_bytes(bytes.data(), static_cast<int>(bytes.size()));
@@ -71,6 +66,12 @@ base::Result<std::unique_ptr<ApiServer>> ApiServer::Start(ApiServerOptions optio
   TRY(server->StartEtcd());
   TRY(server->StartServer());
   return server;
+}
+
+base::Result<int> ApiServer::ReservePort() {
+  TRY_ASSIGN(LoopbackSocket reserved, ReserveOnLoopback());
+  reserved_ports_.push_back(std::move(reserved.socket));
+  return reserved.port;
 }
 
 ApiServer& ApiServer::Shared() {
@@ -135,7 +136,7 @@ base::Status ApiServer::Prepare() {
       fmt::format("{},admin,1,system:masters\n{},admin,1,system:masters\n{},stranger,2\n",
                   admin_token_, other_admin_token_, stranger_token_),
       0600));
-  TRY_ASSIGN(port_, FreePort());
+  TRY_ASSIGN(port_, ReservePort());
   const Json kubeconfig{
       {"apiVersion", "v1"},
       {"kind", "Config"},
@@ -177,18 +178,18 @@ std::shared_ptr<kube::Client> ApiServer::MakeClient() const {
 
 base::Status ApiServer::StartEtcd() {
   TRY_ASSIGN(const auto program, FindProgram("etcd"));
-  TRY_ASSIGN(etcd_port_, FreePort());
-  TRY_ASSIGN(const int peer_port, FreePort());
+  TRY_ASSIGN(etcd_port_, ReservePort());
+  TRY_ASSIGN(const int peer_port, ReservePort());
   const std::string clients = fmt::format("http://127.0.0.1:{}", etcd_port_);
   const std::string peers = fmt::format("http://127.0.0.1:{}", peer_port);
-  TRY_ASSIGN(etcd_,
-             ChildProcess::Start(
-                 program,
-                 {"--name=test", "--data-dir=" + (folder_ / "etcd").string(),
-                  "--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
-                  "--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers,
-                  "--initial-cluster=test=" + peers, "--unsafe-no-fsync", "--log-level=warn"},
-                 folder_ / "etcd.log"));
+  TRY_ASSIGN(etcd_, ChildProcess::Start(
+                        program,
+                        {"--name=test", "--data-dir=" + (folder_ / "etcd").string(),
+                         "--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
+                         "--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers,
+                         "--initial-cluster=test=" + peers, "--unsafe-no-fsync", "--log-level=warn",
+                         "--socket-reuse-port=true"},
+                        folder_ / "etcd.log"));
   const auto deadline = std::chrono::steady_clock::now() + kStartTimeout;
   for (;;) {
     if (!etcd_->running()) return base::Fail(Died(*etcd_, "etcd"));
@@ -212,6 +213,7 @@ base::Status ApiServer::StartServer() {
                                      "--bind-address=127.0.0.1",
                                      "--advertise-address=127.0.0.1",
                                      fmt::format("--secure-port={}", port_),
+                                     "--permit-port-sharing=true",
                                      "--tls-cert-file=" + file("serving.crt"),
                                      "--tls-private-key-file=" + file("serving.key"),
                                      "--client-ca-file=" + file("ca.crt"),

@@ -60,6 +60,8 @@ class ApiServer {
  private:
   ApiServer() = default;
   base::Status Prepare();
+  // Nobody else is given it, also while no server listens on it.
+  base::Result<int> ReservePort();
   base::Status StartEtcd();
   base::Status WaitUntilReady();
   base::Result<std::string> AskEtcd(const std::string& path, const std::string& body) const;
@@ -67,6 +69,7 @@ class ApiServer {
   ApiServerOptions options_;
   std::filesystem::path folder_;
   base::FileDescriptor lock_;  // while the folder is in use
+  std::vector<base::FileDescriptor> reserved_ports_;
   int port_ = 0;
   int etcd_port_ = 0;
   std::string ca_pem_;

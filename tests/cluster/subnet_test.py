@@ -14,10 +14,14 @@ class ChosenSubnet(unittest.TestCase):
             self.assertNotEqual(first, second)
 
     def test_it_is_free_again_afterwards(self):
-        with network.chosen_subnet(set()) as first:
-            pass
-        with network.chosen_subnet(set()) as again:
-            self.assertEqual(first, again)
+        for _ in range(20):  # clusters beside this test come and go
+            with network.chosen_subnet(set()) as first:
+                pass
+            with network.chosen_subnet(set()) as again:
+                pass
+            if first == again:
+                return
+        self.fail(f"{first} is not chosen again")
 
     def test_what_other_clusters_have_is_left_to_them(self):
         with network.chosen_subnet(set()) as first:

@@ -86,6 +86,8 @@ class BrowserTest(unittest.TestCase):
         self.addCleanup(page.__exit__)
         page.go(dashboard.address + fragment)
         page.wait("document.querySelector('#tabs a') && /^(live|as of)/.test(document.getElementById('live').textContent)")
+        # What has come is drawn with the next frame.
+        page.run("new Promise((done) => requestAnimationFrame(done))")
         return page
 
     def row(self, name):
@@ -113,7 +115,9 @@ class BrowserTest(unittest.TestCase):
         node = next(one for one in self.doctor()["nodes"] if not one["ready"] and one["finding"]["evidence"])
         full = self.doctor(node["name"])["nodes"][0]["finding"]
         page = self.open(self.shown)
-        page.run(f"{self.row(node['name'])}.querySelector('.link.bad').click()")
+        bad = f"{self.row(node['name'])}?.querySelector('.link.bad')"
+        page.wait(bad)
+        page.run(f"{bad}.click()")
         page.wait("document.querySelector('#panel .fix')")
         text = page.run("document.getElementById('panel').innerText")
         for words in (full["summary"], full["id"], full["evidence"][0]["text"].splitlines()[0], full["fix"].splitlines()[0]):

@@ -188,10 +188,12 @@ class Side:
         else:
             self.server.create(POLICIES, policy)
 
-    def wait_for_status(self, name, seconds=10):
-        """Until the operator has seen the policy."""
+    def wait_for_status(self, name, seconds=240):
+        """Until the operator has seen the policy, or has ended."""
         deadline = time.monotonic() + seconds
-        while "status" not in self.server.get(f"{POLICIES}/{name}") and time.monotonic() < deadline:
+        while "status" not in self.server.get(f"{POLICIES}/{name}") and self.process.poll() is None:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self.name}: the operator has not seen {name} after {seconds} s")
             time.sleep(0.02)
 
     def nudge(self, name):

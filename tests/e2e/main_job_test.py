@@ -70,7 +70,11 @@ class MainJob(unittest.TestCase):
             self.assertEqual(int(node["status"]["capacity"].get(RESOURCE, "0")), GPUS[name], name)
 
     def test_12_gpu_nodes_carry_their_labels(self):
-        labels = self.nodes()["managed"]["metadata"]["labels"]
+        # Feature discovery is no part of what `up` waits for.
+        node = self.client.wait("/api/v1/nodes", "managed", support.SECONDS,
+                                lambda one: "nvidia.com/gpu.count" in one["metadata"]["labels"])
+        self.assertIsNotNone(node, "feature discovery has not labelled the node")
+        labels = node["metadata"]["labels"]
         expected = {"feature.node.kubernetes.io/pci-10de.present": "true", "nvidia.com/gpu.present": "true",
                     "nvidia.com/gpu.count": "8", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
                     "nvidia.com/gpu.family": "hopper", "nvidia.com/gpu.compute.major": "9",
@@ -119,11 +123,11 @@ class MainJob(unittest.TestCase):
             pod["metadata"]["name"] = f"share-{number}"
             pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "mixed"}
             self.client.create(PODS, pod)
-            self.addCleanup(self.client.wait_gone, PODS, f"share-{number}", 60)
+            self.addCleanup(self.client.wait_gone, PODS, f"share-{number}", support.SECONDS)
             self.addCleanup(self.client.delete, f"{PODS}/share-{number}")
         taken = self.client.get(f"{PODS}/one-gpu")["spec"]["nodeName"] == "mixed"
         for number in range(GPUS["mixed"] - taken):
-            self.assertIsNotNone(self.client.wait(PODS, f"share-{number}", 60, lambda one: api.has_condition(
+            self.assertIsNotNone(self.client.wait(PODS, f"share-{number}", support.SECONDS, lambda one: api.has_condition(
                 one, "Ready")), f"share-{number}")
             log = self.client.log("default", f"share-{number}")
             seen[f"share-{number}"] = re.findall(r"/dev/nvidia\d+$", log, re.MULTILINE)
@@ -147,7 +151,7 @@ class MainJob(unittest.TestCase):
         node = self.client.wait("/api/v1/nodes", "mixed", 60, lambda one: int(
             one["status"]["allocatable"].get(RESOURCE, "0")) == 0 or not api.has_condition(one, "Ready"))
         del node  # the gap may be too short to be seen
-        self.assertIsNotNone(self.client.wait("/api/v1/nodes", "mixed", 60, lambda one: api.has_condition(
+        self.assertIsNotNone(self.client.wait("/api/v1/nodes", "mixed", support.SECONDS, lambda one: api.has_condition(
             one, "Ready") and int(one["status"]["allocatable"].get(RESOURCE, "0")) == GPUS["mixed"]))
 
     def test_31_a_replaced_toolkit_leaves_containerd_alone(self):
@@ -159,7 +163,7 @@ class MainJob(unittest.TestCase):
         old = next(pod for pod in self.operator_pods().values() if is_toolkit(pod))
         # In grace, as a DaemonSet's controller does; the pod's token dies with the pod.
         self.client.request("DELETE", f"{OPERATOR_PODS}/{old['metadata']['name']}")
-        for _, pod in self.client.watch(OPERATOR_PODS, 90):
+        for _, pod in self.client.watch(OPERATOR_PODS, support.SECONDS):
             if is_toolkit(pod) and pod["metadata"]["uid"] != old["metadata"]["uid"] and api.has_condition(pod, "Ready"):
                 break
         else:
@@ -173,13 +177,13 @@ class MainJob(unittest.TestCase):
             programs.locate(step)
         chart.uninstall(self.state, programs)
         if self.operator_pods():
-            for kind, _ in self.client.watch(OPERATOR_PODS, 90):
+            for kind, _ in self.client.watch(OPERATOR_PODS, support.SECONDS):
                 if kind == "DELETED" and not self.operator_pods():
                     break
         self.assertEqual(list(self.operator_pods()), [])
         self.assertEqual(self.client.find(chart.POLICIES)["items"], [])
         for name in ("managed", "mixed"):
-            node = self.client.wait("/api/v1/nodes", name, 60, lambda one: int(
+            node = self.client.wait("/api/v1/nodes", name, support.SECONDS, lambda one: int(
                 one["status"]["allocatable"].get(RESOURCE, "0")) == 0)
             self.assertIsNotNone(node, f"{name} still offers GPUs")
             self.assertEqual(self.on(name, "sh", "-c", "ls -A /etc/containerd/conf.d"), "", "containerd's drop-in")

@@ -100,11 +100,10 @@ class Metrics(support.ClusterTest):
         self.assertEqual(told.returncode, status, told.stdout)
 
     def await_node_page(self, line):
-        for _ in range(120):
-            if line in self.page("nvidia-node-status-exporter", 8000):
-                return
+        deadline = time.monotonic() + support.SECONDS
+        while line not in self.page("nvidia-node-status-exporter", 8000):
+            self.assertLess(time.monotonic(), deadline, f"never {line}")
             time.sleep(0.5)
-        self.fail(f"never {line}")
 
     def test_10_every_gpu_has_its_series(self):
         page = self.await_page(lambda text: text.count(f"\n{METRIC}{{") == 2)
@@ -138,10 +137,10 @@ class Metrics(support.ClusterTest):
         expected = [f'gpu_operator_node_{name}{{node="gpu"}} {value}\n' for name, value in (
             ("driver_ready", 1), ("toolkit_ready", 1), ("plugin_ready", 1), ("cuda_ready", 1),
             ("driver_validation", 1), ("device_plugin_devices_total", 2))]
-        for _ in range(120):
+        deadline = time.monotonic() + support.SECONDS
+        page = ""
+        while not all(line in page for line in expected) and time.monotonic() < deadline:
             page = self.page("nvidia-node-status-exporter", 8000)
-            if all(line in page for line in expected):
-                break
             time.sleep(0.5)
         for line in expected:
             self.assertIn(line, page)

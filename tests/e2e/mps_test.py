@@ -47,12 +47,18 @@ class Mps(support.ClusterTest):
         with open(support.BUILD / "bin/cuda_client", "rb") as client:
             enter.run(cls.state, "gpu", ["sh", "-c", f"cat > {CLIENT} && chmod 755 {CLIENT}"], stdin=client)
 
-    def await_offered(self, number, seconds=120):
+    def await_offered(self, number, seconds=support.SECONDS):
         node = self.client.wait(NODES, "gpu", seconds, lambda one: all(
             one["status"][kind].get(RESOURCE) == str(number) for kind in ("capacity", "allocatable")))
         self.assertIsNotNone(node, f"not {number} {RESOURCE} after {seconds} s:\n"
                              + "\n".join(chart.behind(self.client)))
         return node
+
+    def await_capable(self, value):
+        """Feature discovery may tell after the device plugin."""
+        node = self.client.wait(NODES, "gpu", support.SECONDS, lambda one: one["metadata"]["labels"].get(
+            "nvidia.com/mps.capable") == value)
+        self.assertIsNotNone(node, f"nvidia.com/mps.capable is not {value}")
 
     def start(self, name, *sizes):
         """A pod with one GPU whose process takes memory of these sizes, in MiB."""
@@ -67,7 +73,7 @@ class Mps(support.ClusterTest):
 
     def said(self, name):
         """What the pod's process says, line by line, once it has said all of it."""
-        ready = self.client.wait(PODS, name, 120, lambda one: api.has_condition(one, "Ready"))
+        ready = self.client.wait(PODS, name, support.SECONDS, lambda one: api.has_condition(one, "Ready"))
         self.assertIsNotNone(ready, f"{name}: {self.client.get(f'{PODS}/{name}')['status']}")
         return self.client.log("default", name).splitlines()
 
@@ -82,20 +88,20 @@ class Mps(support.ClusterTest):
         self.assertEqual(said[3], f"{81559 // replicas} MiB: 2", "out of memory: above its part")
 
     def test_10_without_sharing_the_gpu_is_one(self):
-        node = self.await_offered(1)
-        self.assertEqual(node["metadata"]["labels"]["nvidia.com/mps.capable"], "false")
+        self.await_offered(1)
+        self.await_capable("false")
         self.start("alone", 70000)
         self.assertEqual(self.said("alone")[::2], [f"multiprocessors {MULTIPROCESSORS}", "70000 MiB: 0"])
 
     def test_20_two_pods_share_the_gpu_under_their_limits(self):
         """device-plugin.md #32 and #48, and section 17: a label, and two pods have half of one GPU each."""
         self.label("gpu", CONFIG, "two")
-        node = self.await_offered(2)
-        self.assertEqual(node["metadata"]["labels"]["nvidia.com/mps.capable"], "true")
+        self.await_offered(2)
+        self.await_capable("true")
         for name in ("first", "second", "third"):
             self.start(name, 1024, 81559 // 2)
         running = []
-        for _, pod in self.client.watch(PODS, 120):
+        for _, pod in self.client.watch(PODS, support.SECONDS):
             names = {one["metadata"]["name"] for one in self.client.get(PODS)["items"]
                      if one["status"].get("phase") == "Running"}
             if len(names) == 2:
@@ -105,7 +111,7 @@ class Mps(support.ClusterTest):
         for name in running:
             self.assert_shared_by(2, self.said(name), 1024)
         waiting = ({"first", "second", "third"} - set(running)).pop()
-        pod = self.client.wait(PODS, waiting, 60, lambda one: (api.condition(one, "PodScheduled") or {}).get("message"))
+        pod = self.client.wait(PODS, waiting, support.SECONDS, lambda one: (api.condition(one, "PodScheduled") or {}).get("message"))
         self.assertIn(f"Insufficient {RESOURCE}", api.condition(pod, "PodScheduled")["message"])
 
     def test_30_a_daemon_that_is_killed_comes_back_with_its_limits(self):
@@ -120,7 +126,7 @@ class Mps(support.ClusterTest):
         for attempt in range(60):
             pod = f"{name}-{attempt}"
             self.start(pod, 1024, 81559 // 2)
-            begun = self.client.wait(PODS, pod, 60, lambda one: one["status"].get("phase") != "Pending")
+            begun = self.client.wait(PODS, pod, support.SECONDS, lambda one: one["status"].get("phase") != "Pending")
             self.assertIsNotNone(begun, f"{pod} is not placed")
             if begun["status"].get("reason") != "UnexpectedAdmissionError":
                 return pod
@@ -135,10 +141,8 @@ class Mps(support.ClusterTest):
     def test_50_and_back(self):
         self.label("gpu", CONFIG, "whole")
         self.await_offered(1)
-        labels = self.client.wait(NODES, "gpu", 60,
-                                  lambda one: one["metadata"]["labels"]["nvidia.com/mps.capable"] == "false")
-        self.assertIsNotNone(labels)
-        for _ in self.client.watch(support.OPERATOR_PODS, 90):
+        self.await_capable("false")
+        for _ in self.client.watch(support.OPERATOR_PODS, support.SECONDS):
             if not any("mps-control-daemon" in pod["metadata"]["name"]
                        for pod in self.client.get(support.OPERATOR_PODS)["items"]):
                 break

@@ -188,9 +188,9 @@ class Machine:
 
     def __init__(self, cluster):
         mounts = pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
-        # Tests of the simulation, which run beside this one, have mounts of their own in their folders.
-        self.mounts = {point for line in mounts
-                       if not (point := line.split()[4]).startswith(f"{tempfile.gettempdir()}/pitcrew-simulation-")}
+        # Tests that run beside this one have mounts of their own in their temporary folders.
+        self.mounts = {point for line in mounts if not (point := line.split()[4]).startswith(f"{tempfile.gettempdir()}/")
+                       or point.startswith(str(STATE))}
         self.interfaces = {name for name in os.listdir("/sys/class/net")
                            if not name.startswith("pitcrew-") or name == f"pitcrew-{cluster}"}
         self.routes = {line for line in subprocess.run(["ip", "route"], capture_output=True, text=True,

@@ -63,7 +63,7 @@ base::Result<std::unique_ptr<ConnectProxy>> ConnectProxy::Start(ConnectProxyOpti
              MakeCertificate({.common_name = "proxy authority", .authority = true}));
   TRY_ASSIGN(const KeyPair own,
              MakeCertificate({.common_name = "proxy", .addresses = {"127.0.0.1"}}, &authority));
-  TRY_ASSIGN(LoopbackListener listener, ListenOnLoopback());
+  TRY_ASSIGN(LoopbackSocket listener, ListenOnLoopback());
   SSL_CTX* context = options.tls ? MakeServerContext(own) : nullptr;
   return std::unique_ptr<ConnectProxy>(new ConnectProxy(std::move(listener.socket), listener.port,
                                                         std::move(authority), context,

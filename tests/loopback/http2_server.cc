@@ -238,7 +238,7 @@ base::Result<std::unique_ptr<Http2Server>> Http2Server::Start(Handler handler,
   TRY_ASSIGN(
       const KeyPair own,
       MakeCertificate({.common_name = "http2-server", .addresses = {"127.0.0.1"}}, &authority));
-  TRY_ASSIGN(LoopbackListener listener, ListenOnLoopback());
+  TRY_ASSIGN(LoopbackSocket listener, ListenOnLoopback());
   return std::unique_ptr<Http2Server>(new Http2Server(std::move(listener.socket), listener.port,
                                                       std::move(authority), MakeServerContext(own),
                                                       std::move(handler), options));

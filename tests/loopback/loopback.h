@@ -6,12 +6,15 @@
 
 namespace pitcrew::testing {
 
-struct LoopbackListener {
+struct LoopbackSocket {
   base::FileDescriptor socket;
   int port = 0;
 };
 
 // Listens on a free port of 127.0.0.1.
-base::Result<LoopbackListener> ListenOnLoopback();
+base::Result<LoopbackSocket> ListenOnLoopback();
+// A free port of 127.0.0.1 that the kernel gives to nobody else while the socket is open. It does
+// not listen; a server that sets SO_REUSEPORT may.
+base::Result<LoopbackSocket> ReserveOnLoopback();
 
 }  // namespace pitcrew::testing

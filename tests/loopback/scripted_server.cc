@@ -96,7 +96,7 @@ void ScriptedReply::Abort() {
 }
 
 base::Result<std::unique_ptr<ScriptedServer>> ScriptedServer::Start(Handler handler) {
-  TRY_ASSIGN(LoopbackListener listener, ListenOnLoopback());
+  TRY_ASSIGN(LoopbackSocket listener, ListenOnLoopback());
   return std::unique_ptr<ScriptedServer>(
       new ScriptedServer(std::move(listener.socket), listener.port, std::move(handler)));
 }

@@ -42,7 +42,7 @@ bool SendAll(int socket, const char* data, std::size_t length) {
 }  // namespace
 
 base::Result<std::unique_ptr<TcpProxy>> TcpProxy::Start(int target_port) {
-  TRY_ASSIGN(LoopbackListener listener, ListenOnLoopback());
+  TRY_ASSIGN(LoopbackSocket listener, ListenOnLoopback());
   return std::unique_ptr<TcpProxy>(
       new TcpProxy(std::move(listener.socket), listener.port, target_port));
 }

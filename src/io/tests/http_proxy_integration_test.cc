@@ -99,7 +99,7 @@ TEST(Proxied, AnIdleWatchEndsAtItsTimeOut) {
 
 // The proxy goes on to acknowledge what we send: TCP sees nothing wrong, only a PING does.
 TEST(Proxied, AWatchOverATunnelThatForgetsUsIsLost) {
-  const ProxiedBench bench(&OneLineAndNoEnd, {}, {}, {.ping_after = 50ms, .ping_timeout = 100ms});
+  const ProxiedBench bench(&OneLineAndNoEnd, {}, {}, {.ping_after = 1s, .ping_timeout = 1s});
   HttpRequest request = bench.To("/watch");
   request.deadline = {};
   auto watch = bench.client->Open(request, {});

@@ -149,6 +149,29 @@ TEST_F(ControlTest, OneLeadsAtATimeAndTheNextTakesOverAfterARelease) {
   EXPECT_EQ(Lease().holder, "");
 }
 
+// As after a renewal that the end cut off and that the server did all the same: the lease has a
+// version that the leader has not seen.
+TEST_F(ControlTest, ALeaseThatChangedSinceIsReleasedToo) {
+  LeaderOptions options = Leader("a");
+  options.lease_duration = std::chrono::minutes(10);
+  options.renew_deadline = std::chrono::minutes(9);
+  options.retry_period = std::chrono::minutes(2);  // no renewal comes meanwhile
+  const io::StopSource stop;
+  const auto ended = RunWhileLeader(
+      *client_, options,
+      [&](const io::StopToken&) -> base::Status {
+        const auto changed =
+            client_->Patch(kLeases, options.lease, PatchType::kMerge,
+                           {{"metadata", {{"annotations", {{"somebody", "was here"}}}}}}, {});
+        EXPECT_TRUE(changed) << changed.error().ToString();
+        stop.Stop();
+        return {};
+      },
+      stop.token());
+  EXPECT_TRUE(ended);
+  EXPECT_EQ(Lease().holder, "");
+}
+
 TEST_F(ControlTest, ALeaderThatCannotRenewStops) {
   const auto proxy = TcpProxy::Start(ApiServer::Shared().port());
   const auto client = Client::Create(ApiServer::Shared().config((*proxy)->https_url()));

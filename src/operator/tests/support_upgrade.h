@@ -99,6 +99,8 @@ class UpgradeTest : public OperatorTest {
   bool frees_only_revisions_ = false;
 
  private:
+  // Its driver pod is of the newest revision of the DaemonSet that is for the node.
+  bool HasNewestDriver(const std::string& node);
   // The pod of one DaemonSet on one node: made, adopted, or waiting until the one before is gone.
   void PlayDriver(const Json& daemonset, const std::string& node);
   void EndWaiting(const std::string& node);

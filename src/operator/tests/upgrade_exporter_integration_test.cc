@@ -78,7 +78,10 @@ TEST_F(UpgradeMetricsTest, AnXidOnTheFirstNodeKeepsTheOthers) {
                                           "driver: GPU GPU-") &&
            UpgradeCondition().ends_with(" has had XID 79");
   })) << UpgradeCondition();
-  EXPECT_THAT(EventsOf(first), Contains(HasSubstr("The metrics speak against the new driver")));
+  EXPECT_TRUE(Eventually([&] {
+    return ::testing::Value(EventsOf(first),
+                            Contains(HasSubstr("The metrics speak against the new driver")));
+  }));
   EXPECT_EQ(StateOf(second), "upgrade-required");
 
   // Somebody mends it: the exporter starts anew, and knows of no XID.

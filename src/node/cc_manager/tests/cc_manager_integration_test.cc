@@ -137,6 +137,7 @@ TEST_F(CcManagerTest, AFailureIsTakenBackAndTriedAgain) {
   RecordProperty("holds", "virtualisation-and-olm.md #63, #64");
   node_.Label(api::kDeployVfioManager, "true");
   gpu_.faults().refuses = 8;
+  options_.first_retry = 5s;  // not before what is looked at here
   Want("on");
   DaemonThread manager(Manager());
   EXPECT_THAT(node_.StatesUntil("failed"), ElementsAre("failed"));

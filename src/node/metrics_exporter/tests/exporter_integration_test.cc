@@ -259,7 +259,7 @@ double RoundAge(const std::string& page) {
 }
 
 TEST_F(ExporterTest, ADriverThatHangsLeavesTheLastRoundWithItsAge) {
-  options_.nvml_limit = 300ms;
+  options_.nvml_limit = 2s;  // a busy machine does not count as a hang
   Start("gpus: [{profile: H100-80, count: 2}]");
   node_->Gpu({"driver", "hang"});
   const auto page = AwaitPage(::testing::ResultOf(RoundAge, ::testing::Gt(3.0)));

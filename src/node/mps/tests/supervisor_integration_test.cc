@@ -34,6 +34,8 @@ using ::testing::Each;
 
 namespace fs = std::filesystem;
 
+constexpr int kPatienceMilliseconds =
+    std::chrono::duration_cast<std::chrono::milliseconds>(test_support::kPatience).count();
 constexpr const char* kGpu = "nvidia.com/gpu";
 constexpr const char* kPidFile = "nvidia-cuda-mps-control.pid";
 
@@ -43,7 +45,7 @@ class Watched {
   explicit Watched(pid_t pid) : end_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
   [[nodiscard]] bool EndsInTime() const {
     pollfd entry{end_.get(), POLLIN, 0};
-    return !end_.valid() || ::poll(&entry, 1, 30'000) == 1;
+    return !end_.valid() || ::poll(&entry, 1, kPatienceMilliseconds) == 1;
   }
 
  private:
@@ -90,7 +92,7 @@ class MpsControlDaemon : public ::testing::Test {
   bool Await(bool serves) {
     while (watch_->Serves(kGpu) != serves) {
       pollfd entry{watch_->fd(), POLLIN, 0};
-      if (::poll(&entry, 1, 30'000) != 1) return false;
+      if (::poll(&entry, 1, kPatienceMilliseconds) != 1) return false;
       watch_->Take();
     }
     return true;
@@ -102,7 +104,7 @@ class MpsControlDaemon : public ::testing::Test {
       const pid_t now = DaemonPid();
       if (watch_->Serves(kGpu) && now != 0 && now != daemon) return true;
       pollfd entry{watch_->fd(), POLLIN, 0};
-      if (::poll(&entry, 1, 30'000) != 1) return false;
+      if (::poll(&entry, 1, kPatienceMilliseconds) != 1) return false;
     }
   }
   // Until the file is there, or is not.
@@ -123,7 +125,8 @@ class MpsControlDaemon : public ::testing::Test {
   }
   pid_t DaemonPid() {
     const auto text = base::ReadFile(folder_.PipeFolder(kGpu) / kPidFile);
-    return text ? std::stoi(*text) : 0;
+    // Empty for a moment, while it is written.
+    return static_cast<pid_t>(base::ParseUnsigned(base::Trim(text.value_or(""))).value_or(0));
   }
   std::vector<unsigned> ComputeModes() {
     std::vector<unsigned> modes;

@@ -17,6 +17,7 @@
 #include "node/nfd/worker.h"
 #include "support_tree.h"
 #include "tests/support/folders.h"
+#include "tests/support/patience.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::node::nfd {
@@ -90,7 +91,7 @@ class NfdTest : public ::testing::Test {
 
   static base::Result<Json> Whole(const Json& object) { return object; }
   static base::SteadyClock::time_point Soon() {
-    return base::SteadyClock::now() + std::chrono::seconds(30);
+    return base::SteadyClock::now() + test_support::kPatience;
   }
   // Waits until the object satisfies `wanted` (null: it is not there).
   ::testing::AssertionResult Becomes(const kube::ResourceKind& kind, const kube::ObjectKey& key,
