@@ -24,8 +24,9 @@ std::optional<std::chrono::milliseconds> NextTry(const RetryPolicy& policy, cons
   const std::string& reason = outcome.error.reason;
   const bool asked_to =
       outcome.retry_after && (request.idempotent() ? status >= 500 : status == 503);
-  const bool harmless = request.idempotent() && (status == 503 || status == 504 ||
-                                                 (status == 0 && reason == "ConnectionLost"));
+  const bool unheard = status == 0 && (reason == "ConnectionLost" ||
+                                       (reason == "RequestTimeout" && policy.after_silence));
+  const bool harmless = request.idempotent() && (status == 503 || status == 504 || unheard);
   const bool again = (status == 429 && policy.after_too_many) || asked_to || harmless ||
                      (status == 0 && reason == "ConnectionRefused");
   if (!again) return std::nullopt;

@@ -29,6 +29,7 @@ struct RetryPolicy {
   // The longest Retry-After that is obeyed; a longer one ends the tries.
   std::chrono::milliseconds longest_retry_after{30000};
   bool after_too_many = true;  // whether 429 is tried again
+  bool after_silence = false;  // whether an idempotent request without an answer in time is
 };
 
 // What came of one try.
@@ -40,9 +41,9 @@ struct Outcome {
 
 // The delay before the next try, or nothing when `outcome` is final. Tried again: 429, which the
 // server gives before it does anything; 503 with Retry-After, likewise; of idempotent requests also
-// any 5xx with Retry-After, 503, 504 and a lost connection; refused connections, as nothing was
-// sent. A request that creates is not repeated after other errors: a 500 or 504 may come after the
-// creation. `attempt` is 1 for the first try.
+// any 5xx with Retry-After, 503, 504, a lost connection and, where the policy says so, no answer in
+// time; refused connections, as nothing was sent. A request that creates is not repeated after
+// other errors: a 500 or 504 may come after the creation. `attempt` is 1 for the first try.
 std::optional<std::chrono::milliseconds> NextTry(const RetryPolicy& policy, const Request& request,
                                                  const Outcome& outcome, int attempt,
                                                  double random);

@@ -19,10 +19,16 @@ namespace {
 
 using codec::Json;
 
+// Silence is no refusal, and says nothing about the pods.
+base::Error SaidNothing(base::Error error) {
+  if (error.code == base::Code::kTimeout) error.code = base::Code::kUnavailable;
+  return error;
+}
+
 // An API server that does not answer, or that many evictions under one budget keep from writing it
 // (504), is asked again: the uid makes that harmless.
 base::Status SendEviction(kube::Client& client, const PodReference& pod,
-                          const kube::RetryPolicy& retry, const io::StopToken& stop) {
+                          const kube::CallLimits& limits, const io::StopToken& stop) {
   // Never another pod that has come under the same name.
   const Json eviction = {
       {"apiVersion", "policy/v1"},
@@ -33,14 +39,12 @@ base::Status SendEviction(kube::Client& client, const PodReference& pod,
   options.subresource = "eviction";
   TRY_ASSIGN(auto request, kube::CreateRequest(kube::kPods, eviction, options));
   request.repeatable = true;
-  kube::CallLimits limits;
-  limits.retry = retry;
   const auto sent = client.Send(request, limits, stop);
   if (sent || sent.error().code == base::Code::kNotFound ||
       sent.error().code == base::Code::kConflict) {
     return {};  // sent, or that pod is gone
   }
-  return base::Fail(sent.error());
+  return base::Fail(SaidNothing(sent.error()));
 }
 
 // One thread per pod, because each waits for its own budget; what they have to tell rings.
@@ -58,15 +62,18 @@ class Evictions {
   [[nodiscard]] const base::Bell& changed() const { return changed_; }
   void Start(const PodReference& pod) {
     threads_.emplace_back([this, pod] {
-      kube::RetryPolicy retry{.longest_retry_after = std::chrono::minutes(5),
-                              .after_too_many = false};
-      auto status = SendEviction(*client_, pod, retry, ending_.token());
+      kube::CallLimits limits{.timeout = options_.answer_timeout,
+                              .retry = {.backoff = options_.pauses,
+                                        .longest_retry_after = std::chrono::minutes(5),
+                                        .after_too_many = false,
+                                        .after_silence = true}};
+      auto status = SendEviction(*client_, pod, limits, ending_.token());
       if (!status && status.error().code == base::Code::kTooMany) {
         if (options_.held_up) options_.held_up(pod.key, status.error());
         Set(pod, status.error(), false);
-        retry.attempts = std::numeric_limits<int>::max();
-        retry.after_too_many = true;
-        status = SendEviction(*client_, pod, retry, ending_.token());
+        limits.retry.attempts = std::numeric_limits<int>::max();
+        limits.retry.after_too_many = true;
+        status = SendEviction(*client_, pod, limits, ending_.token());
       }
       if (status) {
         Forget(pod);
@@ -147,7 +154,9 @@ base::Status EvictPods(const std::shared_ptr<kube::Client>& client, const std::s
       selection);
   informer.AddHandler([&](const kube::Change<std::string>&) { evictions.changed().Ring(); });
   informer.Start();
-  TRY(informer.WaitUntilSynced(stop, options.deadline));
+  if (const auto synced = informer.WaitUntilSynced(stop, options.deadline); !synced) {
+    return base::Fail(SaidNothing(synced.error()));
+  }
   for (const auto& pod : StillThere(informer.store(), pods)) evictions.Start(pod);
   while (true) {
     evictions.changed().Silence();

@@ -98,6 +98,15 @@ TEST(Retry, WhoWantsToKnowOfTooManyIsTold) {
   EXPECT_TRUE(NextTry(policy, Get(), Status(503), 1, 0.5));
 }
 
+TEST(Retry, NoAnswerInTimeIsFinalUnlessSaidOtherwise) {
+  const Outcome silence{.error = {base::Code::kTimeout, "RequestTimeout", ""}};
+  const RetryPolicy policy{.after_silence = true};
+  EXPECT_FALSE(Next(Get(), silence));
+  EXPECT_TRUE(NextTry(policy, Get(), silence, 1, 0.5));
+  EXPECT_FALSE(NextTry(policy, Post(), silence, 1, 0.5)) << "it may have made the object";
+  EXPECT_FALSE(NextTry(policy, Get(), silence, policy.attempts, 0.5));
+}
+
 TEST(Retry, RefusedConnectionsSentNothing) {
   EXPECT_TRUE(Next(Post(), Broken("ConnectionRefused")));
   EXPECT_FALSE(Next(Post(), Broken("ConnectionLost")));

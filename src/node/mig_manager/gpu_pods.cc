@@ -111,7 +111,7 @@ class GpuPods {
     const auto gone = workload::EvictPods(client_, options_.node_name, plan.evict, evict, stop_);
     if (gone) return true;
     auto error = gone.error();
-    if (error.code == base::Code::kTimeout) error.reason = "GpuPodsStillThere";
+    if (error.reason == "PodsNotGone") error.reason = "GpuPodsStillThere";
     return base::Fail(error);
   }
 

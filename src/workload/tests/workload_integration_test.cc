@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "apiserver/api_server.h"
+#include "apiserver/interposed_server.h"
 #include "tests/support/patience.h"
 #include "workload/evict.h"
 #include "workload/gpu_use.h"
@@ -17,6 +19,9 @@ namespace {
 using namespace std::chrono_literals;
 using codec::Json;
 using ::pitcrew::testing::ApiServer;
+using ::pitcrew::testing::InterposedServer;
+using ::pitcrew::testing::ScriptedReply;
+using ::pitcrew::testing::ScriptedRequest;
 using ::testing::HasSubstr;
 
 constexpr kube::ResourceKind kBudgets{"policy", "v1", "poddisruptionbudgets",
@@ -150,6 +155,57 @@ TEST_F(WorkloadTest, OtherRefusalsEndAtOnceAndAreTold) {
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().reason, "PodsNotEvicted");
   EXPECT_THAT(done.error().message, HasSubstr("more than one PodDisruptionBudget"));
+}
+
+TEST_F(WorkloadTest, AnEvictionThatGetsNoAnswerIsAskedAgain) {
+  const auto pod = MakePod("pod");
+  std::atomic<int> asked = 0;
+  const InterposedServer server(
+      [&](const ScriptedRequest& request, ScriptedReply&, const io::StopToken& stop) {
+        if (!request.path.ends_with("/eviction") || ++asked > 1) return false;
+        stop.Wait();
+        return true;
+      });
+  EvictOptions options;
+  options.answer_timeout = 2s;
+  options.deadline = base::Deadline::After(test_support::kPatience);
+  const auto done = EvictPods(server.MakeClient(), node_, {pod}, options, {});
+  EXPECT_TRUE(done) << done.error().ToString();
+  EXPECT_FALSE(IsThere(pod));
+  EXPECT_GE(asked, 2);
+}
+
+TEST_F(WorkloadTest, PodsThatCannotBeListedInTimeHaveNotStayed) {
+  const InterposedServer server(
+      [](const ScriptedRequest& request, ScriptedReply&, const io::StopToken& stop) {
+        if (!request.path.ends_with("/pods")) return false;
+        stop.Wait();
+        return true;
+      });
+  EvictOptions options;
+  options.deadline = base::Deadline::After(100ms);
+  const auto done = EvictPods(server.MakeClient(), node_, {{{namespace_, "p"}, "u"}}, options, {});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, base::Code::kUnavailable) << done.error().ToString();
+}
+
+TEST_F(WorkloadTest, AServerThatAnswersNoEvictionHasNotRefused) {
+  const auto pod = MakePod("pod");
+  const InterposedServer server(
+      [](const ScriptedRequest& request, ScriptedReply&, const io::StopToken& stop) {
+        if (!request.path.ends_with("/eviction")) return false;
+        stop.Wait();
+        return true;
+      });
+  EvictOptions options;
+  options.answer_timeout = 10ms;
+  options.pauses.base = 1ms;
+  const auto done = EvictPods(server.MakeClient(), node_, {pod}, options, {});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, base::Code::kUnavailable);
+  EXPECT_EQ(done.error().reason, "PodsNotEvicted");
+  EXPECT_THAT(done.error().message, HasSubstr("no whole answer"));
+  EXPECT_TRUE(IsThere(pod));
 }
 
 TEST_F(WorkloadTest, AClaimOfAGpuMakesAPodAGpuPod) {  // driver-lifecycle.md 2.8
