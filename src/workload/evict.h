@@ -28,8 +28,8 @@ struct EvictOptions {
 
 // Evicts all of them at once, each with its own grace period, and waits until the objects with
 // these uids are gone from the node. A budget that refuses (429) is asked again after the server's
-// Retry-After, for each pod by itself; a server that does not answer a few times more. A pod that
-// is gone already is a success.
+// Retry-After, for each pod by itself; a server that does not answer a few times more, and one that
+// has met another change (409) while the pod is there. A pod that is gone already is a success.
 //
 // The error names every pod that was not evicted: kTimeout "PodsNotGone" at the deadline,
 // kCancelled on stop, else "PodsNotEvicted" with the code of what the server said: kUnavailable

@@ -175,6 +175,23 @@ TEST_F(WorkloadTest, AnEvictionThatGetsNoAnswerIsAskedAgain) {
   EXPECT_GE(asked, 2);
 }
 
+TEST_F(WorkloadTest, AnEvictionThatMetAnotherChangeIsAskedAgainWhileThePodIsThere) {
+  const auto pod = MakePod("pod");
+  std::atomic<int> asked = 0;
+  const InterposedServer server(
+      [&](const ScriptedRequest& request, ScriptedReply& reply, const io::StopToken&) {
+        if (!request.path.ends_with("/eviction") || ++asked > 2) return false;
+        reply.Send(409, R"({"kind": "Status", "reason": "Conflict", "message": "changed"})");
+        return true;
+      });
+  EvictOptions options;
+  options.deadline = base::Deadline::After(test_support::kPatience);
+  const auto done = EvictPods(server.MakeClient(), node_, {pod}, options, {});
+  EXPECT_TRUE(done) << done.error().ToString();
+  EXPECT_FALSE(IsThere(pod));
+  EXPECT_EQ(asked, 3);
+}
+
 TEST_F(WorkloadTest, PodsThatCannotBeListedInTimeHaveNotStayed) {
   const InterposedServer server(
       [](const ScriptedRequest& request, ScriptedReply&, const io::StopToken& stop) {
