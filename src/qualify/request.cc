@@ -130,7 +130,8 @@ base::Result<std::vector<std::string>> GpuPodsOn(kube::Client& client, const std
   TRY_ASSIGN(const auto pods, client.List(kube::kPods, "", PodsOfNode(node), stop));
   std::vector<std::string> using_gpus;
   for (const auto& pod : pods.items) {
-    if (workload::UsesGpu(client, pod, stop)) using_gpus.push_back(kube::KeyOf(pod).ToString());
+    TRY_ASSIGN(const bool uses_gpu, workload::CheckGpuUse(client, pod, stop));
+    if (uses_gpu) using_gpus.push_back(kube::KeyOf(pod).ToString());
   }
   return using_gpus;
 }

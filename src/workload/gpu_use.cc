@@ -1,7 +1,10 @@
 #include "workload/gpu_use.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string_view>
 
 #include "api/labels.h"
@@ -31,6 +34,19 @@ base::Result<Json> ReadClaim(kube::Client& client, const kube::ObjectKey& key,
     if (claim || claim.error().code != base::Code::kUnsupported) return claim;
   }
   return claim;
+}
+
+// That the server could not be asked says nothing about the claim.
+bool MayPass(const base::Error& error) {
+  switch (error.code) {
+    case base::Code::kUnavailable:
+    case base::Code::kTooMany:
+    case base::Code::kTimeout:
+    case base::Code::kCancelled:
+      return true;
+    default:
+      return false;
+  }
 }
 
 ClaimReader ReaderOf(kube::Client& client, const io::StopToken& stop) {
@@ -114,8 +130,28 @@ bool UsesGpu(const Json& pod, const ClaimReader& read) {
   return !HasEnded(pod) && (AsksForGpu(pod) || HoldsGpuClaim(pod, read));
 }
 
-bool UsesGpu(kube::Client& client, const Json& pod, const io::StopToken& stop) {
-  return UsesGpu(pod, ReaderOf(client, stop));
+base::Result<bool> CheckGpuClaim(const Json& pod, const ClaimReader& read) {
+  std::optional<base::Error> unread;
+  const bool holds = HoldsGpuClaim(pod, [&](const kube::ObjectKey& key) {
+    auto claim = read(key);
+    if (!claim.is_unknown() || !MayPass(*claim.error())) return claim;
+    unread = *claim.error();
+    return base::Observed<Json>::Missing();  // for now: another one may settle it
+  });
+  if (holds || !unread) return holds;
+  if (unread->code == base::Code::kCancelled) return base::Fail(*unread);
+  return base::Fail(
+      base::Unavailable("ClaimNotRead", fmt::format("whether pod {} uses a GPU cannot be told: {}",
+                                                    kube::KeyOf(pod).ToString(), unread->message)));
+}
+
+base::Result<bool> CheckGpuClaim(kube::Client& client, const Json& pod, const io::StopToken& stop) {
+  return CheckGpuClaim(pod, ReaderOf(client, stop));
+}
+
+base::Result<bool> CheckGpuUse(kube::Client& client, const Json& pod, const io::StopToken& stop) {
+  if (!HasEnded(pod) && AsksForGpu(pod)) return true;
+  return CheckGpuClaim(client, pod, stop);
 }
 
 }  // namespace pitcrew::workload

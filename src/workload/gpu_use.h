@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/observed.h"
+#include "base/result.h"
 #include "codec/json.h"
 #include "io/stop.h"
 #include "kube/client.h"
@@ -52,6 +53,14 @@ bool HoldsGpuClaim(kube::Client& client, const codec::Json& pod, const io::StopT
 
 // Whether a pod that has not ended uses a GPU in either way.
 bool UsesGpu(const codec::Json& pod, const ClaimReader& read);
-bool UsesGpu(kube::Client& client, const codec::Json& pod, const io::StopToken& stop);
+
+// The same for whoever can ask again: kUnavailable "ClaimNotRead" where that hangs on a claim about
+// which the API server gave no answer just now (kCancelled on stop). One that may not be read
+// counts as holding a GPU here, too.
+base::Result<bool> CheckGpuClaim(const codec::Json& pod, const ClaimReader& read);
+base::Result<bool> CheckGpuClaim(kube::Client& client, const codec::Json& pod,
+                                 const io::StopToken& stop);
+base::Result<bool> CheckGpuUse(kube::Client& client, const codec::Json& pod,
+                               const io::StopToken& stop);
 
 }  // namespace pitcrew::workload

@@ -33,11 +33,15 @@ base::Result<std::vector<codec::Json>> GpuPods(const Options& options, kube::Cli
   TRY_ASSIGN(auto pods, PodsOfNode(options, client, "", stop));
   const auto machines = with_machines == WithMachines::kYes ? UidsWithOpenDevices(options, pods)
                                                             : std::set<std::string>();
-  std::erase_if(pods, [&](const codec::Json& pod) {
-    return !machines.contains(codec::FindString(pod, {"metadata", "uid"})) &&
-           !workload::UsesGpu(client, pod, stop);
-  });
-  return pods;
+  std::vector<codec::Json> with_gpus;
+  for (codec::Json& pod : pods) {
+    if (!machines.contains(codec::FindString(pod, {"metadata", "uid"}))) {
+      TRY_ASSIGN(const bool uses_gpu, workload::CheckGpuUse(client, pod, stop));
+      if (!uses_gpu) continue;
+    }
+    with_gpus.push_back(std::move(pod));
+  }
+  return with_gpus;
 }
 
 }  // namespace
@@ -91,7 +95,8 @@ base::Status RefuseClaimHolders(const Options& options, kube::Client& client,
   TRY_ASSIGN(const auto pods, PodsOfNode(options, client, "", stop));
   std::vector<std::string> holders;
   for (const codec::Json& pod : pods) {
-    if (workload::HoldsGpuClaim(client, pod, stop)) holders.push_back(kube::KeyOf(pod).ToString());
+    TRY_ASSIGN(const bool holds, workload::CheckGpuClaim(client, pod, stop));
+    if (holds) holders.push_back(kube::KeyOf(pod).ToString());
   }
   if (holders.empty()) return {};
   return base::Fail(base::Unavailable(

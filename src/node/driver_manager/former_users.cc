@@ -40,14 +40,19 @@ base::Result<Pods> FindUsers(const Options& options, kube::Client& client, const
     return passed_through.contains(UidOf(pod)) ||
            workload::AsksFor(pod, [&](auto resource) { return resources.contains(resource); });
   };
-  std::erase_if(pods, [&](const Json& pod) {
-    if (use.vgpus && workload::AsksFor(pod, IsVgpuResource)) return false;
-    if (use.passthrough && has_whole_gpu(pod)) return false;
+  const auto is_user = [&](const Json& pod) -> base::Result<bool> {
+    if (use.vgpus && workload::AsksFor(pod, IsVgpuResource)) return true;
+    if (use.passthrough && has_whole_gpu(pod)) return true;
     // A virtual machine's GPU may be called nvidia.com/gpu..., too: Kata's plugin is told a name.
-    return !use.containers || machines.contains(UidOf(pod)) ||
-           !workload::UsesGpu(client, pod, stop);
-  });
-  return pods;
+    if (!use.containers || machines.contains(UidOf(pod))) return false;
+    return workload::CheckGpuUse(client, pod, stop);
+  };
+  Pods users;
+  for (Json& pod : pods) {
+    TRY_ASSIGN(const bool uses, is_user(pod));
+    if (uses) users.push_back(std::move(pod));
+  }
+  return users;
 }
 
 // What is to become of them.

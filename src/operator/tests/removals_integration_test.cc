@@ -3,6 +3,7 @@
 #include <mutex>
 #include <set>
 
+#include "apiserver/interposed_server.h"
 #include "operator/upgrade/node_work.h"
 #include "support_upgrade.h"
 
@@ -85,6 +86,39 @@ TEST_F(RemovalsTest, AListOfPodsThatIsRefusedFailsNoNode) {
   EXPECT_EQ(removal.error().code, base::Code::kUnavailable);
   EXPECT_TRUE(removal.error().message.contains("list the pods of node node"))
       << removal.error().message;
+}
+
+// driver-lifecycle.md section 2.6, likewise: what has a claim for a network card is no GPU's pod
+// because its claim could not be read.
+TEST_F(RemovalsTest, AClaimThatCannotBeReadForAMomentFailsNoNode) {
+  const std::string node = name_space_ + "-card";
+  CreatePod("card", node, Json::object(), Json::object(),
+            {{"resourceClaims",
+              Json::array({{{"name", "card"}, {"resourceClaimName", "not-allocated"}}})}});
+  std::atomic<bool> answers = false;
+  const pitcrew::testing::InterposedServer server(
+      [&](const auto& request, auto& reply, const io::StopToken&) {
+        if (answers || !request.path.contains("/resourceclaims/")) return false;
+        reply.Send(500, R"({"kind": "Status", "reason": "InternalError", "message": "not now"})");
+        return true;
+      });
+  std::atomic<int> changes = 0;
+  NodeWork work(
+      server.MakeClient(), [&](const std::string&) { ++changes; },
+      [](const std::string&, const std::string&) {});
+  const PodsToRemove pods{.only_gpu = true, .label_selector = "", .how = {}};
+  work.Remove(node, pods, {});
+  ASSERT_TRUE(Eventually([&] { return changes == 1; }));
+  const auto unknown = work.RemovalOf(node, true);
+  ASSERT_FALSE(unknown) << "failed: " << unknown->why;
+  EXPECT_EQ(unknown.error().reason, "ClaimNotRead");
+  answers = true;
+  work.Remove(node, pods, {});
+  ASSERT_TRUE(Eventually([&] { return changes == 2; }));
+  const auto removal = work.RemovalOf(node, true);
+  ASSERT_TRUE(removal) << removal.error().ToString();
+  EXPECT_EQ(removal->state, Removal::State::kDone);
+  EXPECT_TRUE(Exists(kube::kPods, Own("card")));
 }
 
 // Seen in the code: with as many nodes held up as there were places, all others waited for ever.

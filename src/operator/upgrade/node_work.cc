@@ -202,7 +202,11 @@ base::Result<int> NodeWork::RemovePods(const std::string& node, RemovalJob& job,
   }
   std::vector<Json> pods;
   for (const Json& pod : listed->items) {
-    if (!job.pods.only_gpu || workload::UsesGpu(*client_, pod, stop)) pods.push_back(pod);
+    if (job.pods.only_gpu) {
+      TRY_ASSIGN(const bool uses_gpu, workload::CheckGpuUse(*client_, pod, stop));
+      if (!uses_gpu) continue;
+    }
+    pods.push_back(pod);
   }
   const api::PodRemoval& how = job.pods.how;
   const workload::DrainPlan plan = workload::PlanDrain(pods, workload::OptionsOf(how));

@@ -237,7 +237,7 @@ TEST_F(WorkloadTest, AClaimOfAGpuMakesAPodAGpuPod) {  // driver-lifecycle.md 2.8
       {"resourceClaims", Json::array({{{"name", "a"}, {"resourceClaimName", "claim"}}})}};
   MakePod("user", with_claim);
   const auto pod = [&] { return *client_->Get(kube::kPods, {namespace_, "user"}); };
-  EXPECT_FALSE(UsesGpu(*client_, pod(), {})) << "nothing is allocated yet";
+  EXPECT_EQ(CheckGpuUse(*client_, pod(), {}), false) << "nothing is allocated yet";
   kube::WriteOptions status;
   status.subresource = "status";
   const Json result = {
@@ -246,7 +246,7 @@ TEST_F(WorkloadTest, AClaimOfAGpuMakesAPodAGpuPod) {  // driver-lifecycle.md 2.8
       claims, {namespace_, "claim"}, kube::PatchType::kMerge,
       {{"status", {{"allocation", {{"devices", {{"results", Json::array({result})}}}}}}}}, status);
   ASSERT_TRUE(allocated) << allocated.error().ToString();
-  EXPECT_TRUE(UsesGpu(*client_, pod(), {}));
+  EXPECT_EQ(CheckGpuUse(*client_, pod(), {}), true);
 }
 
 TEST_F(WorkloadTest, ClaimsThatCannotBeReadCountAsGpus) {  // unknown is not absent
@@ -258,8 +258,8 @@ TEST_F(WorkloadTest, ClaimsThatCannotBeReadCountAsGpus) {  // unknown is not abs
       {"metadata", {{"name", "p"}, {"namespace", namespace_}}},
       {"spec", {{"resourceClaims", Json::array({{{"name", "a"}, {"resourceClaimName", "c"}}})}}}};
   ASSERT_TRUE(stranger);
-  EXPECT_TRUE(UsesGpu(**stranger, pod, {}));
-  EXPECT_FALSE(UsesGpu(*client_, pod, {})) << "a claim that is not there holds nothing";
+  EXPECT_EQ(CheckGpuUse(**stranger, pod, {}), true);
+  EXPECT_EQ(CheckGpuUse(*client_, pod, {}), false) << "a claim that is not there holds nothing";
 }
 
 TEST_F(WorkloadTest, AnOperandThatHasOnlyTheOtherLabelIsWaitedForToo) {

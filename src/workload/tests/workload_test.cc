@@ -158,6 +158,44 @@ TEST(GpuUse, AClaimHoldsAGpuOnceOneIsAllocatedToUse) {  // driver-lifecycle.md 2
   EXPECT_FALSE(HoldsGpu(Yaml("status: {}"))) << "not allocated";
 }
 
+// The claims "gpu" and "card" are there, "none" is not, and others cannot be read for this reason.
+ClaimReader ReaderWith(const base::Error& why) {
+  return [why](const kube::ObjectKey& key) {
+    if (key.name == "none") return base::Observed<Json>::Missing();
+    if (key.name != "gpu" && key.name != "card") return base::Observed<Json>::Unknown(why);
+    const std::string driver = key.name == "gpu" ? "gpu.nvidia.com" : "net.example.com";
+    return base::Observed<Json>::Present(
+        Yaml("status: {allocation: {devices: {results: [{driver: " + driver + "}]}}}"));
+  };
+}
+Json PodWithClaims(const std::vector<std::string>& names) {
+  Json pod = Yaml("metadata: {name: p, namespace: a}");
+  for (const auto& name : names) {
+    pod["spec"]["resourceClaims"].push_back({{"name", name}, {"resourceClaimName", name}});
+  }
+  return pod;
+}
+
+TEST(GpuUse, AClaimThatCannotBeReadForAMomentTellsNothing) {
+  for (const auto code : {base::Code::kUnavailable, base::Code::kTimeout, base::Code::kTooMany}) {
+    const auto reader = ReaderWith({code, "Busy", "not now"});
+    const auto unknown = CheckGpuClaim(PodWithClaims({"card", "other"}), reader);
+    ASSERT_FALSE(unknown);
+    EXPECT_EQ(unknown.error().code, base::Code::kUnavailable);
+    EXPECT_EQ(unknown.error().reason, "ClaimNotRead");
+    EXPECT_THAT(unknown.error().message, HasSubstr("a/p uses a GPU cannot be told: not now"));
+    EXPECT_EQ(CheckGpuClaim(PodWithClaims({"other", "gpu"}), reader), true);
+    EXPECT_EQ(CheckGpuClaim(PodWithClaims({"card", "none"}), reader), false);
+  }
+  const auto stopped = ReaderWith({base::Code::kCancelled, "Stopped", ""});
+  EXPECT_EQ(CheckGpuClaim(PodWithClaims({"other"}), stopped).error().code, base::Code::kCancelled);
+}
+
+TEST(GpuUse, AClaimThatMayNotBeReadCountsAsAGpu) {
+  const auto denied = ReaderWith({base::Code::kDenied, "Forbidden", ""});
+  EXPECT_EQ(CheckGpuClaim(PodWithClaims({"other"}), denied), true);
+}
+
 constexpr const char* kJob = "ownerReferences: [{kind: Job, controller: true}]";
 
 Json Pod(const std::string& name, const std::string& metadata, const std::string& rest) {
