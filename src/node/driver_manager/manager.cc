@@ -30,13 +30,13 @@ namespace pitcrew::node::driver_manager {
 namespace {
 
 constexpr std::chrono::minutes kOperandTimeout{5};
-constexpr std::chrono::minutes kHostSmiTimeout{1};
 constexpr std::chrono::minutes kMofedTimeout{30};
 // In the order of their dependencies (4.10), with nvidia_drm, which upstream forgets.
 constexpr std::array kModules = {"nvidia_drm", "nvidia_modeset",   "nvidia_uvm", "nvidia_peermem",
                                  "nvidia_fs",  "nvidia_vgpu_vfio", "gdrdrv",     "nvidia"};
 
-// The version that the host's own nvidia-smi tells; kNotFound when the host has no working driver.
+// The version that the host's own nvidia-smi tells; kNotFound when the host has no working driver,
+// kTimeout where the program hangs, as it does on a driver that is loaded and stuck.
 base::Result<std::string> HostDriverVersion(const Options& options, const io::StopToken& stop) {
   const host::Root root(options.host_root);
   TRY_ASSIGN(const auto program, host::FirstProgram(root, host::HostSmiPaths()));
@@ -46,7 +46,7 @@ base::Result<std::string> HostDriverVersion(const Options& options, const io::St
   run.arguments = {"--query-gpu=driver_version", "--format=csv,noheader"};
   run.root = root.path();
   run.capture_output = true;
-  run.deadline = std::chrono::steady_clock::now() + kHostSmiTimeout;
+  run.deadline = std::chrono::steady_clock::now() + options.host_smi_timeout;
   run.stop_fd = stop.fd();
   TRY_ASSIGN(const auto end, host::RunProgram(run));
   const auto lines = base::SplitTrimmed(end.output, '\n');
@@ -155,6 +155,7 @@ class Manager {
     const auto version = HostDriverVersion(options_, stop_);
     if (!version) {
       if (version.error().code == base::Code::kCancelled) return base::Fail(version.error());
+      if (version.error().code == base::Code::kTimeout) return RefuseUnknownHost(version.error());
       base::LogInfo("The host has no driver of its own", {{"reason", version.error().message}});
       return {};
     }
@@ -168,6 +169,18 @@ class Manager {
         fmt::format(
             "driver {} is installed on the host: a driver container cannot be used on node {}",
             *version, options_.node_name)});
+  }
+
+  // Nothing is touched that may be the host's.
+  base::Status RefuseUnknownHost(const base::Error& why) {
+    const base::Error error{
+        base::Code::kUnavailable, "HostDriverUnknown",
+        fmt::format("whether node {} has a driver of its own cannot be told, and none is unloaded: "
+                    "{}; run nvidia-smi on the node to see why it hangs",
+                    options_.node_name, why.message)};
+    node_.Record(kube::EventType::kWarning, error.reason, error.message);
+    node_.FlushEvents();
+    return base::Fail(error);
   }
 
   // The driver is loaded: whoever uses it has to let go first (steps 5 to 10).

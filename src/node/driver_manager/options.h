@@ -32,6 +32,10 @@ struct Options {
   std::string config_digest;  // DRIVER_CONFIG_DIGEST
   bool nvswitches = false;    // BIND_NVSWITCHES: take them from VFIO too
 
+  // How long the host's own nvidia-smi may take; after that it is not known whether the host has a
+  // driver.
+  std::chrono::milliseconds host_smi_timeout = std::chrono::minutes(1);
+
   // How long the pod stays after it has told the operator that the host has a driver: the
   // DaemonSet's node selector takes it away meanwhile.
   std::chrono::seconds preinstalled_pause{60};

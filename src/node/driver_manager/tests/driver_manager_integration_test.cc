@@ -340,20 +340,48 @@ TEST_F(ManagerTest, ModulesGoInOrderAndABusyOneEndsItWithTheOperandsBack) {
   EXPECT_EQ(codec::Find(Node(), {"spec", "unschedulable"}), nullptr);
 }
 
-TEST_F(ManagerTest, AHostDriverIsToldToTheOperator) {
-  RecordProperty("holds", "driver-lifecycle.md #95");
-  const std::filesystem::path busybox = "/bin/busybox";
-  if (::geteuid() != 0 || !std::filesystem::exists(busybox)) {
-    GTEST_SKIP() << "needs root, and a static busybox that runs in the host's root";
+// A host with a program nvidia-smi of its own.
+class HostDriverTest : public ManagerTest {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    if (::geteuid() != 0 || !std::filesystem::exists(kBusybox)) {
+      GTEST_SKIP() << "needs root, and a static busybox that runs in the host's root";
+    }
   }
-  std::filesystem::create_directories(options_.host_root / "bin");
-  std::filesystem::copy_file(busybox, options_.host_root / "bin/sh");
-  const auto smi = root_.Write("host/usr/bin/nvidia-smi", "#!/bin/sh\necho 580.95.05\n");
-  ::chmod(smi.c_str(), 0755);
+  void MakeSmi(const std::string& script) {
+    std::filesystem::create_directories(options_.host_root / "bin");
+    for (const char* program : {"sh", "sleep"}) {
+      std::filesystem::copy_file(kBusybox, options_.host_root / "bin" / program);
+    }
+    const auto smi = root_.Write("host/usr/bin/nvidia-smi", "#!/bin/sh\n" + script + "\n");
+    ::chmod(smi.c_str(), 0755);
+  }
+  static constexpr const char* kBusybox = "/bin/busybox";
+};
+
+TEST_F(HostDriverTest, IsToldToTheOperator) {
+  RecordProperty("holds", "driver-lifecycle.md #95");
+  MakeSmi("echo 580.95.05");
   const auto done = UninstallDriver(options_, client_, {});
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().reason, "DriverPreinstalled") << done.error().message;
   EXPECT_EQ(LabelOf(Node(), "nvidia.com/gpu.deploy.driver"), "pre-installed");
+}
+
+// driver-lifecycle.md 12.2, weakness 36: upstream waits for ever. A driver that hangs is one.
+TEST_F(HostDriverTest, WhoseProgramHangsIsNotTakenForAbsent) {
+  MakeSmi("exec /bin/sleep 3600");
+  root_.Write("sys/module/nvidia/refcnt", "0\n");
+  options_.host_smi_timeout = std::chrono::milliseconds(100);  // however long: it never ends
+  const auto before = Node();
+  const auto done = Run();
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, base::Code::kUnavailable);
+  EXPECT_EQ(done.error().reason, "HostDriverUnknown") << done.error().message;
+  EXPECT_THAT(unloaded_, ::testing::IsEmpty());
+  EXPECT_EQ(Node(), before) << "no pausing, no cordon, no label";
+  EXPECT_TRUE(HasEvent("HostDriverUnknown"));
 }
 
 }  // namespace
