@@ -90,6 +90,11 @@ base::Status DrainNode(const Options& options, const std::shared_ptr<kube::Clien
   return Evict(options, client, pods, stop);
 }
 
+bool IsAboutPods(const base::Error& error) {
+  if (error.reason == "PodsNotEvictable" || error.reason == "PodsNotGone") return true;
+  return error.reason == "PodsNotEvicted" && error.code != base::Code::kUnavailable;
+}
+
 base::Status RefuseClaimHolders(const Options& options, kube::Client& client,
                                 const io::StopToken& stop) {
   TRY_ASSIGN(const auto pods, PodsOfNode(options, client, "", stop));

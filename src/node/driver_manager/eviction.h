@@ -32,10 +32,13 @@ enum class WithMachines { kNo, kYes };
 // may not be: kUnavailable "PodsNotEvictable".
 base::Status EvictGpuPods(const Options& options, const std::shared_ptr<kube::Client>& client,
                           WithMachines machines, const io::StopToken& stop);
-
 // The same for every pod that the options select, but those of DaemonSets.
 base::Status DrainNode(const Options& options, const std::shared_ptr<kube::Client>& client,
                        const io::StopToken& stop);
+
+// Whether an error of these two is about pods: they may not be evicted, the API server refused it,
+// or they were not gone in time. Else the server could not be asked, and nothing is known of them.
+bool IsAboutPods(const base::Error& error);
 
 // kUnavailable "GpuClaimsHeld" names the pods on this node that still hold a GPU by a claim.
 base::Status RefuseClaimHolders(const Options& options, kube::Client& client,

@@ -236,12 +236,12 @@ class Manager {
     return run ? PauseAndAwait(operands) : base::Status();
   }
 
-  // Sends the pods away that use GPUs; where one of them may not go, and the node may be drained,
-  // all of them that may.
+  // Sends the pods away that use GPUs; where one of them may not go, or does not, and the node may
+  // be drained, all of them that may.
   base::Status FreeGpus(bool may_drain, WithMachines machines) {
     TRY(Cordon());
     const base::Status evicted = EvictGpuPods(options_, client_, machines, stop_);
-    if (evicted || !may_drain || stop_.stopped()) return evicted;
+    if (evicted || !may_drain || !IsAboutPods(evicted.error())) return evicted;
     base::LogWarning("The node is drained, because its GPU pods alone could not be evicted",
                      evicted.error());
     return DrainNode(options_, client_, stop_);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "apiserver/interposed_server.h"
 #include "base/file.h"
 #include "base/strings.h"
 #include "node/driver_manager/tests/support_manager.h"
@@ -14,6 +15,7 @@ namespace {
 using codec::Json;
 using own_node::AnnotationOf;
 using own_node::LabelOf;
+using ::pitcrew::testing::InterposedServer;
 using ::testing::ElementsAre;
 
 TEST_F(ManagerTest, NothingLoadedIsDoneAtOnce) {
@@ -279,6 +281,76 @@ TEST_F(ManagerTest, ADrainIsDoneOnlyWhereItIsAllowed) {
   busy_module_ = "nvidia";
   EXPECT_EQ(Run().error().reason, "DriverStillInUse");
   EXPECT_TRUE(client_->Get(kube::kPods, {options_.namespace_name, "mine"}));
+}
+
+// A node whose pods with GPUs are sent away first, and one that only a drain sends away.
+class FreeingGpusTest : public ManagerTest {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    root_.Write("sys/module/nvidia/refcnt", "2\n");
+    options_.drain_force = true;
+    options_.drain_pod_selector = "app!=training";
+    MakePod("bystander", "monitoring", Json::object());
+  }
+  // A pod "mine" that uses a GPU, or has a claim for something.
+  void MakeMine(Json spec) {
+    spec["nodeName"] = node_;
+    spec["terminationGracePeriodSeconds"] = 0;
+    if (!spec.contains("containers")) {
+      spec["containers"] = Json::array({{{"name", "c"},
+                                         {"image", "i"},
+                                         {"resources", {{"limits", {{"nvidia.com/gpu", "1"}}}}}}});
+    }
+    Make(kube::kPods, {{"metadata",
+                        {{"name", "mine"},
+                         {"namespace", options_.namespace_name},
+                         {"labels", {{"app", "training"}}}}},
+                       {"spec", spec}});
+  }
+  // Where the API server has an error for requests with this path.
+  base::Status RunWithout(std::string_view path) {
+    const InterposedServer server([&](const auto& request, auto& reply, const io::StopToken&) {
+      if (!request.path.contains(path)) return false;
+      reply.Send(500, R"({"kind": "Status", "reason": "InternalError", "message": "not now"})");
+      return true;
+    });
+    const auto direct = std::exchange(client_, server.MakeClient());
+    auto done = Run();
+    client_ = direct;
+    return done;
+  }
+  [[nodiscard]] bool IsThere(const std::string& pod) const {
+    return client_->Get(kube::kPods, {options_.namespace_name, pod}).has_value();
+  }
+};
+
+TEST_F(FreeingGpusTest, APodThatMayNotGoMakesItADrain) {  // driver-lifecycle.md 4.3 step 7
+  MakeMine({{"volumes", Json::array({{{"name", "v"}, {"emptyDir", Json::object()}}})}});
+  const auto done = Run();
+  EXPECT_TRUE(done) << done.error().ToString();
+  EXPECT_TRUE(IsThere("mine"));
+  EXPECT_FALSE(IsThere("bystander"));
+}
+
+TEST_F(FreeingGpusTest, AnEvictionThatTheServerDidNotAnswerMakesItNoDrain) {
+  MakeMine(Json::object());
+  const auto done = RunWithout("/pods/mine/eviction");
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().reason, "PodsNotEvicted") << done.error().message;
+  EXPECT_TRUE(IsThere("bystander"));
+  EXPECT_THAT(unloaded_, ::testing::IsEmpty());
+}
+
+TEST_F(FreeingGpusTest, AClaimThatCannotBeReadForAMomentMakesItNoDrain) {
+  MakeMine({{"resourceClaims", Json::array({{{"name", "card"}, {"resourceClaimName", "none"}}})},
+            {"containers", Json::array({{{"name", "c"}, {"image", "i"}}})}});
+  const auto done = RunWithout("/resourceclaims/");
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().reason, "ClaimNotRead") << done.error().message;
+  EXPECT_TRUE(IsThere("mine"));
+  EXPECT_TRUE(IsThere("bystander"));
+  EXPECT_THAT(unloaded_, ::testing::IsEmpty());
 }
 
 TEST_F(ManagerTest, PodsThatHoldAClaimEndTheRun) {

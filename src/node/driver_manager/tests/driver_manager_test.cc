@@ -68,6 +68,17 @@ TEST(Eviction, RefusalsNameTheVariablesThatAllowIt) {  // driver-lifecycle.md 4.
   EXPECT_THAT(workload::PlanDrain(pods, DrainOptionsOf(options)).evict, SizeIs(2));
 }
 
+TEST(Eviction, OnlySomeErrorsAreAboutPods) {
+  using base::Code;
+  EXPECT_TRUE(IsAboutPods({Code::kUnavailable, "PodsNotEvictable", ""}));
+  EXPECT_TRUE(IsAboutPods({Code::kTimeout, "PodsNotGone", ""}));
+  EXPECT_TRUE(IsAboutPods({Code::kDenied, "PodsNotEvicted", ""}));
+  EXPECT_FALSE(IsAboutPods({Code::kUnavailable, "PodsNotEvicted", ""}));
+  EXPECT_FALSE(IsAboutPods({Code::kTimeout, "RequestTimeout", ""}));
+  EXPECT_FALSE(IsAboutPods({Code::kUnavailable, "ClaimNotRead", ""}));
+  EXPECT_FALSE(IsAboutPods({Code::kCancelled, "Stopped", ""}));
+}
+
 TEST(MachinePods, ThePodOfAControlGroup) {
   EXPECT_EQ(PodUidOf("0::/kubepods.slice/kubepods-pod0f1e2d3c_0000_4000_8000_00000000000a.slice/"
                      "cri-containerd-77.scope\n"),
