@@ -28,7 +28,8 @@ base::Error NotGone(const std::vector<workload::PodReference>& pods) {
           "pods were not gone in time: " + base::Join(names, "; ")};
 }
 
-// The server could not be asked: that says nothing about the pods.
+// The server could not be asked: that says nothing about the pods. kTimeout is not of these: so
+// are pods called that were not gone in time, a server that was silent is kUnavailable here.
 bool IsPassing(const base::Error& error) {
   switch (error.code) {
     case base::Code::kUnavailable:

@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "apiserver/interposed_server.h"
 #include "base/file.h"
 #include "base/strings.h"
