@@ -1,5 +1,6 @@
 // What vfio-manage is told and what it says, over a tree of plain files (vfio-manager.md section
 // 2).
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,8 +8,10 @@
 #include <map>
 
 #include "base/file.h"
+#include "base/file_descriptor.h"
 #include "node/vfio_manager/manager.h"
 #include "node/vfio_manager/options.h"
+#include "node/vfio_manager/plugged_in.h"
 #include "node/vfio_manager/status_text.h"
 #include "tests/support/temporary_folder.h"
 
@@ -148,6 +151,65 @@ TEST_F(ManagerTest, TheStatusIsATableOrData) {
   EXPECT_EQ(gpu["obstacles"][0]["reason"], "IommuGroupShared");
   EXPECT_EQ(json["devices"][0]["driver"], nullptr);
   EXPECT_EQ(json["devices"][1]["ready"], true);
+}
+
+// A board is plugged in, and somebody has it open in that moment.
+class PluggedInTest : public ManagerTest {
+ protected:
+  static constexpr const char* kBoard = "0000:81:00.0";
+  PluggedInTest() {
+    Add(kBoard, "0x030200", "0x10de", "nvidia", "20");
+    // This process uses it: /dev/full stands for its VFIO group.
+    folder_.Write("sys/class/vfio/20/dev", "1:7\n");
+    use_ = base::FileDescriptor(::open("/dev/full", O_RDWR | O_CLOEXEC));
+    options_.action = Action::kBind;
+    options_.all = true;
+    plugged_in_.Note({.events = {{.action = "add",
+                                  .device_path = "/devices/pci0000:80/0000:81:00.0",
+                                  .fields = {{"SUBSYSTEM", "pci"}, {"PCI_SLOT_NAME", kBoard}}}}});
+    EXPECT_TRUE(plugged_in_.due().passed());
+    EXPECT_TRUE(plugged_in_.Give({}));
+  }
+  [[nodiscard]] std::string Asked() const {
+    return base::ReadFile(folder_.path() / "sys/bus/pci/drivers/nvidia/unbind").value_or("?");
+  }
+  void Bind(const std::string& driver) const {
+    const auto link = folder_.path() / "sys/bus/pci/devices" / kBoard / "driver";
+    std::filesystem::remove(link);
+    std::filesystem::create_symlink("../../drivers/" + driver, link);
+  }
+
+  Options options_;
+  // The processes are those of this machine.
+  const vfio::Settings settings_{.root = host::Root(folder_.path()), .host_root = host::Root("/")};
+  PluggedIn plugged_in_{options_, settings_};
+  base::FileDescriptor use_;
+};
+
+TEST_F(PluggedInTest, ABoardThatFailsIsTriedAgain) {
+  EXPECT_EQ(Asked(), "") << "it was in use";
+  EXPECT_FALSE(plugged_in_.due().never());
+  use_ = {};
+  ASSERT_TRUE(plugged_in_.Give({}));
+  EXPECT_EQ(Asked(), kBoard);
+  EXPECT_FALSE(plugged_in_.due().never()) << "plain files do not do what they are told";
+  Bind("vfio-pci");
+  ASSERT_TRUE(plugged_in_.Give({}));
+  EXPECT_TRUE(plugged_in_.due().never());
+}
+
+TEST_F(PluggedInTest, ABoardThatSomebodyBindsMeanwhileIsLeftAlone) {
+  use_ = {};
+  Bind("pci-pf-stub");
+  ASSERT_TRUE(plugged_in_.Give({}));
+  EXPECT_EQ(Asked(), "");
+  EXPECT_TRUE(plugged_in_.due().never());
+}
+
+TEST_F(PluggedInTest, ABoardThatIsPulledIsForgotten) {
+  std::filesystem::remove_all(folder_.path() / "sys/bus/pci/devices" / kBoard);
+  ASSERT_TRUE(plugged_in_.Give({}));
+  EXPECT_TRUE(plugged_in_.due().never());
 }
 
 }  // namespace
