@@ -1,6 +1,8 @@
 // A daemon on a thread of its own, for tests: told to stop, and waited for, at the end of the test.
 #pragma once
 
+#include <signal.h>
+
 #include <functional>
 #include <thread>
 #include <utility>
@@ -19,6 +21,8 @@ class DaemonThread {
   DaemonThread(const DaemonThread&) = delete;
   DaemonThread& operator=(const DaemonThread&) = delete;
 
+  // Sends the signal to the daemon's thread, which has a receiver for it by now (io/stop.h).
+  void Signal(int number) { ::pthread_kill(thread_.native_handle(), number); }
   // What it ended with.
   base::Status Stop() {
     stop_.Stop();

@@ -115,7 +115,7 @@ base::Status Daemon::Run() {
         {reload_.fd(), watcher_->fd(), monitor_->fd(), mps_services_->fd()}, stop_, deadline);
     if (!ready && ready.error().code == base::Code::kCancelled) return {};
     if (!ready && ready.error().code == base::Code::kTimeout) {
-      TRY(TryLoad(retry_for_));
+      TRY(TryLoad(Occasion::kDevicesChanged));
     } else if (!ready) {
       return base::Fail(ready.error());
     } else if (*ready == 0 && reload_.Take()) {
@@ -150,27 +150,33 @@ base::Status Daemon::TryLoad(Occasion occasion) {
   retry_at_.reset();
   // In the middle of a change NVML tells no layout that anybody should be offered; its end is told.
   if (occasion == Occasion::kDevicesChanged && mig_ && !mig_->changing().empty()) return {};
-  const auto loaded = Load(occasion);
-  if (loaded) {
-    if (occasion == Occasion::kReload) reporter_->SettingsTaken();
-    return {};
+  if (occasion == Occasion::kStart) return Load(occasion);
+  // New settings that could not be taken are not forgotten for a device that comes meanwhile.
+  if (occasion == Occasion::kReload || reload_due_) {
+    reload_due_ = !TakeSettings();
+    if (!reload_due_ || occasion == Occasion::kReload) return {};
   }
-  if (occasion == Occasion::kStart) return loaded;
-  if (occasion == Occasion::kReload) {
-    reporter_->SettingsRefused(loaded.error());
-  } else {
+  if (const auto loaded = Load(Occasion::kDevicesChanged); !loaded) {
     base::LogWarning("devices changed, and cannot be read now", loaded.error());
+    RetryLater();
   }
-  // Wrong settings get right by another SIGHUP only; anything else may by itself.
-  if (occasion == Occasion::kReload && loaded.error().code == base::Code::kInvalid) return {};
-  RetryLater(occasion);
   return {};
 }
 
-void Daemon::RetryLater(Occasion occasion) {
-  retry_at_ = base::SteadyClock::now() + options_.probe_period;
-  retry_for_ = occasion;
+bool Daemon::TakeSettings() {
+  const auto loaded = Load(Occasion::kReload);
+  if (loaded) {
+    reporter_->SettingsTaken();
+    return true;
+  }
+  reporter_->SettingsRefused(loaded.error());
+  // Settings that are wrong, or that the GPUs do not fit, get right by another SIGHUP or another
+  // change only; anything else may by itself.
+  if (loaded.error().code != base::Code::kInvalid) RetryLater();
+  return false;
 }
+
+void Daemon::RetryLater() { retry_at_ = base::SteadyClock::now() + options_.probe_period; }
 
 base::Result<Settings> Daemon::ReadSettings() const {
   TRY_ASSIGN(const auto config, api::ReadPluginConfig(options_.config_file));
@@ -196,7 +202,7 @@ base::Status Daemon::Load(Occasion occasion) {
     LogNew({"waiting for the driver: " + inventory.error().ToString()});
     settings_ = std::move(settings);
     // Its files announce themselves before it answers, and then nothing more.
-    RetryLater(Occasion::kDevicesChanged);
+    RetryLater();
     return {};
   }
   TRY(Offer(*std::move(inventory), *settings));
@@ -274,7 +280,7 @@ void Daemon::TellUnreadable(const ResourceMap& resources) {
     }
   }
   if (!unreadable.empty()) {
-    RetryLater(Occasion::kDevicesChanged);
+    RetryLater();
   }
   // Of those that are unhealthy, too, the monitor tells.
   std::erase_if(unreadable,

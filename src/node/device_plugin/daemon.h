@@ -65,8 +65,10 @@ class Daemon {
   base::Status StartHealth();
   // Loads; after the start, errors are told about and what was offered stays.
   base::Status TryLoad(Occasion occasion);
+  // Loads with the settings as they are written now; whether that was possible.
+  bool TakeSettings();
   // Loads again after the probe period, unless something else makes it load before.
-  void RetryLater(Occasion occasion);
+  void RetryLater();
   base::Status Load(Occasion occasion);
   base::Result<Settings> ReadSettings() const;
   base::Result<gpu::Inventory> ReadGpus(const Settings& settings, Occasion occasion);
@@ -104,10 +106,9 @@ class Daemon {
   std::shared_ptr<nvml::Library> library_;
   KnownGpus known_gpus_;
   std::unique_ptr<HealthMonitor> monitor_;
-  // Set while GPUs cannot be read, or what changed could not be taken over: when to look again, and
-  // what for.
+  // Set while GPUs cannot be read, or what changed could not be taken over: when to look again.
   std::optional<base::SteadyClock::time_point> retry_at_;
-  Occasion retry_for_ = Occasion::kDevicesChanged;
+  bool reload_due_ = false;  // new settings were told of, and could not be taken yet
   std::unique_ptr<kubelet_plugin::PluginHost> host_;
   std::map<std::string, std::unique_ptr<ResourcePlugin>> plugins_;  // end before host_
   std::set<std::string> mps_resources_;

@@ -1,17 +1,13 @@
 // The whole device plugin on simulated GPUs, against the kubelet's side over real gRPC.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/inotify.h>
-#include <unistd.h>
-
-#include <array>
 
 #include "base/file.h"
 #include "cdi/format.h"
 #include "io/file_watcher.h"
 #include "io/stop.h"
 #include "support_daemon.h"
-#include "tests/support/patience.h"
+#include "tests/support/file_opens.h"
 
 namespace pitcrew::node::device_plugin {
 namespace {
@@ -190,19 +186,6 @@ TEST(DevicePlugin, WaitsForAKubeletThatStartsLater) {
   EXPECT_THAT(kubelet->WaitForRegistrations(1), SizeIs(1));
 }
 
-// Waits until somebody has opened the file that many times.
-base::Status WaitForOpens(const base::FileDescriptor& inotify, int times) {
-  std::array<char, 4096> events{};
-  const auto deadline = base::Deadline::After(test_support::kPatience);
-  while (times > 0) {
-    TRY(io::WaitReadable({inotify.get()}, {}, deadline));
-    const auto size = ::read(inotify.get(), events.data(), events.size());
-    // Each is of the same size: events of a file that is watched itself have no name.
-    times -= static_cast<int>(size / static_cast<ssize_t>(sizeof(inotify_event)));
-  }
-  return {};
-}
-
 // The files of a driver are there before it answers, and when it does, nothing tells of it.
 TEST(DevicePlugin, ADriverOnItsWayIsAskedAgain) {
   const SimulatedNode node("gpus: [{profile: L4, count: 2}]");
@@ -210,16 +193,64 @@ TEST(DevicePlugin, ADriverOnItsWayIsAskedAgain) {
   const auto state = node.driver_root() / "run/nvidia/simulation/state";
   const auto away = node.folder().path() / "state-on-its-way";
   std::filesystem::rename(state, away);
-  const base::FileDescriptor inotify(::inotify_init1(IN_CLOEXEC));
-  const auto library = node.driver_root() / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1";
-  ASSERT_GE(::inotify_add_watch(inotify.get(), library.c_str(), IN_OPEN), 0);
+  const test_support::FileOpens opens(node.driver_root() /
+                                      "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1");
   const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
   api::PluginFlags flags;
   flags.fail_on_init_error = false;
   RunningDaemon daemon(node, flags);
-  ASSERT_TRUE(WaitForOpens(inotify, 3)) << "asked at most once";
+  ASSERT_TRUE(opens.Wait(3)) << "asked at most once";
   std::filesystem::rename(away, state);
   EXPECT_THAT(kubelet->WaitForRegistrations(1), SizeIs(1));
+}
+
+// New settings come while the driver does not answer, and then a device does.
+TEST(DevicePlugin, NewSettingsAreNotForgottenForADeviceThatCameMeanwhile) {
+  const SimulatedNode node("gpus: [{profile: L4, count: 2}]");
+  node.InstallDriver();
+  const auto config = node.folder().Write("config.yaml", "version: v1\n");
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  auto options = OptionsOn(node, {}, config);
+  options.probe_period = std::chrono::hours(1);  // nothing comes by itself
+  RunningDaemon daemon(options, PathsOf(node));
+  kubelet->WaitForRegistrations(1);
+  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
+  const auto uuids = Uuids(node);
+  ASSERT_TRUE(WaitForHealth(*client, uuids[0], true));
+  const auto state = node.driver_root() / "run/nvidia/simulation/state";
+  const auto away = node.folder().path() / "state-on-its-way";
+  std::filesystem::rename(state, away);
+  node.folder().Write("config.yaml",
+                      "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}]}}");
+  daemon.Reload();
+  ASSERT_TRUE(WaitForHealth(*client, uuids[0], false)) << "the driver did not answer";
+  std::filesystem::rename(away, state);
+  base::WriteFileAtomically(node.driver_root() / "dev/nvidia-modeset", "").value();
+  EXPECT_TRUE(WaitForHealth(*client, uuids[0] + "::1", true));
+}
+
+// New settings that the GPUs do not fit yet, as they are about to be divided.
+TEST(DevicePlugin, SettingsForANewGeometryAreTakenWhenItStands) {
+  const SimulatedNode node("gpus: [{profile: H100-80, mig: {enabled: true}}]");
+  node.InstallDriver();
+  const auto config = node.folder().Write("config.yaml", "version: v1\n");
+  const auto kubelet = FakeKubelet::Start(node.kubelet_folder());
+  RunningDaemon daemon(node, {}, config);
+  kubelet->WaitForRegistrations(1);
+  const auto client = PluginClient::Connect(node.kubelet_folder() / "nvidia-gpu.sock");
+  const auto gpu = Uuids(node).front();
+  ASSERT_TRUE(WaitForHealth(*client, gpu, true));
+  node.folder().Write("config.yaml", "flags: {migStrategy: single}");
+  daemon.Reload();
+  // Signals are looked at first: when this is seen, the settings were refused.
+  ASSERT_TRUE(validations::AnnounceMigChange(ValidationsOf(node), {gpu}));
+  ASSERT_TRUE(WaitForHealth(*client, gpu, false));
+  Divide(node, gpu, 2, 2);  // 3g.40gb
+  ASSERT_TRUE(validations::AnnounceMigChange(ValidationsOf(node), {}));
+  // The GPU as a whole is listed again first.
+  std::vector<std::string> listed = {gpu};
+  while (listed == std::vector<std::string>{gpu}) listed = Ids(client->NextList());
+  EXPECT_THAT(listed, AllOf(SizeIs(2), Each(StartsWith("MIG-"))));
 }
 
 TEST(DevicePlugin, TakesUpControlNodesThatAppearLate) {

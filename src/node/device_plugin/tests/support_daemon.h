@@ -49,11 +49,14 @@ class RunningDaemon : public test_support::DaemonThread {
  public:
   explicit RunningDaemon(const test_support::SimulatedNode& node, api::PluginFlags flags = {},
                          const std::filesystem::path& config_file = {})
-      : DaemonThread([options = OptionsOn(node, std::move(flags), config_file),
-                      paths = PathsOf(node)](const io::StopToken& stop) {
+      : RunningDaemon(OptionsOn(node, std::move(flags), config_file), PathsOf(node)) {}
+  RunningDaemon(const Options& options, const NodePaths& paths)
+      : DaemonThread([options, paths](const io::StopToken& stop) {
           const auto reload = io::SignalReceiver::Create({SIGHUP});
           return Daemon(options, paths, *reload, stop).Run();
         }) {}
+  // SIGHUP, once it offers something.
+  void Reload() { Signal(SIGHUP); }
 };
 
 inline std::vector<std::string> Uuids(const test_support::SimulatedNode& node) {
