@@ -39,6 +39,8 @@ class Cluster {
   std::shared_ptr<kube::Client> client_;
 };
 
+// Where the API server does not tell whether the operator brings the driver, the driver's status
+// file stays as it is ("OwnerUnknown").
 base::Status ValidateDriver(const Options& options, Cluster& cluster, const io::StopToken& stop);
 base::Status ValidateToolkit(const Options& options, const io::StopToken& stop);
 base::Status ValidateCuda(const Options& options, Cluster& cluster, const io::StopToken& stop);
@@ -55,6 +57,10 @@ base::Status ValidateMofed(const Options& options, Cluster& cluster, const io::S
 
 // Whether a driver works now: the driver's validation without its links and status files.
 base::Status CheckDriver(const Options& options, Cluster& cluster, const io::StopToken& stop);
+inline constexpr std::string_view kOwnerUnknown = "OwnerUnknown";
+// Whether an error of the two says that there is no driver that works. One that says that it could
+// not be found out leaves what was known before.
+bool SaysNoDriver(const base::Error& error);
 // The node status exporter; returns on stop.
 base::Status ExportNodeStatus(const Options& options, Cluster& cluster, const io::StopToken& stop);
 

@@ -38,6 +38,14 @@ base::Status CheckModule(const Options& options, const ModuleComponent& componen
 // Whether what is found is written down for others.
 enum class Tells { kNobody, kOthers };
 
+// What the API server's answer is needed for. Wrong configuration and the stop stay what they are.
+base::Error OwnerUnknown(const base::Error& why) {
+  const bool is_final = why.code == base::Code::kInvalid || why.code == base::Code::kCancelled;
+  return {is_final ? why.code : base::Code::kUnavailable, std::string(kOwnerUnknown),
+          fmt::format("whether the operator brings this node's driver is not known: {}",
+                      why.ToString())};
+}
+
 // One round of the driver's validation.
 class DriverRound {
  public:
@@ -52,8 +60,8 @@ class DriverRound {
   base::Status Run() {
     const auto driver = Find();
     if (!driver) {
-      // It is known now that the driver is not ready: whoever starts next has to wait.
-      TRY(status_.Remove(kDriverReady));
+      // Where it is known now that the driver is not ready, whoever starts next has to wait.
+      if (SaysNoDriver(driver.error())) TRY(status_.Remove(kDriverReady));
       return base::Fail(driver.error());
     }
     if (!options_.no_device_links && !driver->wsl) TRY(Link(*driver));
@@ -70,18 +78,12 @@ class DriverRound {
     if (on_host.error().reason != "NoHostDriver") {
       base::LogInfo("The host's driver is left out", {{"reason", on_host.error().message}});
     }
-    TRY_ASSIGN(const bool managed, IsManaged());
-    if (managed) {
-      TRY_ASSIGN(const bool ready, status_.Has(kDriverContainerReady));
-      if (!ready) {
-        return base::Fail(base::Unavailable(
-            "DriverContainerNotReady",
-            fmt::format("the driver container is not ready: {} does not exist",
-                        (options_.output_folder / kDriverContainerReady).string())));
-      }
-    }
+    const auto managed = IsManaged();
+    if (managed && *managed) TRY(RequireDriverContainer());
+    // One that does not work is none, whoever brings it.
     TRY_ASSIGN(auto driver, CheckContainerDriver(options_, stop_));
-    if (managed) TRY(CheckAdditionalModules());
+    if (!managed) return base::Fail(OwnerUnknown(managed.error()));
+    if (*managed) TRY(CheckAdditionalModules());
     return driver;
   }
 
@@ -102,6 +104,15 @@ class DriverRound {
     // That there is none may change while we wait: the operator may be about to make it.
     if (managed) managed_ = true;
     return managed;
+  }
+
+  base::Status RequireDriverContainer() {
+    TRY_ASSIGN(const bool ready, status_.Has(kDriverContainerReady));
+    if (ready) return {};
+    return base::Fail(
+        base::Unavailable("DriverContainerNotReady",
+                          fmt::format("the driver container is not ready: {} does not exist",
+                                      (options_.output_folder / kDriverContainerReady).string())));
   }
 
   base::Status CheckAdditionalModules() {
@@ -181,6 +192,10 @@ base::Status ValidateDriver(const Options& options, Cluster& cluster, const io::
   DriverRound round(options, cluster, stop);
   return Repeat(options, {.folders = {options.output_folder, options.driver_seen_at}}, stop,
                 [&] { return round.Run(); });
+}
+
+bool SaysNoDriver(const base::Error& error) {
+  return error.code != base::Code::kCancelled && error.reason != kOwnerUnknown;
 }
 
 base::Status CheckDriver(const Options& options, Cluster& cluster, const io::StopToken& stop) {

@@ -17,9 +17,8 @@
 namespace pitcrew::node::validator {
 namespace {
 
-// Upstream's intervals. Status files are seen at once.
+// Upstream's interval. Status files are seen at once.
 constexpr std::chrono::seconds kDevicePeriod{30};
-constexpr std::chrono::seconds kDriverPeriod{60};
 constexpr std::uint16_t kNvidia = 0x10de;
 
 double Now() {
@@ -180,6 +179,11 @@ void NodeStatus::CountPciDevices() {
 void NodeStatus::CheckTheDriver(const io::StopToken& stop) {
   const auto works = CheckDriver(options_, cluster_, stop);
   if (!works && works.error().code == base::Code::kCancelled) return;
+  if (!works && !SaysNoDriver(works.error())) {
+    // Unknown is not absent: what was known stands.
+    base::LogWarning("whether the driver works is not known", works.error());
+    return;
+  }
   if (!works) base::LogWarning("the driver does not work", works.error());
   Set(driver_valid_, works ? 1 : 0);
   if (works) Set(driver_valid_at_, Now());
@@ -210,7 +214,7 @@ base::Status NodeStatus::Run(const io::StopToken& stop) {
       LookAtFiles();
     }
     if (driver.passed()) {
-      driver = base::Deadline::After(kDriverPeriod);
+      driver = base::Deadline::After(options_.driver_period);
       CountPciDevices();
       CheckTheDriver(stop);
     }

@@ -31,7 +31,9 @@ struct Options {
   bool skip_gpu_initialisation = false;
   std::string default_workload;  // of a node whose label names none; "" or unknown: passthrough
 
-  int metrics_port = 0;  // of the component metrics
+  // Of the component metrics.
+  int metrics_port = 0;
+  std::chrono::nanoseconds driver_period = std::chrono::seconds(60);  // upstream's; no flag
 
   // Of the component mofed: exactly "true" in GPU_DIRECT_RDMA_ENABLED and USE_HOST_MOFED, which
   // have no flags (validator.md 4).

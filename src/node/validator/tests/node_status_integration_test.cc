@@ -5,11 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "api/qualification.h"
 #include "apiserver/api_server.h"
 #include "io/http_client.h"
+#include "io/http_server.h"
 #include "tests/support/patience.h"
 #include "tests/support/simulated_node.h"
 
@@ -149,6 +151,39 @@ TEST_F(NodeStatusTest, ANodeThatCannotBeReadHasNoNumberOfDevices) {
   Start();
   AwaitPage(AllOf(HasSubstr(Line("gpu_operator_node_device_plugin_devices_total", -1)),
                   HasSubstr(Line("gpu_operator_nvidia_pci_devices_total", -1))));
+}
+
+// The driver goes on working while nobody tells whose it is.
+TEST_F(NodeStatusTest, ADriverIsNotInvalidForAnApiServerThatIsAway) {
+  node_.InstallDriver();
+  std::atomic<bool> away = false;
+  std::atomic<int> refused = 0;
+  const auto server = io::HttpServer::StartWith(
+      "127.0.0.1:0", [&](const io::HttpServerRequest& request) -> io::HttpAnswer {
+        if (!request.path.ends_with("/daemonsets")) return {.status = 404, .body = "{}"};
+        if (!away) return {.content_type = "application/json", .body = "{\"items\": []}"};
+        ++refused;
+        return {.status = 403, .content_type = "application/json", .body = "{}"};
+      });
+  ASSERT_TRUE(server) << server.error().ToString();
+  options_.kubeconfig =
+      node_.folder()
+          .Write("kubeconfig",
+                 fmt::format(
+                     "{{current-context: c, contexts: [{{name: c, context: {{cluster: c}}}}],"
+                     " clusters: [{{name: c, cluster: {{server: \"http://127.0.0.1:{}\"}}}}]}}",
+                     (*server)->port()))
+          .string();
+  options_.driver_period = 10ms;
+  Start();
+  const auto valid = Line("gpu_operator_node_driver_validation", 1);
+  AwaitPage(HasSubstr(valid));
+  away = true;
+  // With the second question the first answer has been taken.
+  const auto until = base::Deadline::After(test_support::kPatience);
+  while (refused < 2 && !until.passed()) std::this_thread::yield();
+  ASSERT_GE(refused, 2);
+  EXPECT_THAT(AwaitPage(HasSubstr("gpu_operator_node_driver_validation")), HasSubstr(valid));
 }
 
 }  // namespace

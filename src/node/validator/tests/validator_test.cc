@@ -145,6 +145,31 @@ TEST_F(DriverTest, NvidiaSmiDecidesWhereNvmlCannotBeUsed) {  // validator.md sec
   EXPECT_THAT(broken.error().message, HasSubstr("exit status 9"));
 }
 
+// Whose driver it is stays unknown while the API server is away; whether it works does not.
+TEST_F(DriverTest, WithoutTheApiServerWhatWasKnownOfTheDriverStands) {
+  root_.Write("driver/usr/lib64/libnvidia-ml.so.1", "no library");
+  Program("driver/usr/bin/nvidia-smi", "#!/bin/sh\nexit 0\n");
+  const StatusFolder status(options_.output_folder);
+  ASSERT_TRUE(status.Prepare(false));
+  ASSERT_TRUE(status.Write(kDriverReady, "of this driver\n"));
+  Cluster cluster(root_
+                      .Write("kubeconfig",
+                             "{current-context: c, contexts: [{name: c, context: {cluster: c}}], "
+                             "clusters: [{name: c, cluster: {server: \"http://127.0.0.1:1\"}}]}")
+                      .string());
+  const auto unknown = ValidateDriver(options_, cluster, {});
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().reason, "OwnerUnknown");
+  EXPECT_EQ(unknown.error().code, base::Code::kUnavailable);
+  EXPECT_TRUE(*status.Has(kDriverReady));
+
+  // One that does not work is none, whoever brings it.
+  Program("driver/usr/bin/nvidia-smi", "#!/bin/sh\nexit 9\n");
+  Cluster nobody("/nonexistent");
+  EXPECT_EQ(ValidateDriver(options_, nobody, {}).error().reason, "NvidiaSmiFailed");
+  EXPECT_FALSE(*status.Has(kDriverReady));
+}
+
 // Where NVML cannot be used, the program that the toolkit brings decides (validator.md section 4).
 TEST_F(DriverTest, TheToolkitBringsAProgramThatWorks) {
   if (nvml::Library::Open({"/"})) GTEST_SKIP() << "this computer has a driver of its own";
