@@ -55,6 +55,12 @@ base::Result<Report> TestAndTell(const Options& options, const Found& found, Tel
   return report;
 }
 
+// The error is why, or that the Node could not be told.
+base::Status TellNotDone(Teller& teller, const base::Error& why) {
+  TRY(teller.TellNotDone(why, {}));
+  return base::Fail(why);
+}
+
 // Whoever asks is told, also by the exit status.
 base::Status QualifyOnDemand(const Options& options, own_node::OwnNode& node,
                              const io::StopToken& stop) {
@@ -65,12 +71,12 @@ base::Status QualifyOnDemand(const Options& options, own_node::OwnNode& node,
       found ? TestAndTell(options, *found, teller, stop) : base::Fail(found.error());
   if (report) return VerdictOf(*report);
   // Also when this process was told to stop: else "running" stands for ever.
-  TRY(teller.TellNotDone(report.error(), {}));
-  return base::Fail(report.error());
+  return TellNotDone(teller, report.error());
 }
 
 // For the operator, which holds the node until its GPUs have passed. What comes of it stands on the
-// Node; a GPU that fails is no failure of this process, which would be started again for it.
+// Node; a GPU that fails is no failure of this process, which would be started again for it. GPUs
+// that could not be tested are one: it is started again until they are.
 base::Status QualifyIfNeeded(const Options& options, own_node::OwnNode& node,
                              const io::StopToken& stop) {
   TRY_ASSIGN(const auto now, node.Read(stop));
@@ -81,7 +87,7 @@ base::Status QualifyIfNeeded(const Options& options, own_node::OwnNode& node,
   }
   Teller teller(node, BootOf(now));
   const auto found = LookAtGpus(options.examine);
-  if (!found) return teller.TellNotDone(found.error(), {});
+  if (!found) return TellNotDone(teller, found.error());
   if (const auto state = StandingResult(now, *found)) {
     base::LogInfo("Nothing is tested: the result for these GPUs and this driver stands",
                   {{"state", ToString(*state)}});
@@ -91,7 +97,7 @@ base::Status QualifyIfNeeded(const Options& options, own_node::OwnNode& node,
   if (report) return {};
   // The pod leaves, for example for a change of the MIG geometry, and comes back.
   if (stop.stopped()) return teller.Forget({});
-  return teller.TellNotDone(report.error(), {});
+  return TellNotDone(teller, report.error());
 }
 
 base::Status Run(const Options& options, const io::StopToken& stop) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "api/qualification.h"
 #include "apiserver/api_server.h"
@@ -251,7 +252,7 @@ TEST_F(TellTest, AFailureStandsUntilTheNodeStartsAnew) {
 TEST_F(TellTest, WhatWasNotTestedIsToldAsSuch) {
   node_.Gpu({"process", "0", "4711"});
   Hold();
-  EXPECT_EQ(Tell({"--if-needed"}).status, 0);
+  EXPECT_EQ(Tell({"--if-needed"}).status, 1) << "it is tried again";
   EXPECT_EQ(Label(), "failed") << "a running pod is not disturbed";
   EXPECT_EQ(Tell({}).status, 1);
   EXPECT_EQ(Label(), "failed");
@@ -259,6 +260,21 @@ TEST_F(TellTest, WhatWasNotTestedIsToldAsSuch) {
   EXPECT_THAT(Told().gpus, ::testing::IsEmpty());
   EXPECT_THAT(EventReasons(),
               AllOf(::testing::Not(::testing::IsEmpty()), ::testing::Each("QualificationNotDone")));
+}
+
+// What cannot be asked now says nothing of the GPUs: the kubelet starts the init container again.
+TEST_F(TellTest, ADriverThatDoesNotAnswerIsAskedAgain) {
+  Hold();
+  Boot("first");
+  const auto state = node_.driver_root() / "run/nvidia/simulation/state";
+  const auto away = node_.folder().path() / "state-on-its-way";
+  std::filesystem::rename(state, away);
+  EXPECT_EQ(Tell({"--if-needed"}).status, 1);
+  EXPECT_EQ(Label(), "failed");
+  EXPECT_THAT(Told().message, HasSubstr("not tested"));
+  std::filesystem::rename(away, state);
+  EXPECT_EQ(Tell({"--if-needed"}).status, 0);
+  EXPECT_EQ(Label(), "passed");
 }
 
 }  // namespace
