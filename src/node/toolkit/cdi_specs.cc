@@ -103,25 +103,25 @@ void DescribeDriver(const gpu::Inventory& inventory, cdi::Spec& spec) {
 
 namespace {
 
-// The specification for unqualified names. Without NVML nothing is known, so an earlier one stays;
-// only a driver that answers without any GPU removes it.
-base::Status WriteRuntimeSpec(const Options& options, const base::Result<gpu::Inventory>& inventory,
-                              const cdi_generate::DriverFiles& files) {
-  if (!inventory) return base::Fail(inventory.error());
+// The specification for unqualified names, and what is not in it. Only a driver that answers
+// without any GPU removes an earlier one.
+base::Result<std::vector<base::Error>> WriteRuntimeSpec(const Options& options,
+                                                        const gpu::Inventory& inventory,
+                                                        const cdi_generate::DriverFiles& files) {
   const auto path = SpecPath(options, kRuntimeKind);
   auto generated =
-      cdi_generate::GenerateGpus(*inventory, files, GenerateOptions(options, kRuntimeKind));
+      cdi_generate::GenerateGpus(inventory, files, GenerateOptions(options, kRuntimeKind));
+  if (!generated && !inventory.devices.empty()) return base::Fail(generated.error());
   if (!generated) {
-    if (inventory->devices.empty() && ::unlink(path.c_str()) != 0 && errno != ENOENT) {
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
       return base::Fail(base::FromErrno(errno, "remove " + path.string()));
     }
-    return base::Fail(generated.error());
+    base::LogWarning("There are no GPUs to request by index or UUID", generated.error());
+    return {};
   }
-  DescribeDriver(*inventory, generated->spec);
-  for (const auto& error : generated->omitted) {
-    base::LogWarning("A GPU cannot be requested by its name", error);
-  }
-  return WriteIfChanged(path, std::move(generated->spec));
+  DescribeDriver(inventory, generated->spec);
+  TRY(WriteIfChanged(path, std::move(generated->spec)));
+  return std::move(generated->omitted);
 }
 
 host::Platform PlatformOf(const host::Root& driver_root,
@@ -181,15 +181,20 @@ void CreateControlNodes(const Options& options) {
   }
 }
 
-base::Status WriteCdiSpecs(const Options& options) {
+base::Result<std::vector<base::Error>> WriteCdiSpecs(const Options& options) {
+  std::vector<base::Error> missing;
   const auto inventory = ReadInventory(options);
-  if (!inventory) base::LogWarning("NVML does not tell this node's GPUs", inventory.error());
+  if (!inventory) {
+    missing.push_back(inventory.error().Within("NVML does not tell this node's GPUs"));
+  }
   const host::Root driver_root(options.driver_root_container);
   switch (PlatformOf(driver_root, inventory)) {
     case host::Platform::kTegra:
-      return WriteTegraSpec(options, inventory);
+      TRY(WriteTegraSpec(options, inventory));
+      return missing;
     case host::Platform::kWsl:
-      return WriteWslSpec(options, inventory);
+      TRY(WriteWslSpec(options, inventory));
+      return missing;
     case host::Platform::kGpus:
       break;
   }
@@ -202,11 +207,11 @@ base::Status WriteCdiSpecs(const Options& options) {
                cdi_generate::GenerateManagement(files, GenerateOptions(options, options.cdi_kind)));
     TRY(WriteIfChanged(SpecPath(options, options.cdi_kind), std::move(management)));
   }
-  if (const auto written = WriteRuntimeSpec(options, inventory, files); !written) {
-    base::LogWarning("GPUs cannot be requested by index or UUID through NVIDIA_VISIBLE_DEVICES",
-                     written.error());
-  }
-  return {};
+  if (!inventory) return missing;
+  auto written = WriteRuntimeSpec(options, *inventory, files);
+  if (written) return written;
+  missing.push_back(written.error());
+  return missing;
 }
 
 }  // namespace pitcrew::node::toolkit

@@ -2,6 +2,8 @@
 // 4.10).
 #pragma once
 
+#include <vector>
+
 #include "base/result.h"
 #include "cdi/spec.h"
 #include "gpu/inventory.h"
@@ -17,7 +19,11 @@ void CreateControlNodes(const Options& options);
 // Writes the management specification (device "all" for the operator's own pods) where CDI is
 // enabled, and in any case the one with every GPU by index and UUID that the runtime takes
 // unqualified names from. Fails with "NoDeviceNodes" when the device root has none.
-base::Status WriteCdiSpecs(const Options& options);
+//
+// Returns what is not in them, or not written anew, although it may be possible later: GPUs and MIG
+// devices that cannot be read, all of them where NVML does not answer. An earlier specification
+// stays then.
+base::Result<std::vector<base::Error>> WriteCdiSpecs(const Options& options);
 
 // Annotations of driver and GPUs (cdi/driver_annotations.h), for requirements of images, which the
 // runtime looks at in mode legacy.

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "io/file_watcher.h"
+#include "kube/retry.h"
 #include "node/toolkit/cdi_specs.h"
 #include "node/validations/mig_change.h"
 
@@ -14,6 +17,8 @@ namespace {
 constexpr std::chrono::seconds kQuiet{1};
 // Events without an end do not put it off for ever.
 constexpr std::chrono::seconds kLongest{10};
+constexpr kube::BackoffPolicy kPauses{.base = std::chrono::seconds(1),
+                                      .cap = std::chrono::minutes(1)};
 
 class NodeFollower {
  public:
@@ -28,6 +33,7 @@ class NodeFollower {
   }
 
   void Run() {
+    WriteAnew();
     while (!stop_.stopped()) {
       const auto woken = io::WaitReadable(
           {files_ ? files_->fd() : -1, events_ ? events_->fd() : -1}, stop_, Deadline());
@@ -57,7 +63,7 @@ class NodeFollower {
   }
 
   [[nodiscard]] base::Deadline Deadline() const {
-    if (!first_change_) return {};
+    if (!first_change_) return retry_at_;
     return std::min(*last_change_ + kQuiet, *first_change_ + kLongest);
   }
 
@@ -68,6 +74,7 @@ class NodeFollower {
       if (changes && std::ranges::any_of(*changes, [](const io::FileChange& change) {
             return change.name.empty() || change.name == validations::kMigChange;
           })) {
+        failures_ = 0;
         WriteAnew();
       }
     }
@@ -76,17 +83,25 @@ class NodeFollower {
     if (!batch || (!batch->lost && std::ranges::none_of(batch->events, ConcernsGpus))) return;
     last_change_ = Clock::now();
     if (!first_change_) first_change_ = last_change_;
+    failures_ = 0;
   }
 
   // While GPUs are being divided, the end of that is another change.
   void WriteAnew() {
     first_change_.reset();
+    retry_at_.reset();
     const auto changing =
         validations::ReadMigChange(validations::StatusFolder(options_.validations));
     if (changing && !changing->empty()) return;
-    if (const auto written = WriteCdiSpecs(options_); !written) {
-      base::LogWarning("CDI specifications stay as they are", written.error());
+    const auto written = WriteCdiSpecs(options_);
+    auto missing = written ? *written : std::vector<base::Error>{written.error()};
+    for (const auto& error : missing) {
+      if (std::ranges::find(missing_, error) != missing_.end()) continue;
+      base::LogWarning(written ? kNotRequestable : "CDI specifications stay as they are", error);
     }
+    missing_ = std::move(missing);
+    if (missing_.empty()) return;
+    retry_at_ = Clock::now() + kPauses.Delay(++failures_);
   }
 
   const Options& options_;
@@ -95,6 +110,9 @@ class NodeFollower {
   std::optional<host::UeventReceiver> events_;
   std::optional<Clock::time_point> first_change_;
   std::optional<Clock::time_point> last_change_;
+  std::vector<base::Error> missing_;  // after the last try
+  int failures_ = 0;                  // since the last change
+  std::optional<Clock::time_point> retry_at_;
 };
 
 }  // namespace

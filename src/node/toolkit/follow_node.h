@@ -2,15 +2,22 @@
 // driver that is loaded or taken out (with other device numbers), GPUs that come and go.
 #pragma once
 
+#include <string_view>
+
 #include "host/uevent.h"
 #include "io/stop.h"
 #include "node/toolkit/options.h"
 
 namespace pitcrew::node::toolkit {
 
-// Until the stop: writes the specifications anew after each such change; where the kernel tells of
-// several, once it has been quiet for a second. What cannot be written is logged, and the
-// specifications of before stay: containers that run are not concerned.
+// How the log names what WriteCdiSpecs returns.
+inline constexpr std::string_view kNotRequestable =
+    "GPUs cannot be requested by index or UUID through NVIDIA_VISIBLE_DEVICES";
+
+// Until the stop: writes the specifications anew at its start, as nobody tells of what came before,
+// and after each such change; where the kernel tells of several, once it has been quiet for a
+// second. What cannot be written is logged when it is news, and tried again after ever longer
+// pauses, up to a minute; the specifications of before stay: containers that run are not concerned.
 void FollowNode(const Options& options, const io::StopToken& stop);
 
 // Whether the kernel tells of a driver's module or of one of NVIDIA's PCI devices.

@@ -48,7 +48,11 @@ base::Status InstallAll(const Options& options, const codec::Json& engine_config
                                              {"driver_root", options.driver_root}});
   if (options.create_control_nodes) CreateControlNodes(options);
   const auto written = WriteCdiSpecs(options);
-  if (written || (options.cdi_enabled && !options.ignore_errors)) return written;
+  if (written) {
+    for (const auto& error : *written) base::LogWarning(kNotRequestable, error);
+    return {};
+  }
+  if (options.cdi_enabled && !options.ignore_errors) return base::Fail(written.error());
   base::LogWarning(options.cdi_enabled ? "Going on without a management specification"
                                        : "The runtime has no GPUs for containers",
                    written.error());

@@ -132,7 +132,10 @@ TEST_F(CdiSpecs, UnderWslTheRuntimeHasTheOneDevice) {
 // written.
 TEST_F(CdiSpecs, WithoutCdiOnlyTheRuntimesIsWritten) {
   options_.cdi_enabled = false;
-  EXPECT_TRUE(WriteCdiSpecs(options_)) << "no GPU is no error for an installation without CDI";
+  const auto written = WriteCdiSpecs(options_);
+  ASSERT_TRUE(written) << "no GPU is no error for an installation without CDI";
+  ASSERT_EQ(written->size(), 1U);
+  EXPECT_NE(written->front().message.find("NVML does not tell"), std::string::npos);
   EXPECT_FALSE(fs::exists(folder_ / "cdi/example.com-class.yaml"));
 }
 
