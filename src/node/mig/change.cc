@@ -307,7 +307,8 @@ base::Error Change::AfterRollBack(base::Error error) {
     error.message += "; the MIG geometry before is back";
     return error;
   }
-  return base::Internal(
+  // Whatever it was about: GPUs that are neither must not wait for a person to ask again.
+  return base::Unavailable(
       "RollbackFailed",
       fmt::format(
           "{}; going back to the MIG geometry before failed too: {}; the next run tries again",

@@ -61,8 +61,8 @@ struct Outcome {
 // cannot be made, or when a GPU that has to be emptied or reset is in use (kConflict "InUse" names
 // the programs). What a killed process left is taken into account: a failure goes back to what was
 // before that one began. kConflict "ChangeInProgress" while another process changes the node. An
-// error after a roll-back keeps its reason and says that the geometry before is back; reason
-// "RollbackFailed" when it is not, and the journal stays.
+// error after a roll-back keeps its reason and says that the geometry before is back; kUnavailable
+// "RollbackFailed" when it is not, and the journal stays: call it, or Recover, again.
 base::Result<Outcome> Apply(NodeGpus& node, const Planner& planner, const ChangeOptions& options);
 
 // Whether a change was cut off: a journal lies there. No error: false.

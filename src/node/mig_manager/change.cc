@@ -52,6 +52,33 @@ operand_pause::OperandPause AllOperands(const Context& context) {
            .word = api::kPausedForMigChange}};
 }
 
+// Closed again at once: an open NVML can keep a MIG mode from changing.
+base::Result<gpu::Inventory> ReadInventory(const Options& options) {
+  TRY_ASSIGN(const auto library, nvml::Library::Open({options.driver_root_container}));
+  return library->ReadInventory();
+}
+
+base::Status TellToolkit(const Context& context) {
+  context.gpus.Close();
+  TRY_ASSIGN(const auto inventory, ReadInventory(context.options));
+  TRY(MakeCapabilityNodes(context.options, inventory));
+  return context.options.cdi_enabled ? WriteManagementSpec(context.options, inventory)
+                                     : base::Status();
+}
+
+// What a change that was cut off has left goes back to what was before. Operands may run meanwhile:
+// they are told, too.
+base::Status TakeBack(const Context& context) {
+  TRY(mig::Recover(context.gpus, {.journal = context.options.journal()}));
+  for (const auto& told :
+       {TellToolkit(context),
+        validations::AnnounceMigChange(StatusFolder(context.options.validations), {})}) {
+    if (told) continue;
+    base::LogWarning("The geometry before is back; not everybody on this node knows", told.error());
+  }
+  return {};
+}
+
 class Change {
  public:
   Change(const Context& context, std::string wanted)
@@ -64,10 +91,7 @@ class Change {
 
   End Run() {
     const auto planned = Plan();
-    if (!planned) {
-      TakeBackWhatWasCutOff();
-      return Finish(End::Kind::kFailed, planned.error());
-    }
+    if (!planned) return Finish(End::Kind::kFailed, TakeBackAfter(planned.error()));
     switch (Decide(*planned, state_before_)) {
       case Action::kNothing:
         return FinishWhatWasCutOff();
@@ -94,12 +118,17 @@ class Change {
     return plan;
   }
 
-  // A manager that died has left the GPUs half divided, and where to is not known any more.
-  void TakeBackWhatWasCutOff() {
-    const auto cut_off = mig::WasCutOff(options_.journal());
-    if (!cut_off.value_or(false)) return;
-    const auto recovered = mig::Recover(context_.gpus, {.journal = options_.journal()});
-    if (!recovered) base::LogError("An earlier change is still half done", recovered.error());
+  // A manager that died has left the GPUs half divided, and where to is not known any more. Where
+  // they stay so, it is tried again, also after an error that is a person's to mend.
+  base::Error TakeBackAfter(const base::Error& error) {
+    if (mig::WasCutOff(options_.journal()) == false) return error;
+    const auto recovered = TakeBack(context_);
+    if (recovered) return error;
+    base::LogError("An earlier change is still half done", recovered.error());
+    if (error.code == base::Code::kCancelled) return error;
+    return base::Unavailable(
+        "RollbackFailed", fmt::format("{}; an earlier change is still half done: {}", error.message,
+                                      recovered.error().message));
   }
 
   // A manager that died may have made all of it, but for saying so.
@@ -109,7 +138,7 @@ class Change {
     if (cut_off == false && announced && announced->empty()) return Finish(End::Kind::kSuccess);
     auto done = Apply({});
     if (!done) return Finish(End::Kind::kFailed, done.error());
-    const auto told = TellToolkit();
+    const auto told = TellToolkit(context_);
     return told ? Finish(End::Kind::kSuccess) : Finish(End::Kind::kFailed, told.error());
   }
 
@@ -238,19 +267,14 @@ class Change {
     return {};
   }
 
-  // Closed again at once: an open NVML can keep a MIG mode from changing.
   base::Result<GpuOfDevice> ReadDevices() const {
-    TRY_ASSIGN(const auto inventory, ReadInventory());
+    TRY_ASSIGN(const auto inventory, ReadInventory(options_));
     GpuOfDevice devices;
     for (const auto& device : inventory.devices) {
       devices[device.uuid] = device.uuid;
       for (const auto& mig : device.mig_devices) devices[mig.uuid] = device.uuid;
     }
     return devices;
-  }
-  base::Result<gpu::Inventory> ReadInventory() const {
-    TRY_ASSIGN(const auto library, nvml::Library::Open({options_.driver_root_container}));
-    return library->ReadInventory();
   }
 
   // Not to be interrupted: it ends with the new geometry, or the one before.
@@ -265,7 +289,7 @@ class Change {
       if (modes) changed = Apply({});
     }
     // Also after a way back: instances that were made again have device nodes, too.
-    const auto told = TellToolkit();
+    const auto told = TellToolkit(context_);
     if (!changed) return base::Fail(changed.error());
     return told;
   }
@@ -283,13 +307,6 @@ class Change {
           return mig::PlanConfig(gpus, *config_, mode_only);
         },
         change);
-  }
-
-  base::Status TellToolkit() {
-    context_.gpus.Close();
-    TRY_ASSIGN(const auto inventory, ReadInventory());
-    TRY(MakeCapabilityNodes(options_, inventory));
-    return options_.cdi_enabled ? WriteManagementSpec(options_, inventory) : base::Status();
   }
 
   // Operands stay paused and services stopped, as upstream leaves them: they would take the GPUs
@@ -435,7 +452,7 @@ End ApplyLabel(const Context& context, const std::string& wanted) {
 
 base::Status TidyUp(const Context& context) {
   TRY_ASSIGN(const bool cut_off, mig::WasCutOff(context.options.journal()));
-  if (cut_off) TRY(mig::Recover(context.gpus, {.journal = context.options.journal()}));
+  if (cut_off) TRY(TakeBack(context));
   TRY(StartHostServices(context.options));
   const StatusFolder folder(context.options.validations);
   TRY_ASSIGN(const auto changing, validations::ReadMigChange(folder));

@@ -25,7 +25,8 @@ enum class Action {
 Action Decide(const mig::Plan& plan, std::string_view state);
 
 // Whether a change that failed so may succeed later without anybody's doing. A GPU that is in use,
-// a deadline that passed and an impossible geometry are a person's to decide.
+// a deadline that passed and an impossible geometry are a person's to decide; GPUs that are neither
+// as wanted nor as before are not left to wait for one.
 bool MayPass(const base::Error& error);
 
 }  // namespace pitcrew::node::mig_manager

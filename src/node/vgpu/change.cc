@@ -360,7 +360,8 @@ base::Error Change::AfterRollBack(base::Error error) {
     error.message += "; the vGPUs before are back";
     return error;
   }
-  return base::Internal(
+  // Whatever it was about: GPUs that are neither must not wait for a person to ask again.
+  return base::Unavailable(
       "RollbackFailed",
       fmt::format("{}; going back to the vGPUs before failed too: {}; the next run tries again",
                   error.message, back.error().message));

@@ -50,8 +50,8 @@ base::Result<Plan> PlanNode(NodeVgpus& node, mig::NodeGpus* mig, const NamedConf
 // empty: nothing was touched. Nothing is touched either when the plan cannot be made (PlanConfig).
 // What a killed process left is taken into account: a failure goes back to what was before that one
 // began. kConflict "ChangeInProgress" while another process changes the node. An error after a
-// roll-back keeps its reason and says that the vGPUs before are back; reason "RollbackFailed" when
-// they are not, and the journal stays.
+// roll-back keeps its reason and says that the vGPUs before are back; kUnavailable "RollbackFailed"
+// when they are not, and the journal stays: call it, or Recover, again.
 base::Result<Plan> Apply(NodeVgpus& node, mig::NodeGpus* mig, const NamedConfig& config,
                          const ChangeOptions& options);
 

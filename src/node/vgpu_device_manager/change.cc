@@ -44,10 +44,7 @@ class Change {
 
   End Run() {
     const auto plan = Plan();
-    if (!plan) {
-      TakeBackWhatWasCutOff();
-      return Finish(End::Kind::kFailed, plan.error());
-    }
+    if (!plan) return Finish(End::Kind::kFailed, TakeBackAfter(plan.error()));
     if (!plan->empty()) return Perform(*plan);
     // A manager that died may have made all of it, but for saying so.
     if (vgpu::WasCutOff(options_.journal()) != false) {
@@ -73,11 +70,17 @@ class Change {
     return plan;
   }
 
-  // A manager that died has left vGPUs half made, and where to is not known any more.
-  void TakeBackWhatWasCutOff() {
-    if (!vgpu::WasCutOff(options_.journal()).value_or(false)) return;
+  // A manager that died has left vGPUs half made, and where to is not known any more. Where they
+  // stay so, it is tried again, also after an error that is a person's to mend.
+  base::Error TakeBackAfter(const base::Error& error) {
+    if (vgpu::WasCutOff(options_.journal()) == false) return error;
     const auto recovered = vgpu::Recover(context_.vgpus, &context_.mig, ChangeOptions());
-    if (!recovered) base::LogError("An earlier change is still half done", recovered.error());
+    if (recovered) return error;
+    base::LogError("An earlier change is still half done", recovered.error());
+    if (error.code == base::Code::kCancelled) return error;
+    return base::Unavailable(
+        "RollbackFailed", fmt::format("{}; an earlier change is still half done: {}", error.message,
+                                      recovered.error().message));
   }
 
   End Perform(const vgpu::Plan& plan) {

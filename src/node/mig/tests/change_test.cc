@@ -119,6 +119,7 @@ TEST_F(ChangeTest, WhereTheWayBackFailsTooTheNextRunGoesBack) {
   const auto applied = ApplyToAll(kBalanced);
   ASSERT_FALSE(applied);
   EXPECT_EQ(applied.error().reason, "RollbackFailed");
+  EXPECT_EQ(applied.error().code, base::Code::kUnavailable) << "for daemons: to be tried again";
   EXPECT_TRUE(JournalLies());
   EXPECT_THAT(Counts(), Not(Each(kSmall)));
   ::unsetenv("PITCREW_SIMULATION_MIG_FAULT");

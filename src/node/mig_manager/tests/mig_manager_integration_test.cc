@@ -1,4 +1,7 @@
 // The MIG manager on a real kube-apiserver and on simulated GPUs.
+#include <cstdlib>
+
+#include "node/mig/change.h"
 #include "node/validations/mig_change.h"
 #include "support_mig_manager.h"
 
@@ -138,6 +141,50 @@ TEST_F(DividedGpus, AGpuInUseStaysAsItIs) {
   EXPECT_THAT(Progress().message, HasSubstr("4242"));
   ASSERT_TRUE(manager.Stop());
   EXPECT_THAT(EventReasons(), Contains("MigChangeFailed"));
+}
+
+class FailingDriver : public DividedGpus {
+ protected:
+  // From the third change of a GPU on, also on the way back.
+  void SetUp() override {
+    DividedGpus::SetUp();
+    options_.first_retry = std::chrono::seconds(1);
+    ::setenv("PITCREW_SIMULATION_MIG_FAULT", "fail-from:3", 1);
+  }
+  void TearDown() override {
+    EndFault();
+    DividedGpus::TearDown();
+  }
+  static void EndFault() { ::unsetenv("PITCREW_SIMULATION_MIG_FAULT"); }
+};
+
+TEST_F(FailingDriver, GpusThatAreHalfDividedAreTakenUpAgain) {
+  Manager manager(options_, client_);
+  Want("all-3g.40gb");
+  ASSERT_TRUE(WaitForProgress("going back to the MIG geometry before failed too"));
+  EndFault();
+  // Without anybody's doing.
+  EXPECT_THAT(StatesUntil("success"), Contains("success"));
+  EXPECT_THAT(Geometry(), ElementsAre(kTwo, kTwo));
+  EXPECT_EQ(mig::WasCutOff(options_.journal()), false);
+}
+
+TEST_F(FailingDriver, GpusThatAreHalfDividedGoBackAlsoWhereNothingPossibleIsWanted) {
+  Manager manager(options_, client_);
+  Want("all-3g.40gb");
+  ASSERT_TRUE(WaitForProgress("going back to the MIG geometry before failed too"));
+  Want("all-9g.90gb");
+  ASSERT_TRUE(WaitForProgress("an earlier change is still half done"));
+  EXPECT_EQ(mig::WasCutOff(options_.journal()), true);
+  const auto announcement = options_.validations / validations::kMigChange;
+  std::filesystem::remove(announcement);
+  EndFault();
+  // The word is still one that nobody knows, but no GPU stays between two geometries.
+  ASSERT_TRUE(WaitForProgressWithout("half done"));
+  EXPECT_THAT(Geometry(), ElementsAre(kSeven, kSeven));
+  EXPECT_EQ(mig::WasCutOff(options_.journal()), false);
+  EXPECT_THAT(Progress().message, HasSubstr("selected mig-config not present: all-9g.90gb"));
+  EXPECT_TRUE(std::filesystem::exists(announcement)) << "who follows reads the geometry anew";
 }
 
 class GpuPodsTest : public DividedGpus {

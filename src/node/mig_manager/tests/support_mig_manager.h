@@ -138,11 +138,12 @@ class MigManagerTest : public ::testing::Test {
                       [&] { return !seen_.empty() && seen_.back() == last; });
     return std::exchange(seen_, {});
   }
-  bool WaitForProgress(const std::string& part) {
+  bool WaitForProgress(const std::string& part, bool there = true) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, test_support::kPatience,
-                             [&] { return progress_.find(part) != std::string::npos; });
+                             [&] { return (progress_.find(part) != std::string::npos) == there; });
   }
+  bool WaitForProgressWithout(const std::string& part) { return WaitForProgress(part, false); }
 
   // Names of the MIG devices by GPU.
   std::vector<std::vector<std::string>> Geometry() {

@@ -251,6 +251,7 @@ TEST_F(VgpuChangeTest, AWayBackThatFailsIsTriedAgainByTheNextRun) {
   const auto failed = ApplyAll({{"H200X-35C", 2}});
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().reason, "RollbackFailed");
+  EXPECT_EQ(failed.error().code, base::Code::kUnavailable) << "for daemons: to be tried again";
   EXPECT_TRUE(JournalLies());
   tree_.Write(list, kTypes);
   auto node = Node();

@@ -217,5 +217,31 @@ TEST_F(VgpuDeviceManagerTest, AManagerThatDiedInTheMiddleIsPutRight) {
   EXPECT_EQ(node_.LabelOf(kPlugin), "true");
 }
 
+TEST_F(VgpuDeviceManagerTest, VgpusThatAreHalfMadeGoBackAlsoWhereNothingPossibleIsWanted) {
+  options_.first_retry = std::chrono::seconds(1);
+  tree_.SetVendorType(kFunctions[1], "1420");
+  tree_.AddVfioUser(4242, "21", "qemu-kvm -name guest=default_vm,debug-threads=on");
+  tree_.Write("run/nvidia/vgpu/journal.json",
+              R"({"version":1,"before":[{"pci":"0000:41:00.0","id":"0x233510DE:0x000010DE",)"
+              R"("functions":3,"vgpus":[]}]})");
+  Want("four");
+  const auto told = [](const codec::Json& node) {
+    return codec::FindString(node, {"metadata", "annotations", api::kVgpuConfigProgress});
+  };
+  DaemonThread manager(Manager());
+  ASSERT_TRUE(node_.WaitUntil([&](const codec::Json& node) {
+    return told(node).find("an earlier change is still half done") != std::string::npos;
+  }));
+  EXPECT_THAT(Types(), ElementsAre("0", "1420", "0"));
+  tree_.RemoveProcess(4242);
+  // Without anybody's doing. The word is still one that nobody knows.
+  ASSERT_TRUE(node_.WaitUntil([&](const codec::Json& node) {
+    return told(node).find("not present: four") != std::string::npos &&
+           told(node).find("half done") == std::string::npos;
+  }));
+  EXPECT_THAT(Types(), Each("0"));
+  EXPECT_FALSE(std::filesystem::exists(options_.journal()));
+}
+
 }  // namespace
 }  // namespace pitcrew::node::vgpu_device_manager
