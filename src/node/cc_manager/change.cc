@@ -161,8 +161,9 @@ class Change {
     }
     if (!told) base::LogError("The node does not say how the change ended", told.error());
     Tell(done, began);
-    if (!done) return own_node::AfterFailure(done.error());
-    return told ? Followed::kDone : Followed::kMayPass;
+    // Operands may still be paused: also a change that failed for good is tried again then.
+    if (!told) return Followed::kMayPass;
+    return done ? Followed::kDone : own_node::AfterFailure(done.error());
   }
 
   void Tell(const base::Status& done, bool began) {

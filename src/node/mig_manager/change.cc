@@ -391,7 +391,7 @@ class Change {
         Told(success ? kSuccess : kFailed, api::ToText(progress_)), {});
     if (!told) base::LogError("The node does not say how the change ended", told.error());
     Tell(success, began, error);
-    if (success && !told) return {End::Kind::kFailed, told.error()};
+    if (!told) return {End::Kind::kFailed, told.error()};
     return {kind, std::move(error)};
   }
 

@@ -58,10 +58,10 @@ base::Status Daemon::Run() {
   follow.apply = [this](const std::string& wanted) { return Make(wanted); };
   follow.nothing_wanted = [this] {
     // What a manager that died has left, or one that was in the middle when the label went away.
-    if (const auto tidied = TidyUp(ContextOfChange()); !tidied) {
-      base::LogWarning("An earlier change is not tidied up", tidied.error());
-    }
+    const auto tidied = TidyUp(ContextOfChange());
+    if (!tidied) base::LogWarning("An earlier change is not tidied up yet", tidied.error());
     gpus_.Close();
+    return tidied;
   };
   follow.fds = {files_->fd(), kernel_ ? kernel_->fd() : -1};
   follow.take = [this] { return TakeChanges(); };

@@ -47,8 +47,9 @@ base::Status OperandPause::Resume(const Told& told, const io::StopToken& stop) c
         return all;
       },
       stop);
-  if (!written) return base::Fail(written.error());
-  return {};
+  if (written) return {};
+  if (written.error().code == base::Code::kCancelled) return base::Fail(written.error());
+  return base::Fail(base::Unavailable("NotResumed", written.error().message));
 }
 
 }  // namespace pitcrew::node::operand_pause

@@ -39,7 +39,9 @@ class OperandPause {
   base::Status PauseAll(std::chrono::steady_clock::duration patience, const io::StopToken& stop);
 
   // Also those that an earlier process has paused. Labels and `told` are one write, so that nobody
-  // sees the one without the other.
+  // sees the one without the other. When it fails, operands may stay away from the node: whoever
+  // calls it has to come back, however the change itself ended. kUnavailable "NotResumed" then,
+  // also for an API server that refuses: permissions are given and taken; kCancelled on stop.
   base::Status Resume(const Told& told, const io::StopToken& stop) const;
 
  private:

@@ -37,21 +37,21 @@ class Follower {
     watch_.Take();
     const auto wanted = Wanted();
     if (!wanted) return;
-    if (wanted->empty()) {
-      if (settings_.nothing_wanted) settings_.nothing_wanted();
-      last_.clear();
-      failed_ = false;
-      return;
-    }
+    // Nothing being asked for is looked after at every look.
     const bool same = *wanted == last_;
-    if (same && !(failed_ && look_again_)) return;
+    if (same && !wanted->empty() && !(failed_ && look_again_)) return;
     if (!same) failures_ = 0;
     look_again_ = false;
     last_ = *wanted;
-    const Followed end = settings_.apply(*wanted);
+    const Followed end = wanted->empty() ? TidyUp() : settings_.apply(*wanted);
     if (end == Followed::kAbandoned) last_.clear();
     failed_ = end == Followed::kFailed || end == Followed::kMayPass;
     failures_ = end == Followed::kMayPass ? failures_ + 1 : 0;
+  }
+
+  Followed TidyUp() const {
+    if (!settings_.nothing_wanted || settings_.nothing_wanted()) return Followed::kDone;
+    return Followed::kMayPass;
   }
 
   // False on stop.

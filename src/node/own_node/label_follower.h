@@ -36,8 +36,9 @@ struct FollowSettings {
   std::chrono::seconds longest_retry{1800};
 
   std::function<Followed(const std::string& wanted)> apply;
-  // Nothing is asked for: at the start, and when the label went away.
-  std::function<void()> nothing_wanted;
+  // Nothing is asked for: at the start, and when the label went away. An error is one that may
+  // pass, whatever it is: tried again as a change is.
+  std::function<base::Status()> nothing_wanted;
 
   // Readable when something has happened that a failure may have been about, for example a
   // configuration file; -1: none. Borrowed.

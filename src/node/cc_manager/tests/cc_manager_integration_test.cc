@@ -9,6 +9,7 @@
 #include "api/labels.h"
 #include "apiserver/api_server.h"
 #include "apiserver/test_node.h"
+#include "apiserver/unsteady_writer.h"
 #include "node/cc_manager/change.h"
 #include "node/cc_manager/daemon.h"
 #include "tests/support/daemon_thread.h"
@@ -20,6 +21,8 @@ namespace {
 
 using ::pitcrew::testing::ApiServer;
 using ::pitcrew::testing::TestNode;
+using ::pitcrew::testing::UnsteadyWriter;
+using ::pitcrew::testing::WaitForNodeEvent;
 using test_support::DaemonThread;
 using test_support::SecurityProcessor;
 using test_support::VgpuTree;
@@ -118,6 +121,19 @@ TEST_F(CcManagerTest, OperandsLeaveBeforeAnythingChangesAndComeBack) {
   EXPECT_EQ(node_.LabelOf(api::kDeployVfioManager), "true");
   EXPECT_EQ(node_.LabelOf(api::kDeploySandboxValidator), "false");
   EXPECT_TRUE(Ready());
+}
+
+// The change itself is at its end; the operands are not.
+TEST_F(CcManagerTest, OperandsThatCouldNotBeResumedComeBackAlsoAfterAFinalFailure) {
+  UnsteadyWriter writer(node_.name());
+  node_.Label(api::kDeployVfioManager, kPaused);
+  Want("maybe");
+  DaemonThread manager(
+      [&](const io::StopToken& stop) { return Daemon(options_, writer.client(), stop).Run(); });
+  ASSERT_TRUE(WaitForNodeEvent(client_, node_.name(), "CcModeChangeFailed"));
+  EXPECT_EQ(node_.LabelOf(api::kDeployVfioManager), kPaused);
+  writer.Allow();
+  EXPECT_TRUE(WaitForLabel(api::kDeployVfioManager, "true"));
 }
 
 TEST_F(CcManagerTest, AnotherWishEndsTheWait) {

@@ -143,6 +143,20 @@ TEST_F(DividedGpus, AGpuInUseStaysAsItIs) {
   EXPECT_THAT(EventReasons(), Contains("MigChangeFailed"));
 }
 
+// The change itself is at its end; the operands are not.
+TEST_F(MigManagerTest, OperandsThatCouldNotBeResumedComeBackAlsoAfterAFinalFailure) {
+  UnsteadyWriter writer(node_);
+  options_.first_retry = std::chrono::seconds(1);
+  Label(kPlugin, "paused-for-mig-change");
+  Want("all-9g.90gb");
+  Manager manager(options_, writer.client());
+  ASSERT_TRUE(WaitForNodeEvent(client_, node_, "MigChangeFailed"));
+  EXPECT_EQ(LabelOf(Node(), kPlugin), "paused-for-mig-change");
+  writer.Allow();
+  EXPECT_THAT(StatesUntil("failed"), ElementsAre("failed"));
+  EXPECT_EQ(LabelOf(Node(), kPlugin), "true");
+}
+
 class FailingDriver : public DividedGpus {
  protected:
   // From the third change of a GPU on, also on the way back.

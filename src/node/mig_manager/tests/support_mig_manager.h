@@ -10,6 +10,7 @@
 #include "api/labels.h"
 #include "api/mig_progress.h"
 #include "apiserver/api_server.h"
+#include "apiserver/unsteady_writer.h"
 #include "base/file.h"
 #include "kube/await.h"
 #include "kube/projection.h"
@@ -27,6 +28,8 @@ using codec::Json;
 using own_node::AnnotationOf;
 using own_node::LabelOf;
 using ::pitcrew::testing::ApiServer;
+using ::pitcrew::testing::UnsteadyWriter;
+using ::pitcrew::testing::WaitForNodeEvent;
 using rpc::testing::FakePodResources;
 using test_support::SimulatedNode;
 using ::testing::Contains;

@@ -4,7 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <thread>
+
 #include "apiserver/api_server.h"
+#include "node/own_node/label_follower.h"
 #include "node/own_node/label_watch.h"
 #include "tests/support/patience.h"
 
@@ -142,6 +146,27 @@ TEST_F(OwnNodeTest, OtherLabelsDoNotWake) {
     ++rings;
   }
   EXPECT_LE(rings, 1);
+}
+
+TEST_F(OwnNodeTest, TidyingUpThatFailsIsTriedAgainWithoutAnybodysDoing) {
+  auto watch = LabelWatch::Start(client_, name_, {kConfig});
+  ASSERT_TRUE(watch);
+  ASSERT_TRUE((*watch)->WaitUntilKnown({}));
+  FollowSettings follow;
+  follow.label = kConfig;
+  follow.first_retry = 1s;
+  int times = 0;
+  std::promise<void> tidy;
+  follow.nothing_wanted = [&]() -> base::Status {
+    if (++times == 1) return base::Fail(base::Invalid("HalfDone", "a GPU does not answer"));
+    if (times == 2) tidy.set_value();
+    return {};
+  };
+  const io::StopSource stop;
+  std::thread follower([&] { EXPECT_TRUE(FollowLabel(**watch, follow, stop.token())); });
+  EXPECT_EQ(tidy.get_future().wait_for(test_support::kPatience), std::future_status::ready);
+  stop.Stop();
+  follower.join();
 }
 
 TEST(LabelWatch, IsUnknownWithoutAnAnswerAndOutlivesAnApiServer) {

@@ -7,6 +7,7 @@
 #include "api/vgpu_config.h"
 #include "apiserver/api_server.h"
 #include "apiserver/test_node.h"
+#include "apiserver/unsteady_writer.h"
 #include "node/vgpu_device_manager/change.h"
 #include "node/vgpu_device_manager/daemon.h"
 #include "tests/support/daemon_thread.h"
@@ -17,6 +18,8 @@ namespace {
 
 using ::pitcrew::testing::ApiServer;
 using ::pitcrew::testing::TestNode;
+using ::pitcrew::testing::UnsteadyWriter;
+using ::pitcrew::testing::WaitForNodeEvent;
 using test_support::DaemonThread;
 using test_support::VgpuTree;
 using ::testing::AllOf;
@@ -126,6 +129,20 @@ TEST_F(VgpuDeviceManagerTest, OperandsLeaveBeforeAnythingChangesAndComeBack) {
   EXPECT_THAT(Types(), ElementsAre("1420", "0", "0"));
   EXPECT_EQ(node_.LabelOf(kPlugin), "true");
   EXPECT_EQ(node_.LabelOf(kValidator), "true");
+}
+
+// The change itself is at its end; the operands are not.
+TEST_F(VgpuDeviceManagerTest, OperandsThatCouldNotBeResumedComeBackAlsoAfterAFinalFailure) {
+  UnsteadyWriter writer(node_.name());
+  options_.first_retry = std::chrono::seconds(1);
+  node_.Label(kPlugin, kPaused);
+  Want("four");
+  DaemonThread manager(
+      [&](const io::StopToken& stop) { return Daemon(options_, writer.client(), stop).Run(); });
+  ASSERT_TRUE(WaitForNodeEvent(client_, node_.name(), "VgpuChangeFailed"));
+  EXPECT_EQ(node_.LabelOf(kPlugin), kPaused);
+  writer.Allow();
+  EXPECT_TRUE(WaitForLabel(kPlugin, "true"));
 }
 
 TEST_F(VgpuDeviceManagerTest, LabelsThatKeepAnOperandAwayStay) {
