@@ -262,6 +262,13 @@ class Change {
                            draining ? "MigChangeDrains" : "MigChangeWaits",
                            until.empty() ? message : fmt::format("{} (until {})", message, until));
     };
+    wait.unknown = [&](const base::Error& why) {
+      progress_.waiting_for.clear();
+      Enter("waiting",
+            fmt::format("MIG configuration {} waits until it is known which pods use its GPUs: {}",
+                        wanted_, why.message),
+            until);
+    };
     TRY(AwaitGpusFree(options_, context_.node.client(), wait, stop));
     progress_.waiting_for.clear();
     return {};

@@ -60,4 +60,14 @@ std::vector<const Json*> FindHolders(const std::vector<const Json*>& pods,
   return holders;
 }
 
+const Json* FindUnlisted(const std::vector<const Json*>& pods, const HolderFacts& facts) {
+  if (!facts.devices) return nullptr;
+  const auto found = std::ranges::find_if(pods, [&](const Json* pod) {
+    return !workload::HasEnded(*pod) && workload::AsksForGpu(*pod) &&
+           !codec::FindString(*pod, {"status", "startTime"}).empty() &&
+           DevicesOf(*pod, *facts.devices) == nullptr;
+  });
+  return found == pods.end() ? nullptr : *found;
+}
+
 }  // namespace pitcrew::node::mig_manager

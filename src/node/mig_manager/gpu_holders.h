@@ -32,6 +32,12 @@ struct HolderFacts {
 std::vector<const codec::Json*> FindHolders(const std::vector<const codec::Json*>& pods,
                                             const HolderFacts& facts);
 
+// One of `pods` with a GPU that the kubelet has acknowledged and yet does not list: it has just
+// been started, and learns of its pods one after the other. Null: there is none, or the kubelet
+// does not tell. Borrowed from `pods`.
+const codec::Json* FindUnlisted(const std::vector<const codec::Json*>& pods,
+                                const HolderFacts& facts);
+
 // "GPU-..." of "GPU-...::3", the id of a replica (device-plugin.md section 9).
 std::string_view WithoutReplica(std::string_view device_id);
 

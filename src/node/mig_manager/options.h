@@ -54,6 +54,9 @@ struct Options {
   std::chrono::seconds first_retry{60};
   std::chrono::seconds longest_retry{1800};
 
+  // How long a kubelet that starts anew may have no socket, or not list all its pods.
+  std::chrono::seconds kubelet_restart{30};
+
   // Where this process sees things; other values are for tests.
   std::filesystem::path sys_root = "/";  // with /sys and /proc
   std::filesystem::path validations = "/run/nvidia/validations";

@@ -58,7 +58,7 @@ TEST_F(AdmissionTest, WhatADriverHasIsAppliedOnceTheRuleIsGone) {
   });
   ASSERT_TRUE(Eventually([&] {
     FinishRollouts();
-    return StatusOfDriver("only").starts_with("ready ");
+    return StatusOfDriver("only").starts_with("ready Reconciled: the driver is ready on ");
   }));
   const auto drivers =
       client_->List(kube::kDaemonSets, name_space_,

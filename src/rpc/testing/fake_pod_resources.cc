@@ -14,7 +14,8 @@ namespace {
 class GrpcFakePodResources final : public FakePodResources,
                                    private ::v1::PodResourcesLister::Service {
  public:
-  explicit GrpcFakePodResources(const std::filesystem::path& socket) {
+  GrpcFakePodResources(const std::filesystem::path& socket, std::vector<PodDevices> pods)
+      : pods_(std::move(pods)) {
     grpc::ServerBuilder builder;
     builder.AddListeningPort(fmt::format("unix:{}", socket.string()),
                              grpc::InsecureServerCredentials());
@@ -72,8 +73,9 @@ class GrpcFakePodResources final : public FakePodResources,
 
 }  // namespace
 
-std::unique_ptr<FakePodResources> FakePodResources::Start(const std::filesystem::path& socket) {
-  auto fake = std::make_unique<GrpcFakePodResources>(socket);
+std::unique_ptr<FakePodResources> FakePodResources::Start(const std::filesystem::path& socket,
+                                                          std::vector<PodDevices> pods) {
+  auto fake = std::make_unique<GrpcFakePodResources>(socket, std::move(pods));
   if (!fake->serving()) return nullptr;
   return fake;
 }

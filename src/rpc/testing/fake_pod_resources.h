@@ -12,7 +12,9 @@ namespace pitcrew::rpc::testing {
 // Serves on a unix socket from construction to destruction.
 class FakePodResources {
  public:
-  static std::unique_ptr<FakePodResources> Start(const std::filesystem::path& socket);
+  // `pods` is what the first call answers.
+  static std::unique_ptr<FakePodResources> Start(const std::filesystem::path& socket,
+                                                 std::vector<PodDevices> pods = {});
   virtual ~FakePodResources() = default;
   // What the next calls answer. From any thread.
   virtual void Set(std::vector<PodDevices> pods) = 0;

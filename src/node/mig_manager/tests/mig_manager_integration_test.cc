@@ -205,8 +205,6 @@ class GpuPodsTest : public DividedGpus {
  protected:
   void SetUp() override {
     DividedGpus::SetUp();
-    kubelet_ = FakePodResources::Start(options_.pod_resources());
-    ASSERT_TRUE(kubelet_);
     options_.pods = PodPolicy::kWait;
     // Only the second GPU is to become another.
     options_.config_file = gpus_.folder().Write(
@@ -217,8 +215,17 @@ class GpuPodsTest : public DividedGpus {
     MakeGpuPod("on-first");
     MakeGpuPod("on-second");
     const auto devices = MigUuids();
-    kubelet_->Set({{options_.namespace_name, "on-first", {{"nvidia.com/gpu", {devices[0]}}}},
-                   {options_.namespace_name, "on-second", {{"nvidia.com/gpu", {devices[1]}}}}});
+    held_ = {{options_.namespace_name, "on-first", {{"nvidia.com/gpu", {devices[0]}}}},
+             {options_.namespace_name, "on-second", {{"nvidia.com/gpu", {devices[1]}}}}};
+    StartKubelet();
+  }
+  void StartKubelet() {
+    kubelet_ = FakePodResources::Start(options_.pod_resources(), held_);
+    ASSERT_TRUE(kubelet_);
+  }
+  void DrainAll() {
+    options_.pods = PodPolicy::kDrain;
+    options_.drain_force = true;  // nobody makes them again
   }
   // One of each GPU.
   std::vector<std::string> MigUuids() {
@@ -233,6 +240,7 @@ class GpuPodsTest : public DividedGpus {
   }
   std::string Name(const std::string& pod) { return options_.namespace_name + "/" + pod; }
 
+  std::vector<rpc::PodDevices> held_;
   std::unique_ptr<FakePodResources> kubelet_;
 };
 
@@ -270,13 +278,87 @@ TEST_F(GpuPodsTest, ThatStayUntilTheDeadlineEndTheChange) {
 }
 
 TEST_F(GpuPodsTest, AreDrainedWhereThatIsThePolicy) {
-  options_.pods = PodPolicy::kDrain;
-  options_.drain_force = true;  // nobody makes them again
+  DrainAll();
   Manager manager(options_, client_);
   Want("second");
   EXPECT_THAT(StatesUntil("success"), ElementsAre("pending", "success"));
   EXPECT_THAT(Geometry(), ElementsAre(kSeven, kTwo));
   EXPECT_FALSE(HasPod("on-second"));
+  EXPECT_TRUE(HasPod("on-first"));
+}
+
+constexpr const char* kUnknown = "waits until it is known which pods use its GPUs";
+
+// Unknown is not absent, and not present either.
+TEST_F(GpuPodsTest, NoneIsEvictedWhileTheKubeletIsAway) {
+  DrainAll();
+  options_.kubelet_restart = test_support::kPatience;
+  kubelet_.reset();
+  Manager manager(options_, client_);
+  Want("second");
+  ASSERT_TRUE(WaitForProgress(kUnknown));
+  EXPECT_TRUE(HasPod("on-first"));
+  EXPECT_TRUE(HasPod("on-second"));
+  StartKubelet();
+  EXPECT_THAT(StatesUntil("success"), ElementsAre("pending", "success"));
+  EXPECT_THAT(Geometry(), ElementsAre(kSeven, kTwo));
+  EXPECT_TRUE(HasPod("on-first"));
+  EXPECT_FALSE(HasPod("on-second"));
+}
+
+TEST_F(GpuPodsTest, NoneIsEvictedWhileTheKubeletDoesNotKnowItsPods) {
+  DrainAll();
+  options_.kubelet_restart = test_support::kPatience;
+  kubelet_->Set({held_[1]});
+  kube::WriteOptions status;
+  status.subresource = "status";
+  const auto taken =
+      client_->Patch(kube::kPods, {options_.namespace_name, "on-first"}, kube::PatchType::kMerge,
+                     {{"status", {{"startTime", "2026-01-01T00:00:00Z"}}}}, status);
+  ASSERT_TRUE(taken) << taken.error().message;
+  Manager manager(options_, client_);
+  Want("second");
+  ASSERT_TRUE(WaitForProgress("does not tell of " + Name("on-first")));
+  kubelet_->Set(held_);
+  EXPECT_THAT(StatesUntil("success"), ElementsAre("pending", "success"));
+  EXPECT_TRUE(HasPod("on-first"));
+  EXPECT_FALSE(HasPod("on-second"));
+}
+
+TEST_F(GpuPodsTest, TheKubeletIsAskedAgainWithoutAnEventOfAnyPod) {
+  DeletePod("on-second");
+  options_.kubelet_restart = test_support::kPatience;
+  kubelet_.reset();
+  Manager manager(options_, client_);
+  Want("second");
+  ASSERT_TRUE(WaitForProgress(kUnknown));
+  StartKubelet();
+  EXPECT_THAT(StatesUntil("success"), ElementsAre("pending", "success"));
+  EXPECT_TRUE(HasPod("on-first"));
+}
+
+TEST_F(GpuPodsTest, AllCountWhereThereIsNoKubeletToAsk) {
+  options_.kubelet_restart = std::chrono::seconds(0);
+  kubelet_.reset();
+  Manager manager(options_, client_);
+  Want("second");
+  ASSERT_TRUE(WaitForProgress("waitingFor"));
+  EXPECT_THAT(Progress().waiting_for,
+              ::testing::UnorderedElementsAre(Name("on-first"), Name("on-second")));
+}
+
+// That nobody has told is no person's to decide: it is tried again.
+TEST_F(GpuPodsTest, ADeadlineAtWhichNothingIsKnownIsNotTheEnd) {
+  options_.pods_deadline = std::chrono::milliseconds(300);
+  options_.first_retry = std::chrono::seconds(1);
+  options_.kubelet_restart = test_support::kPatience;
+  DeletePod("on-second");
+  kubelet_.reset();
+  Manager manager(options_, client_);
+  Want("second");
+  ASSERT_TRUE(WaitForProgress("it is not known which pods use GPUs whose geometry is to change"));
+  StartKubelet();
+  EXPECT_THAT(StatesUntil("success"), Contains("success"));
   EXPECT_TRUE(HasPod("on-first"));
 }
 

@@ -281,5 +281,24 @@ TEST_F(Holders, WhatIsNotKnownCounts) {
       << "a kubelet that does not tell";
 }
 
+TEST_F(Holders, APodThatTheKubeletHasTakenAndDoesNotListIsToBeWaitedFor) {
+  const auto taken = [](const std::string& name, const std::string& resource,
+                        const std::string& phase = "Running") {
+    Json pod = Pod(name, resource, phase);
+    pod["status"]["startTime"] = "2026-01-01T00:00:00Z";
+    return pod;
+  };
+  const Json listed = taken("listed", "nvidia.com/gpu");
+  const Json ended = taken("ended", "nvidia.com/gpu", "Failed");
+  const Json without = taken("without", "cpu");
+  const Json fresh = Pod("not-admitted", "nvidia.com/gpu", "Pending");
+  const Json unlisted = taken("unlisted", "nvidia.com/mig-1g.10gb");
+  Gives("listed", "nvidia.com/gpu", {"GPU-0"});
+  EXPECT_EQ(FindUnlisted({&listed, &ended, &without, &fresh}, facts_), nullptr);
+  EXPECT_EQ(FindUnlisted({&listed, &unlisted}, facts_), &unlisted);
+  facts_.devices.reset();
+  EXPECT_EQ(FindUnlisted({&unlisted}, facts_), nullptr) << "a kubelet that does not tell";
+}
+
 }  // namespace
 }  // namespace pitcrew::node::mig_manager
