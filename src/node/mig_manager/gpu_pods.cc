@@ -81,6 +81,12 @@ class GpuPods {
       if (!holds) unknown_ = holds.error();
       return holds.value_or(true);
     };
+    std::vector<std::shared_ptr<const Json>> kept;
+    std::vector<const Json*> pods;
+    for (const auto& [key, pod] : informer_.store().Snapshot()) {
+      kept.push_back(pod);
+      pods.push_back(pod.get());
+    }
     AskKubelet(pods, facts);
     std::vector<Json> holders;
     for (const auto* pod : FindHolders(pods, facts)) holders.push_back(*pod);
