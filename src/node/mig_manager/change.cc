@@ -20,6 +20,7 @@
 #include "node/mig_manager/gpu_pods.h"
 #include "node/mig_manager/host_services.h"
 #include "node/operand_pause/operand_pause.h"
+#include "node/own_node/label_follower.h"
 #include "node/own_node/superseded.h"
 #include "node/validations/mig_change.h"
 #include "nvml/nvml.h"
@@ -123,12 +124,7 @@ class Change {
   base::Error TakeBackAfter(const base::Error& error) {
     if (mig::WasCutOff(options_.journal()) == false) return error;
     const auto recovered = TakeBack(context_);
-    if (recovered) return error;
-    base::LogError("An earlier change is still half done", recovered.error());
-    if (error.code == base::Code::kCancelled) return error;
-    return base::Unavailable(
-        "RollbackFailed", fmt::format("{}; an earlier change is still half done: {}", error.message,
-                                      recovered.error().message));
+    return recovered ? error : own_node::WithFailedRecovery(error, recovered.error());
   }
 
   // A manager that died may have made all of it, but for saying so.

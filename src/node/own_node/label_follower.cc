@@ -1,9 +1,12 @@
 #include "node/own_node/label_follower.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
 #include "base/deadline.h"
+#include "base/log.h"
 
 namespace pitcrew::node::own_node {
 namespace {
@@ -99,6 +102,14 @@ Followed AfterFailure(const base::Error& error) {
     default:
       return Followed::kFailed;
   }
+}
+
+base::Error WithFailedRecovery(const base::Error& error, const base::Error& recovery) {
+  base::LogError("An earlier change is still half done", recovery);
+  if (error.code == base::Code::kCancelled) return error;
+  return base::Unavailable(
+      "RollbackFailed",
+      fmt::format("{}; an earlier change is still half done: {}", error.message, recovery.message));
 }
 
 bool IsChangeOf(const std::filesystem::path& config, const io::FileChange& change) {

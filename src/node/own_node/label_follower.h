@@ -27,6 +27,11 @@ enum class Followed {
 // comes back.
 Followed AfterFailure(const base::Error& error);
 
+// What a change that failed with `error` ends with where an earlier one is still half done, since
+// going back failed with `recovery`: kUnavailable "RollbackFailed", which may pass, also where
+// `error` is a person's to mend. A stop stays one. Logs `recovery`.
+base::Error WithFailedRecovery(const base::Error& error, const base::Error& recovery);
+
 struct FollowSettings {
   std::string label;
   // What a missing or empty label means; empty: nothing is asked for.

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "node/operand_pause/operand_pause.h"
+#include "node/own_node/label_follower.h"
 #include "node/own_node/superseded.h"
 #include "node/vgpu/change.h"
 #include "node/vgpu/configuration.h"
@@ -75,12 +76,7 @@ class Change {
   base::Error TakeBackAfter(const base::Error& error) {
     if (vgpu::WasCutOff(options_.journal()) == false) return error;
     const auto recovered = vgpu::Recover(context_.vgpus, &context_.mig, ChangeOptions());
-    if (recovered) return error;
-    base::LogError("An earlier change is still half done", recovered.error());
-    if (error.code == base::Code::kCancelled) return error;
-    return base::Unavailable(
-        "RollbackFailed", fmt::format("{}; an earlier change is still half done: {}", error.message,
-                                      recovered.error().message));
+    return recovered ? error : own_node::WithFailedRecovery(error, recovered.error());
   }
 
   End Perform(const vgpu::Plan& plan) {
