@@ -29,13 +29,13 @@ endfunction()
 function(pitcrew_integration_test name program)
   if(NOT ROOM_INTEGRATION_PARTS)
     add_test(NAME integration/${name} COMMAND ${program})
-    set_tests_properties(integration/${name} PROPERTIES LABELS integration TIMEOUT 900)
+    set_tests_properties(integration/${name} PROPERTIES LABELS integration TIMEOUT 1800)
     return()
   endif()
   foreach(part RANGE 1 ${ROOM_INTEGRATION_PARTS})
     math(EXPR index "${part} - 1")
     add_test(NAME integration/${name}/part_${part} COMMAND ${program})
-    set_tests_properties(integration/${name}/part_${part} PROPERTIES LABELS integration TIMEOUT 900
+    set_tests_properties(integration/${name}/part_${part} PROPERTIES LABELS integration TIMEOUT 1800
                          ENVIRONMENT "GTEST_TOTAL_SHARDS=${ROOM_INTEGRATION_PARTS};GTEST_SHARD_INDEX=${index}")
   endforeach()
 endfunction()
@@ -76,7 +76,7 @@ function(pitcrew_room_tests name target kind pattern)
     # The report tells tools/run_tests.py of each case.
     add_test(NAME ${kind}/${name}
              COMMAND ${program} --gtest_output=xml:${CMAKE_BINARY_DIR}/Testing/cases/${program}.xml)
-    set_tests_properties(${kind}/${name} PROPERTIES LABELS ${kind} TIMEOUT 600)
+    set_tests_properties(${kind}/${name} PROPERTIES LABELS ${kind} TIMEOUT 1200)
     return()
   endif()
   gtest_discover_tests(${program} TEST_PREFIX "${kind}/${name}/" DISCOVERY_TIMEOUT 60
