@@ -116,15 +116,15 @@ class BareClusterTest(unittest.TestCase):
             self.addCleanup(self.client.delete, f"{PODS}/{pod['metadata']['name']}")
 
     def await_all_ready(self, names, again=None):
-        """Waits until all these pods are. `again`: pods by their names, of which those that the kubelet refuses are
-        made anew, as a controller does: until the plugin has registered with a kubelet that restarts, no device is
-        there."""
+        """Waits until all these pods are. `again`: pods by their names, of which those that fail for a kubelet that
+        restarts are made anew, as a controller does: until the plugin has registered with it, no device is there, and
+        a container that it was starting as it ended has failed."""
         missing, again, refused = set(names), again or {}, set()
         for kind, pod in self.client.watch(PODS, SECONDS):
             name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
             if name not in missing or uid in refused or kind == "DELETED":
                 continue
-            if pod["status"].get("reason") == "UnexpectedAdmissionError" and name in again:
+            if name in again and fails_with_the_kubelet(pod):
                 refused.add(uid)
                 self.client.delete(f"{PODS}/{name}")
                 self.client.wait_gone(PODS, name, SECONDS)
@@ -136,6 +136,12 @@ class BareClusterTest(unittest.TestCase):
             if not missing:
                 return
         self.fail(f"{sorted(missing)} are not ready: {self.client.get(f'{PODS}/{min(missing)}')['status']}")
+
+
+def fails_with_the_kubelet(pod):
+    states = [one["state"].get("terminated", {}) for one in pod["status"].get("containerStatuses", [])]
+    return pod["status"].get("reason") == "UnexpectedAdmissionError" or any(
+        state.get("reason") == "StartError" and "context canceled" in state.get("message", "") for state in states)
 
 
 class ClusterTest(BareClusterTest):
