@@ -110,6 +110,8 @@ bool HoldsGpu(const Json& claim) {
   });
 }
 
+namespace {
+
 bool HoldsGpuClaim(const Json& pod, const ClaimReader& read) {
   if (HasEnded(pod)) return false;
   const auto key = kube::KeyOf(pod);
@@ -122,9 +124,7 @@ bool HoldsGpuClaim(const Json& pod, const ClaimReader& read) {
   });
 }
 
-bool HoldsGpuClaim(kube::Client& client, const Json& pod, const io::StopToken& stop) {
-  return HoldsGpuClaim(pod, ReaderOf(client, stop));
-}
+}  // namespace
 
 bool UsesGpu(const Json& pod, const ClaimReader& read) {
   return !HasEnded(pod) && (AsksForGpu(pod) || HoldsGpuClaim(pod, read));

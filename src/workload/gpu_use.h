@@ -45,18 +45,14 @@ std::vector<std::string> ClaimNames(const codec::Json& pod);
 // with admin access watch a device and do not use it.
 bool HoldsGpu(const codec::Json& claim);
 
-// Whether a pod that has not ended holds a GPU by a claim. A claim that does not exist holds
-// nothing; one that cannot be read counts as holding a GPU, and is logged.
+// Whether a pod that has not ended uses a GPU: asks for one, or holds one by a claim. A claim that
+// does not exist holds nothing; one that cannot be read counts as holding a GPU, and is logged.
 using ClaimReader = std::function<base::Observed<codec::Json>(const kube::ObjectKey& claim)>;
-bool HoldsGpuClaim(const codec::Json& pod, const ClaimReader& read);
-bool HoldsGpuClaim(kube::Client& client, const codec::Json& pod, const io::StopToken& stop);
-
-// Whether a pod that has not ended uses a GPU in either way.
 bool UsesGpu(const codec::Json& pod, const ClaimReader& read);
 
 // The same for whoever can ask again: kUnavailable "ClaimNotRead" where that hangs on a claim about
 // which the API server gave no answer just now (kCancelled on stop). One that may not be read
-// counts as holding a GPU here, too.
+// counts as holding a GPU here, too. CheckGpuClaim looks at claims alone.
 base::Result<bool> CheckGpuClaim(const codec::Json& pod, const ClaimReader& read);
 base::Result<bool> CheckGpuClaim(kube::Client& client, const codec::Json& pod,
                                  const io::StopToken& stop);

@@ -1,4 +1,4 @@
-// Programs of this build, started by tests.
+// Programs started by tests.
 #pragma once
 
 #include <sys/types.h>
@@ -8,7 +8,8 @@
 
 namespace pitcrew::test_support {
 
-// A program of this build; killed when it outlives this object.
+// A program of this build by its name, or one of the machine by its whole path; killed when it
+// outlives this object.
 class Program {
  public:
   Program(const std::string& name, std::vector<std::string> words,

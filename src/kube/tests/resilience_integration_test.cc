@@ -170,11 +170,11 @@ TEST(Resilience, ObeysRetryAfterOnARefusedWatch) {
 // A server with HTTP/1.1 alone, or a proxy before it, that has forgotten the watch.
 TEST(Resilience, AWatchThatFallsSilentIsOpenedAgainFromWhereItWas) {
   Counter watches;
-  std::atomic<bool> resumed{false};
+  Counter resumed;
   const auto server = ScriptedServer::Start(
       [&](const ScriptedRequest& request, ScriptedReply& reply, const io::StopToken& stop) {
         if (!IsWatch(request)) return reply.Send(200, ListBody("5", Json::array()));
-        resumed = resumed || request.query.find("resourceVersion=6") != std::string::npos;
+        if (request.query.contains("resourceVersion=6")) resumed.Next();
         watches.Next();
         reply.Begin(200);
         // Again where the silence was noticed before the line.
@@ -191,9 +191,7 @@ TEST(Resilience, AWatchThatFallsSilentIsOpenedAgainFromWhereItWas) {
   informer.Start();
   EXPECT_TRUE(recorder.WaitFor([](const auto& world) { return world.size() == 1; }));
   EXPECT_TRUE(watches.WaitFor(3));
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!resumed && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  EXPECT_TRUE(resumed);
+  EXPECT_TRUE(resumed.WaitFor(1));
   informer.Stop();
   EXPECT_EQ(recorder.violations(), std::vector<std::string>());
 }

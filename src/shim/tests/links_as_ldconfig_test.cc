@@ -2,9 +2,9 @@
 // folder.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
+#include <unistd.h>
 
-#include <cstdlib>
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <random>
@@ -13,6 +13,7 @@
 #include "base/ld_cache.h"
 #include "base/testing/elf_file.h"
 #include "shim/ld_cache_update.h"
+#include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::shim {
@@ -25,8 +26,8 @@ constexpr const char* kLibraries = "/usr/lib/x86_64-linux-gnu";
 fs::path Below(const fs::path& root, std::string_view path) { return root / path.substr(1); }
 
 bool RunLdconfig(const fs::path& root) {
-  const std::string command = fmt::format("/sbin/ldconfig -r {} 2>/dev/null", root.string());
-  return ::geteuid() == 0 && std::system(command.c_str()) == 0;
+  return ::geteuid() == 0 &&
+         test_support::Program("/sbin/ldconfig", {"-r", root.string()}, {}).Wait() == 0;
 }
 
 // Name of the loader → name of the file that it gets.
