@@ -22,6 +22,9 @@ constexpr std::string_view kTrackingAnnotations[] = {
 // Of which no Event tells: upstream does not have them.
 constexpr std::string_view kUntoldAnnotations[] = {
     api::kUpgradeTurnAnnotation, api::kUpgradeLastAnnotation, api::kUpgradeMetricsAnnotation};
+// No revision's name: the DaemonSet was being changed, or gone, as the upgrade failed. Any version
+// that comes to be known then is another one, and tried.
+constexpr std::string_view kUnknownRevision = "unknown";
 
 std::int64_t UnixSeconds(base::WallClock::time_point time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
@@ -230,9 +233,9 @@ class Decision {
   }
 
   void Fail() {
-    if (!facts_.newest_revision.empty()) {
-      SetAnnotation(api::kUpgradeFailedRevisionAnnotation, facts_.newest_revision);
-    }
+    SetAnnotation(api::kUpgradeFailedRevisionAnnotation, facts_.newest_revision.empty()
+                                                             ? std::string(kUnknownRevision)
+                                                             : facts_.newest_revision);
     RemoveAnnotation(api::kUpgradeTurnAnnotation);
     step_.to = kFailed;
   }

@@ -139,14 +139,11 @@ driver_upgrade::ImageCheckPodView ImageCheckOf(const Cluster& cluster, const Pod
   return view;
 }
 
-// Whether the pod looks at what the DaemonSet's pods are to get. A container that has its image may
-// call it by another name.
+// Whether the pod looks at what the DaemonSet's pods are to get.
 bool LooksAt(const Pod& pod, const DaemonSet& daemonset) {
   return std::ranges::all_of(pod.containers, [&](const Container& container) {
     const auto image = daemonset.images.find(container.name);
-    if (image == daemonset.images.end()) return false;
-    const bool has_image = container.name != kDriverContainer && container.state != "waiting";
-    return has_image || image->second == container.image;
+    return image != daemonset.images.end() && image->second == container.image;
   });
 }
 

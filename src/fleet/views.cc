@@ -65,11 +65,15 @@ std::vector<Toleration> ReadTolerations(const Json& spec) {
   return result;
 }
 
-Container ReadContainer(const Json& status, bool init) {
+Container ReadContainer(const Json& status, std::string_view kind, const Json& spec) {
   Container container;
   container.name = FindString(status, {"name"});
   container.image = FindString(status, {"image"});
-  container.init = init;
+  container.init = kind == "initContainers";
+  // The runtime may name what it has fetched otherwise, by a digest for example.
+  for (const Json& asked : ItemsAt(spec, {kind})) {
+    if (FindString(asked, {"name"}) == container.name) container.image = FindString(asked, {"image"});
+  }
   container.ready = FindBool(status, {"ready"});
   container.started = FindBool(status, {"started"});
   container.restarts = IntegerAt(status, {"restartCount"});
@@ -92,12 +96,12 @@ Container ReadContainer(const Json& status, bool init) {
   return container;
 }
 
-void ReadContainers(const Json& object, Pod& pod) {
+void ReadContainers(const Json& object, const Json& spec, Pod& pod) {
   for (const Json& status : ItemsAt(object, {"status", "initContainerStatuses"})) {
-    pod.containers.push_back(ReadContainer(status, true));
+    pod.containers.push_back(ReadContainer(status, "initContainers", spec));
   }
   for (const Json& status : ItemsAt(object, {"status", "containerStatuses"})) {
-    pod.containers.push_back(ReadContainer(status, false));
+    pod.containers.push_back(ReadContainer(status, "containers", spec));
   }
 }
 
@@ -342,7 +346,7 @@ Pod ReadPod(const Json& object) {
   if (pod.ready) return pod;
   pod.node_selector = ReadLabels(Find(*spec, {"nodeSelector"}));
   pod.tolerations = ReadTolerations(*spec);
-  ReadContainers(object, pod);
+  ReadContainers(object, *spec, pod);
   return pod;
 }
 

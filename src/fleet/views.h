@@ -103,7 +103,7 @@ struct Node {
 
 struct Container {
   std::string name;
-  std::string image;
+  std::string image;  // that the pod asks for
   bool init = false;
   bool ready = false;
   bool started = false;

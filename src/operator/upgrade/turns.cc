@@ -244,18 +244,20 @@ base::Status Turns::GiveIn(const UpgradePool& pool,
     const std::lock_guard lock(mutex_);
     lane = &lanes_[pool.driver];  // nobody else takes it away, or changes it
   }
-  if (wave.pending > 0) {
-    TRY_ASSIGN(const std::string problem, CheckSelectors(pool, *lane, stop));
-    if (!problem.empty()) {
-      TakeBack(members);
-      SetStopped(pool.driver, problem);
-      AddHeld(pool, {{kSetting, WaitingOf(members)}}, sum.held);
-      return {};
-    }
+  const auto problem =
+      wave.pending > 0 ? CheckSelectors(pool, *lane, stop) : base::Result<std::string>("");
+  if (problem && !problem->empty()) {
+    TakeBack(members);
+    SetStopped(pool.driver, *problem);
+    AddHeld(pool, {{kSetting, WaitingOf(members)}}, sum.held);
+    return {};
   }
+  // Also when the server could not be asked about selectors: a series that comes and goes tells
+  // nothing of the nodes.
   std::map<std::string_view, int> blocked;
   for (const auto& [blocker, nodes] : wave.blocked) blocked[NameOf(blocker)] = nodes;
   AddHeld(pool, blocked, sum.held);
+  if (!problem) return base::Fail(problem.error());
   SetStopped(pool.driver, StopOf(pool, wave));
   if (std::exchange(lane->held, wave.held) != wave.held && !wave.held.empty()) {
     base::LogInfo("no other driver is upgraded now", {{"driver", pool.driver}, {"why", wave.held}});
