@@ -1,4 +1,4 @@
-// Digests of upstream's own tests (operand-manifests.md checklist 32 to 38).
+// Digests of upstream's own tests (operand-manifests.md #32 to #38, driver-lifecycle.md 13.1).
 #include "desired/operands/driver_digest.h"
 
 #include <gtest/gtest.h>
@@ -30,8 +30,8 @@ Json& Manager(Json& daemonset) { return *FindContainer(daemonset, "k8s-driver-ma
 
 TEST(DriverDigest, EnvironmentAndSecret) {
   RecordProperty("holds",
-                 "operand-manifests.md #32 [TestTransformDriverWithResources, "
-                 "TestTransformDriver]");
+                 "operand-manifests.md #32, driver-lifecycle.md #16, #17 "
+                 "[TestTransformDriverWithResources, TestTransformDriver]");
   Json daemonset = DriverPod();
   SetEnv(Driver(daemonset), "GDRCOPY_ENABLED", "true");
   SetEnv(Driver(daemonset), "GDS_ENABLED", "true");
@@ -41,7 +41,9 @@ TEST(DriverDigest, EnvironmentAndSecret) {
 }
 
 TEST(DriverDigest, Licence) {
-  RecordProperty("holds", "operand-manifests.md #33 [TestTransformDriverWithLicensingConfig]");
+  RecordProperty("holds",
+                 "operand-manifests.md #33, driver-lifecycle.md #19, #20 "
+                 "[TestTransformDriverWithLicensingConfig]");
   Json daemonset = DriverPod();
   AddMount(Driver(daemonset), {.volume = "licensing-config",
                                .path = "/drivers/gridd.conf",
@@ -55,7 +57,7 @@ TEST(DriverDigest, Licence) {
 
 TEST(DriverDigest, RdmaAndTopology) {
   RecordProperty("holds",
-                 "operand-manifests.md #34 [TestTransformDriverRDMA, "
+                 "operand-manifests.md #34, driver-lifecycle.md #18, #21 [TestTransformDriverRDMA, "
                  "TestTransformDriverVGPUTopologyConfig]");
   Json daemonset = DriverPod();
   for (Json* container : {&Driver(daemonset), &Manager(daemonset)}) {
@@ -74,7 +76,9 @@ TEST(DriverDigest, RdmaAndTopology) {
 }
 
 TEST(DriverDigest, EmptyConfigMaps) {
-  RecordProperty("holds", "operand-manifests.md #35 [TestTransformDriverWithAdditionalConfig]");
+  RecordProperty("holds",
+                 "operand-manifests.md #35, driver-lifecycle.md #22, #23 "
+                 "[TestTransformDriverWithAdditionalConfig]");
   Json daemonset = DriverPod();
   Driver(daemonset)["image"] = "nvcr.io/nvidia/driver:580.126.16-ubuntu24.04";
   SetVolume(daemonset, ConfigMapVolume("test-cert", "test-cert", {}));

@@ -1,4 +1,4 @@
-// Names, pools, images and digests of what NVIDIADriver objects have. The expected values are
+// Names, pools and images of what NVIDIADriver objects have. The expected values are
 // upstream's, from the tests and golden files that the checklists name.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,8 +10,6 @@
 #include "codec/yaml.h"
 #include "desired/driver_objects/pools.h"
 #include "desired/driver_objects/render.h"
-#include "desired/operands/driver_digest.h"
-#include "desired/pod.h"
 #include "desired/testing/render_cluster.h"
 
 namespace pitcrew::desired {
@@ -191,114 +189,6 @@ TEST(DriverPools, OnlyTheNodesOfTheDriverCount) {
   EXPECT_EQ(pools.pools[0].node_selector.at(std::string(api::kDriverOwner)), "a");
   EXPECT_EQ(pools.pools[0].node_selector.at(std::string(api::kGpuPresent)), "true");
   EXPECT_THAT(PoolsOf(nodes, DriverWith("{nodeSelector: {pool: x}}"), false).pools, IsEmpty());
-}
-
-// --- digests ---
-
-class DriverObjectDigestTest : public ::testing::Test {
- protected:
-  DriverObjectDigestTest() {
-    spec_.driver.kernel_module_type = "";
-    parts_.driver_image = "nvcr.io/nvidia/driver:525.85.03-ubuntu22.04";
-    parts_.manager_image = "nvcr.io/nvidia/cloud-native/k8s-driver-manager:devel";
-  }
-
-  std::string Digest() {
-    const api::ClusterPolicy policy;
-    const DefaultImages images;
-    return DriverObjectDigest(parts_, {.policy = policy,
-                                       .facts = facts_,
-                                       .images = images,
-                                       .operator_namespace = "test-operator",
-                                       .driver_spec = &spec_});
-  }
-  // The additional mounts and volumes of upstream's golden files.
-  void AddFiles() {
-    AddMount(parts_.mounts, {.volume = "test-cm",
-                             .path = "/opt/config/test-file",
-                             .read_only = true,
-                             .sub_path = "test-file"});
-    AddMount(parts_.mounts, {.volume = "test-host-path", .path = "/opt/config/test-host-path"});
-    AddMount(parts_.mounts, {.volume = "test-host-path-ro",
-                             .path = "/opt/config/test-host-path-ro",
-                             .read_only = true});
-    SetVolume(parts_.volumes, ConfigMapVolume("test-cm", "test-cm", {"test-file"}));
-    SetVolume(parts_.volumes, HostPathVolume("test-host-path", "/opt/config/test-host-path"));
-    SetVolume(parts_.volumes, HostPathVolume("test-host-path-ro", "/opt/config/test-host-path-ro"));
-  }
-
-  DriverSpec spec_;
-  DriverObjectParts parts_;
-  Facts facts_;
-};
-
-// driver-lifecycle.md #1, #2; operand-manifests.md #36.
-TEST_F(DriverObjectDigestTest, OfTheDescription) {
-  RecordProperty("holds", "operand-manifests.md #36");
-  EXPECT_EQ(Digest(), "886542011");
-  spec_.driver.host_network = true;
-  EXPECT_EQ(Digest(), "886542011");
-  spec_.type = "";
-  spec_.driver.kernel_module_type = "open";
-  spec_.driver.args = {"--foo", "--bar"};
-  spec_.driver.env = {{"FOO", "foo"}, {"BAR", "bar"}};
-  spec_.driver.manager.env = {{"BAR", "bar"}, {"FOO", "foo"}};
-  EXPECT_EQ(Digest(), "2311915915");
-}
-
-// driver-lifecycle.md #3 to #7.
-TEST_F(DriverObjectDigestTest, WithFilesAndSidecars) {
-  AddFiles();
-  EXPECT_EQ(Digest(), "2057338482");
-  spec_.gds.enabled = true;
-  parts_.gds_image = "nvcr.io/nvidia/cloud-native/nvidia-fs:2.16.1";
-  EXPECT_EQ(Digest(), "3167573620");
-  spec_.gds.enabled = false;
-  spec_.gdrcopy.enabled = true;
-  parts_.gdrcopy_image = "nvcr.io/nvidia/cloud-native/gdrdrv:v2.4.1";
-  EXPECT_EQ(Digest(), "3850098627");
-  spec_.gdrcopy.enabled = false;
-  spec_.driver.rdma_enabled = true;
-  EXPECT_EQ(Digest(), "3271748789");
-  spec_.driver.rdma_use_host_mofed = true;
-  EXPECT_EQ(Digest(), "3567795386");
-}
-
-// driver-lifecycle.md #8.
-TEST_F(DriverObjectDigestTest, WithASecret) {
-  spec_.driver.secret_env = "test-secret-env";
-  spec_.gds.enabled = true;
-  parts_.gds_image = "nvcr.io/nvidia/cloud-native/nvidia-fs:2.16.1";
-  spec_.gdrcopy.enabled = true;
-  parts_.gdrcopy_image = "nvcr.io/nvidia/cloud-native/gdrdrv:v2.4.1";
-  EXPECT_EQ(Digest(), "576617039");
-}
-
-// driver-lifecycle.md #9.
-TEST_F(DriverObjectDigestTest, OfAPrecompiledDriver) {
-  parts_.driver_image = "nvcr.io/nvidia/driver:535-5.4.0-150-generic-ubuntu22.04";
-  spec_.pool.kernel = "5.4.0-150-generic";
-  EXPECT_EQ(Digest(), "648926272");
-}
-
-// driver-lifecycle.md #12.
-TEST_F(DriverObjectDigestTest, OfAVgpuHost) {
-  spec_.type = api::kDriverTypeVgpuHost;
-  parts_.driver_image = "nvcr.io/nvidia/vgpu-manager:525.85.03-ubuntu22.04";
-  EXPECT_EQ(Digest(), "495371686");
-}
-
-// driver-lifecycle.md #15.
-TEST_F(DriverObjectDigestTest, WithALicence) {
-  spec_.driver.licensing.secret_name = "licensing-config-secret";
-  AddMount(parts_.mounts, {.volume = "licensing-config",
-                           .path = "/drivers/ClientConfigToken/client_configuration_token.tok",
-                           .sub_path = "client_configuration_token.tok"});
-  AddMount(parts_.mounts,
-           {.volume = "licensing-config", .path = "/drivers/gridd.conf", .sub_path = "gridd.conf"});
-  SetVolume(parts_.volumes, {{"name", "licensing-config"},
-                             {"secret", {{"secretName", "licensing-config-secret"}}}});
-  EXPECT_EQ(Digest(), "1341669320");
 }
 
 // --- rendering ---
