@@ -34,6 +34,8 @@ IMAGE_CHECK = "nvidia-driver-image-check"
 # The other operator looks at pods when a node's labels change, or after two minutes.
 NUDGE = "nudge"
 NUDGE_SECONDS = 0.3
+# For what comes at once, but on the slowest machine.
+PATIENCE_SECONDS = 240
 
 
 class History(threading.Thread):
@@ -45,6 +47,7 @@ class History(threading.Thread):
         listed = server.get(NODES)
         self.states = {node["metadata"]["name"]: [node["metadata"].get("labels", {}).get(STATE, "")]
                        for node in listed["items"]}
+        self.revisions = {node["metadata"]["name"]: int(node["metadata"]["resourceVersion"]) for node in listed["items"]}
         self._connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=server._context)
         self._connection.request("GET", f"{NODES}?watch=1&resourceVersion={listed['metadata']['resourceVersion']}",
                                  headers={"Authorization": f"Bearer {_ADMIN_TOKEN}"})
@@ -61,8 +64,17 @@ class History(threading.Thread):
                 if event["type"] != "DELETED" and seen[-1] != state:
                     seen.append(state)
                     self._told(state)
+                self.revisions[node["name"]] = int(node["resourceVersion"])
         except (OSError, ValueError, KeyError, http.client.HTTPException):
             pass  # the server has ended
+
+    def catch_up(self, nodes):
+        """Waits until it has heard of all that the nodes, as listed, have gone through."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while any(self.revisions.get(node["metadata"]["name"], 0) < int(node["metadata"]["resourceVersion"]) for node in nodes):
+            if time.monotonic() > deadline:
+                raise TimeoutError("the watch of nodes has ended")
+            time.sleep(0.01)
 
 
 class Played:
@@ -286,7 +298,7 @@ class Played:
             patch = patch if of_object else {"daemonsets": patch}
         before = self.daemonset()["metadata"]["generation"]
         self.merge(f"{DRIVERS}/all" if of_object else "/apis/nvidia.com/v1/clusterpolicies/cluster-policy", {"spec": patch})
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while self.daemonset()["metadata"]["generation"] == before:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self.side.name}: the change does not reach the DaemonSet\n{self.side.log_tail()}")
@@ -294,7 +306,9 @@ class Played:
 
     def result(self, history):
         nodes = {}
-        for node in self.server.get(NODES)["items"]:
+        listed = self.server.get(NODES)["items"]
+        history.catch_up(listed)
+        for node in listed:
             meta = node["metadata"]
             if meta["name"] in self.names:
                 nodes[meta["name"]] = {

@@ -22,6 +22,8 @@ from upgrade_player import History, Played  # noqa: E402
 STATES = ("upgrade-required", "cordon-required", "wait-for-jobs-required", "pod-deletion-required", "drain-required",
           "pod-restart-required", "validation-required", "upgrade-failed", "uncordon-required", "upgrade-done")
 KILLS = 3  # for each state
+# For a roll-out, which takes a few seconds where nothing else has the processors.
+SECONDS = 600
 
 
 def node(name, **more):
@@ -61,9 +63,9 @@ def roll_out(side, state):
     side.start()
     upgrade.submit(side, CASE)
     try:
-        played.wait(lambda states: all(one == "upgrade-done" for one in states.values()))
+        played.wait(lambda states: all(one == "upgrade-done" for one in states.values()), SECONDS)
         killer.armed = True
-        upgrade.roll_out(played, history, 120)
+        upgrade.roll_out(played, history, SECONDS)
         return played.result(history), killer.kills
     finally:
         killer.armed = False
