@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string_view>
+
+#include "base/strings.h"
+#include "codec/yaml.h"
 #include "desired/pod.h"
 #include "desired/testing/render_cluster.h"
 
@@ -148,7 +152,7 @@ TEST(DriverDigest, DependsOnWhatTheDriverDoesOnly) {
 }
 
 TEST(DriverDigest, OrderOfVariablesAndMountsIsNothing) {
-  RecordProperty("holds", "driver-lifecycle.md #28 [TestExtractEnvVars, TestSortEnvVars]");
+  RecordProperty("holds", "driver-lifecycle.md #28 [TestSortEnvVars, TestExtractVolumeMounts]");
   const auto digest = [](std::initializer_list<const char*> names) {
     Json daemonset = DriverPod();
     for (const char* name : names) {
@@ -159,6 +163,77 @@ TEST(DriverDigest, OrderOfVariablesAndMountsIsNothing) {
   };
   EXPECT_EQ(digest({"A", "B", "C"}), digest({"C", "A", "B"}));
   EXPECT_NE(digest({"A", "B", "C"}), digest({"A", "B"}));
+}
+
+// The text that is hashed, word by word as driver-lifecycle.md 6.1 says.
+TEST(DriverDigest, OfAPolicyIsReadFromTheFinishedPod) {
+  RecordProperty("holds",
+                 "driver-lifecycle.md #26, #28 [TestExtractDriverInstallConfigExtraction, "
+                 "TestExtractEnvVars, TestExtractVolumes]");
+  const auto daemonset = codec::ParseYaml(R"(
+spec:
+  template:
+    spec:
+      initContainers:
+      - {name: k8s-driver-manager, image: r/manager:1, env: [{name: M, value: m}]}
+      - {name: other-init, image: r/other:1, env: [{name: N, value: n}]}
+      containers:
+      - name: nvidia-driver-ctr
+        image: r/driver:1
+        command: [nvidia-driver]
+        args: [init, --fast]
+        env:
+        - {name: OPENSHIFT_VERSION, value: "4.18"}
+        - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+        - {name: KERNEL_MODULE_TYPE, value: open}
+        - {name: EMPTY, value: ""}
+        envFrom: [{secretRef: {name: first}}, {configMapRef: {name: c}}, {secretRef: {name: last}}]
+        volumeMounts: [{name: v, mountPath: /b}, {name: v, mountPath: /a, subPath: s, readOnly: true}]
+      - {name: openshift-driver-toolkit-ctr, image: r/toolkit:1, env: [{name: T, value: t}]}
+      volumes:
+      - {name: v, emptyDir: {medium: Memory}}
+      - {name: host-root, hostPath: {path: /}}
+)");
+  ASSERT_TRUE(daemonset) << daemonset.error().ToString();
+  constexpr std::string_view kText =
+      "AdditionalVolumeMounts:([]config.VolumeMountConfig)["
+      "{Name:(string)v MountPath:(string)/a SubPath:(string)s ReadOnly:(bool)true} "
+      "{Name:(string)v MountPath:(string)/b SubPath:(string) ReadOnly:(bool)false}]"
+      "AdditionalVolumes:([]config.VolumeConfig)["
+      "{Name:(string)host-root ConfigMapName:(string) SecretName:(string) HostPath:(string)/} "
+      "{Name:(string)v ConfigMapName:(string) SecretName:(string) HostPath:(string)}]"
+      "DTKEnabled:(bool)true"
+      "DTKImage:(string)r/toolkit:1"
+      "DriverArgs:([]string)[init --fast]"
+      "DriverCommand:([]string)[nvidia-driver]"
+      "DriverEnv:([]config.EnvVar)[{Name:(string)EMPTY Value:(string)} "
+      "{Name:(string)KERNEL_MODULE_TYPE Value:(string)open} "
+      "{Name:(string)OPENSHIFT_VERSION Value:(string)4.18}]"
+      "DriverImage:(string)r/driver:1"
+      "DriverManagerImage:(string)r/manager:1"
+      "HostRoot:(string)/"
+      "ManagerEnv:([]config.EnvVar)[{Name:(string)M Value:(string)m}]"
+      "SecretEnvSource:(string)last";
+  EXPECT_EQ(DriverConfigDigest(*daemonset), std::to_string(base::HashFnv1a32(kText)));
+}
+
+TEST(DriverDigest, AnEmptyFieldIsNone) {
+  RecordProperty("holds",
+                 "driver-lifecycle.md #27 [TestHashDriverInstallConfigZeroFieldInvariant, "
+                 "TestGetObjectHashIgnoreEmptyKeys]");
+  const std::string without = DriverConfigDigest(DriverPod());
+  const auto with = [](const char* member, const Json& value) {
+    Json daemonset = DriverPod();
+    Driver(daemonset)[member] = value;
+    return DriverConfigDigest(daemonset);
+  };
+  for (const char* member : {"args", "command", "env", "envFrom", "volumeMounts"}) {
+    EXPECT_EQ(with(member, Json::array()), without) << member;
+  }
+  Json daemonset = DriverPod();
+  PodSpec(daemonset)["volumes"] = Json::array();
+  EXPECT_EQ(DriverConfigDigest(daemonset), without);
+  EXPECT_NE(with("args", {""}), without) << "an argument, if an empty one";
 }
 
 // The whole driver DaemonSet with the chart's defaults on ubuntu22.04.

@@ -2,7 +2,10 @@
 // 13.1).
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "desired/operands/driver_digest.h"
 #include "desired/pod.h"
@@ -164,6 +167,37 @@ TEST_F(DriverObjectDigestTest, WithALicence) {
   SetVolume(parts_.volumes, {{"name", "licensing-config"},
                              {"secret", {{"secretName", "licensing-config-secret"}}}});
   EXPECT_EQ(Digest(), "1341669320");
+}
+
+// Of what the description may leave out: empty it is none, and set it counts.
+TEST_F(DriverObjectDigestTest, AnEmptyFieldIsNone) {
+  RecordProperty("holds",
+                 "driver-lifecycle.md #27 [TestHashDriverInstallConfigZeroFieldInvariant]");
+  const std::string without = Digest();
+  const std::pair<const char*, std::string*> fields[] = {
+      {"KernelModuleType", &spec_.driver.kernel_module_type},
+      {"SecretEnvSource", &spec_.driver.secret_env},
+      {"LicensingConfigName", &spec_.driver.licensing.secret_name},
+      {"VirtualTopologyConfig", &spec_.driver.virtual_topology_config},
+      {"KernelModuleConfig", &spec_.driver.kernel_module_config},
+      {"RepoConfig", &spec_.driver.repo_config},
+      {"CertConfig", &spec_.driver.cert_config},
+      {"HostRoot", &spec_.host_root},
+      {"KernelVersion", &spec_.pool.kernel},
+      {"OpenshiftVersion", &facts_.openshift_version}};
+  std::set<std::string> digests = {without};
+  for (const auto& [name, field] : fields) {
+    ASSERT_EQ(*field, "") << name;
+    *field = "set";
+    EXPECT_TRUE(digests.insert(Digest()).second) << name << " does not count by its name";
+    *field = "";
+    EXPECT_EQ(Digest(), without) << name;
+  }
+  facts_.proxy = Proxy{};
+  EXPECT_EQ(Digest(), without);
+  spec_.driver.args = {};
+  spec_.driver.env = {};
+  EXPECT_EQ(Digest(), without);
 }
 
 }  // namespace

@@ -1,8 +1,12 @@
 // NVIDIADriver objects on a real API server: operator-behaviour.md section 8.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include <optional>
 
 #include "api/labels.h"
 #include "desired/pod.h"
+#include "support_admission.h"
 #include "support_operator.h"
 
 namespace pitcrew::gpu_operator::testing {
@@ -94,6 +98,31 @@ TEST_F(DriversTest, EachDriverHasItsNodes) {
   EXPECT_TRUE(Eventually([&] {
     return StatusOfDriver("training").starts_with("ready Reconciled: no node has been given");
   }));
+}
+
+// operator-behaviour.md #39, better: what is refused for one node is asked again by itself, and
+// holds up no other.
+TEST_F(DriversTest, AnOwnerThatIsRefusedHoldsUpNoOtherNode) {
+  RecordProperty("holds", "operator-behaviour.md #39, better");
+  std::optional<AdmissionRule> rule(
+      std::in_place, client_, "no-owner-" + name_space_, "", "nodes",
+      fmt::format("!('{}' in object.metadata.labels) || object.metadata.name != 'gpu-1'", kOwner));
+  CreateNode("gpu-1", "training");
+  ASSERT_TRUE(Eventually([&] {
+    return !client_->Patch(kube::kNodes, Cluster("gpu-1"), kube::PatchType::kMerge,
+                           {{"metadata", {{"labels", {{kOwner, "only"}}}}}}, {.dry_run = true});
+  }));
+  CreateNode("gpu-2", "training");
+  CreatePolicy("cluster-policy", kDelegated);
+  CreateDriver("only", "{default: true}");
+  const RunningOperator running(name_space_);
+  EXPECT_TRUE(Eventually([&] { return Label("gpu-2", kOwner) == "only"; }));
+  EXPECT_TRUE(Eventually([&] {
+    return running.Value("controller_runtime_reconcile_errors_total{controller=\"nodes\"}") > 0;
+  }));
+  EXPECT_EQ(Label("gpu-1", kOwner), "(none)");
+  rule.reset();
+  EXPECT_TRUE(Eventually([&] { return Label("gpu-1", kOwner) == "only"; }));
 }
 
 // operator-behaviour.md #40: both are told, and what runs stays.

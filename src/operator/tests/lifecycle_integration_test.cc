@@ -1,6 +1,7 @@
 // Definitions that come, go and fall behind; and how the operator leaves a cluster.
 #include <gmock/gmock.h>
 
+#include "api/labels.h"
 #include "kube/await.h"
 #include "operator/definitions/definitions.h"
 #include "operator/uninstall/uninstall.h"
@@ -158,6 +159,11 @@ TEST_F(LifecycleTest, ADefinitionThatIsHeldIsToldApart) {
 
 // What the chart's hook runs; here where no operator runs any more, and no garbage collector.
 TEST_F(LifecycleTest, UninstallTakesEverythingAlong) {
+  RecordProperty("holds", "driver-lifecycle.md #58, virtualisation-and-olm.md #61");
+  // Of Kata's own installation, by a handler of the same kind as the operator's.
+  const ObjectKey kata = Cluster("kata-qemu-nvidia-gpu");
+  Create(kube::kRuntimeClasses,
+         {{"metadata", {{"name", kata.name}}}, {"handler", "kata-qemu-nvidia-gpu"}});
   CreateGpuNode("gpu-1");
   CreatePolicy("cluster-policy", "{psa: {enabled: true}}");
   {
@@ -165,6 +171,8 @@ TEST_F(LifecycleTest, UninstallTakesEverythingAlong) {
     ASSERT_TRUE(ReachesReady("cluster-policy"));
   }
   ASSERT_GT(LabelledObjects(), 20U);
+  Merge(kube::kNodes, Cluster("gpu-1"),
+        {{"metadata", {{"labels", {{std::string(api::kUpgradeState), "upgrade-done"}}}}}});
   const UninstallOptions options{.operator_namespace = name_space_, .policies = {"cluster-policy"}};
   const auto left = Uninstall(client_, options, {});
   ASSERT_TRUE(left) << left.error().ToString();
@@ -175,6 +183,9 @@ TEST_F(LifecycleTest, UninstallTakesEverythingAlong) {
   for (const auto& [key, value] : (*node)["metadata"]["labels"].items()) {
     EXPECT_FALSE(key.starts_with("nvidia.com/gpu.")) << key;
   }
+  EXPECT_EQ(Label("gpu-1", std::string(api::kUpgradeState)), "(none)");
+  EXPECT_TRUE(Exists(kube::kRuntimeClasses, kata));
+  EXPECT_TRUE(client_->Delete(kube::kRuntimeClasses, kata));
   const auto name_space = client_->Get(kube::kNamespaces, Cluster(name_space_));
   ASSERT_TRUE(name_space);
   EXPECT_EQ(codec::Find(*name_space, {"metadata", "labels", "pod-security.kubernetes.io/enforce"}),

@@ -244,6 +244,22 @@ TEST_F(ManagerTest, TheWantedDriverIsKept) {
   EXPECT_FALSE(HasEvent("UnsignedModulesRefused")) << "nothing is built again";
 }
 
+// Upstream's leaves some behind with an empty value (weakness 33), which its operator fills in
+// again.
+TEST_F(ManagerTest, LabelsThatWereAbsentStayAbsent) {
+  RecordProperty("holds", "driver-lifecycle.md #93, better (docs/differences.md)");
+  root_.Write("sys/module/nvidia/refcnt", "0\n");
+  SetLabel(api::kDeployDcgm, "false");
+  SetLabel(api::kDeployNodeStatusExporter, "");
+  MakePod("plugin", "nvidia-device-plugin-daemonset", Json::object());
+  const Json before = Node()["metadata"]["labels"];
+  const auto done = Run();
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_TRUE(was_paused_);
+  EXPECT_THAT(unloaded_, ElementsAre("nvidia"));
+  EXPECT_EQ(Node()["metadata"]["labels"], before) << "neither dcgm-dra nor mig-manager is there";
+}
+
 TEST_F(ManagerTest, APodThatMayNotGoLeavesTheNodeAsItWas) {  // driver-lifecycle.md 4.9
   root_.Write("sys/module/nvidia/refcnt", "2\n");
   MakePod("plugin", "nvidia-device-plugin-daemonset", Json::object());

@@ -1,16 +1,21 @@
 // Worker, master and garbage collector on a real kube-apiserver.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
 #include <thread>
 #include <utility>
 
 #include "apiserver/api_server.h"
+#include "apiserver/interposed_server.h"
 #include "base/file.h"
 #include "codec/yaml.h"
+#include "io/http_client.h"
 #include "kube/await.h"
 #include "kube/projection.h"
+#include "loopback/loopback.h"
 #include "node/nfd/gc.h"
 #include "node/nfd/master.h"
 #include "node/nfd/resources.h"
@@ -157,6 +162,18 @@ TEST_F(NfdTest, MasterMergesFollowsAndRemoves) {
   ASSERT_TRUE(NodeHas("feature.node.kubernetes.io/foo", ""));
 }
 
+TEST_F(NfdTest, AnObjectThatNamesNoNodeLabelsNone) {
+  RecordProperty("holds", "node-feature-discovery.md #70");
+  auto nameless = Feature(kSpace, node_, {{"nameless", "1"}});  // called as a node's own
+  nameless["metadata"].erase("labels");
+  ASSERT_TRUE(client_->Create(kNodeFeatures, nameless));
+  ASSERT_TRUE(client_->Create(kNodeFeatures, Feature(kSpace, "named", {{"named", "1"}})));
+  const Running master(
+      [&](const io::StopToken& stop) { return RunMaster(client_, config_, stop); });
+  ASSERT_TRUE(NodeHas("feature.node.kubernetes.io/named", "1"));
+  EXPECT_EQ(Owned(), "named");
+}
+
 TEST_F(NfdTest, MasterPutsBackWhatSomebodyTookAway) {
   const Running master(
       [&](const io::StopToken& stop) { return RunMaster(client_, config_, stop); });
@@ -275,6 +292,36 @@ TEST_F(WorkerTest, PublishesAndFollowsFiles) {
   EXPECT_TRUE(Published("a.b/second", "2"));
   std::filesystem::remove(root_.path() / "etc/kubernetes/node-feature-discovery/features.d/first");
   EXPECT_TRUE(Published("a.b/first", ""));
+}
+
+TEST_F(WorkerTest, ItsHealthEndpointAnswersOnceItHasPublished) {
+  RecordProperty("holds", "node-feature-discovery.md #30");
+  options_.port = testing::ReserveOnLoopback()->port;
+  const auto http = *io::HttpClient::Create();
+  const auto health = [&] {
+    io::HttpRequest request;
+    request.url = fmt::format("http://127.0.0.1:{}/healthz", options_.port);
+    const auto answer = http->Send(request, {});
+    return answer ? answer->status : 0;
+  };
+  // Asked as its first object comes to the server.
+  std::atomic<int> health_before = -1;
+  const testing::InterposedServer server(
+      [&](const testing::ScriptedRequest& request, testing::ScriptedReply&, const io::StopToken&) {
+        if (request.method != "GET" && request.path.contains("/nodefeatures")) {
+          health_before = health();
+        }
+        return false;
+      });
+  const Running worker(
+      [&](const io::StopToken& stop) { return RunWorker(options_, server.MakeClient(), stop); });
+  ASSERT_TRUE(Published("feature.node.kubernetes.io/pci-10de.present", "true"));
+  EXPECT_EQ(health_before, 0) << "the connection was not refused";
+  const auto deadline = Soon();
+  while (health() != 200 && base::SteadyClock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(health(), 200);
 }
 
 TEST_F(WorkerTest, OneshotEndsAndWritesNothingTheSecondTime) {

@@ -274,7 +274,7 @@ TEST_F(InFolder, ConfigureAndRestore) {
 
 // container-toolkit.md #28 and 13 row 16.
 TEST_F(InFolder, OnlyOneToolkitRuns) {
-  RecordProperty("holds", "container-toolkit.md #28");
+  RecordProperty("holds", "container-toolkit.md #28, runtimes-and-distributions.md #62");
   const auto path = folder_ / "run/toolkit.pid";
   {
     const auto first = PidFile::Lock(path);
