@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "api/labels.h"
@@ -19,6 +18,7 @@
 #include "node/driver_manager/eviction.h"
 #include "node/driver_manager/former_users.h"
 #include "node/driver_manager/gpu_owners.h"
+#include "node/driver_manager/loaded_driver.h"
 #include "node/driver_manager/operand_labels.h"
 #include "node/driver_manager/preflight.h"
 #include "node/own_node/own_node.h"
@@ -31,9 +31,6 @@ namespace {
 
 constexpr std::chrono::minutes kOperandTimeout{5};
 constexpr std::chrono::minutes kMofedTimeout{30};
-// In the order of their dependencies (4.10), with nvidia_drm, which upstream forgets.
-constexpr std::array kModules = {"nvidia_drm", "nvidia_modeset",   "nvidia_uvm", "nvidia_peermem",
-                                 "nvidia_fs",  "nvidia_vgpu_vfio", "gdrdrv",     "nvidia"};
 
 // The version that the host's own nvidia-smi tells; kNotFound when the host has no working driver,
 // kTimeout where the program hangs, as it does on a driver that is loaded and stuck.
@@ -200,16 +197,16 @@ class Manager {
       TRY(RefuseClaimHolders(options_, *client_, stop_));
       TRY(PauseAndAwait(DraPluginToPause()));
     }
-    base::Status unloaded = UnloadModules();
+    base::Status unloaded = UnloadDriver(options_);
     if (!unloaded && may_drain) {
       base::LogWarning("The node is drained, to unload the driver then", unloaded.error());
       TRY(Cordon());
       TRY(DrainNode(options_, client_, stop_));
-      unloaded = UnloadModules();
+      unloaded = UnloadDriver(options_);
     }
     TRY(unloaded);
     TRY(RemoveRemains());
-    TRY(UnloadNouveau());
+    TRY(UnloadNouveau(options_));
     TRY(Divide(state));
     return AwaitMofed();
   }
@@ -219,7 +216,7 @@ class Manager {
     TRY(SendUsersOfFormerFilesAway(state));
     if (state.dra_driver) TRY(PauseAndAwait(DraPluginToPause()));
     TRY(RemoveRemains());
-    TRY(UnloadNouveau());
+    TRY(UnloadNouveau(options_));
     TRY(Divide(state));
     return AwaitMofed();
   }
@@ -286,28 +283,6 @@ class Manager {
         },
         io::StopToken()));
     return {};
-  }
-
-  base::Status UnloadModules() {
-    std::vector<std::string> failures;
-    for (const auto* module : kModules) {
-      const auto references = host::ReadModuleReferences(module, options_.sys);
-      if (references.is_absent()) continue;
-      if (const auto unloaded = options_.unload_module(module); !unloaded) {
-        failures.push_back(unloaded.error().message);
-      }
-    }
-    if (failures.empty()) return {};
-    return base::Fail(base::Unavailable(
-        "DriverStillInUse",
-        fmt::format("the driver cannot be unloaded: {}; end the programs that use "
-                    "the GPUs of this node",
-                    base::Join(failures, "; "))));
-  }
-
-  base::Status UnloadNouveau() {
-    if (host::ReadModuleReferences("nouveau", options_.sys).is_absent()) return {};
-    return options_.unload_module("nouveau");
   }
 
   // The VFIO manager's own pod runs this program too: there VFIO keeps what it has, above all what

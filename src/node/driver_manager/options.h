@@ -49,9 +49,11 @@ struct Options {
 
   std::filesystem::path pci_ids = gpu::kDatabaseFile;  // names of GPUs
 
-  // Where this process sees things, and how it unloads modules; other values are for tests.
+  // Where this process sees things, and how it unloads modules and loads them again (null: from the
+  // files of the driver that was loaded); other values are for tests.
   std::function<base::Status(const std::string& module)> unload_module =
       [](const std::string& module) { return kernel_modules::Unload(module); };
+  std::function<base::Status(const std::string& module)> load_module = nullptr;
   std::filesystem::path host_root = "/host";
   std::filesystem::path sys = "/sys";
   std::filesystem::path proc = "/proc";

@@ -306,7 +306,7 @@ class FreeingGpusTest : public ManagerTest {
  protected:
   void SetUp() override {
     ManagerTest::SetUp();
-    root_.Write("sys/module/nvidia/refcnt", "2\n");
+    root_.Write("sys/module/nvidia/refcnt", "0\n");
     options_.drain_force = true;
     options_.drain_pod_selector = "app!=training";
     MakePod("bystander", "monitoring", Json::object());
@@ -404,7 +404,7 @@ TEST_F(ManagerTest, WhatADriverContainerSaidIsTakenBack) {
 
 TEST_F(ManagerTest, ManagedUpgradesAreNotEvictedHere) {
   RecordProperty("holds", "driver-lifecycle.md #98");
-  root_.Write("sys/module/nvidia/refcnt", "2\n");
+  root_.Write("sys/module/nvidia/refcnt", "0\n");
   MakePod("mine", "training", {{"limits", {{"nvidia.com/gpu", "1"}}}});
   ASSERT_TRUE(client_->Patch(
       kube::kNodes, {"", node_}, kube::PatchType::kMerge,
@@ -416,18 +416,93 @@ TEST_F(ManagerTest, ManagedUpgradesAreNotEvictedHere) {
   EXPECT_EQ(LabelOf(Node(), kPlugin), "true");
 }
 
-TEST_F(ManagerTest, ModulesGoInOrderAndABusyOneEndsItWithTheOperandsBack) {
-  RecordProperty("holds", "driver-lifecycle.md #99");
-  for (const auto* module : {"nvidia", "nvidia_uvm", "nvidia_modeset", "gdrdrv"}) {
-    root_.Write(std::string("sys/module/") + module + "/refcnt", "0\n");
+// driver-lifecycle.md 12.2, number 37: modules go as one.
+class LoadedDriverTest : public ManagerTest {
+ protected:
+  void SetUp() override {
+    ManagerTest::SetUp();
+    for (const auto* module :
+         {"nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_fs", "gdrdrv"}) {
+      Load(module, 0);
+    }
+    Load("nvidia_modeset", 1, {"nvidia_drm"});
+    // nvidia_fs has a use of it for each symbol that it has looked up, and is no holder.
+    Load("nvidia", 3 + 6, {"gdrdrv", "nvidia_modeset", "nvidia_uvm"});
+    options_.load_module = [this](const std::string& module) -> base::Status {
+      loaded_.push_back(module);
+      return {};
+    };
   }
+  void Load(const std::string& module, int references,
+            const std::vector<std::string>& holders = {}) {
+    root_.Write("sys/module/" + module + "/refcnt", std::to_string(references) + "\n");
+    for (const auto& holder : holders)
+      root_.Write("sys/module/" + module + "/holders/" + holder, "");
+  }
+  // Everything is as it was, for people and operands.
+  void ExpectUntouched() {
+    EXPECT_THAT(unloaded_, ::testing::IsEmpty());
+    EXPECT_EQ(LabelOf(Node(), kPlugin), "true");
+    EXPECT_EQ(codec::Find(Node(), {"spec", "unschedulable"}), nullptr);
+  }
+  std::vector<std::string> loaded_;
+};
+
+TEST_F(LoadedDriverTest, GoesInTheOrderOfItsModules) {
+  const auto done = Run();
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_THAT(unloaded_, ElementsAre("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_fs",
+                                     "gdrdrv", "nvidia"));
+}
+
+TEST_F(LoadedDriverTest, StaysWholeWhileAProgramHoldsOneOfItsModules) {
+  Load("nvidia_uvm", 2);
+  const auto refused = Run();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().reason, "DriverStillInUse");
+  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("nvidia_uvm has 2 uses by programs"));
+  EXPECT_TRUE(HasEvent("DriverStillInUse"));
+  ExpectUntouched();
+}
+
+TEST_F(LoadedDriverTest, StaysWholeWhileAForeignModuleHoldsIt) {
+  Load("nvidia", 4 + 6, {"efa"});
+  EXPECT_THAT(Run().error().message, ::testing::HasSubstr("nvidia is held by efa"));
+  ExpectUntouched();
+}
+
+// Uses of nvidia may be those of nvidia_fs: who has its devices open tells.
+TEST_F(LoadedDriverTest, StaysWholeWhileADeviceIsOpenAndWhoHasItIsNamed) {
+  root_.Write("host/proc/4242/comm", "python3\n");
+  std::filesystem::create_directories(options_.host_root / "proc/4242/fd");
+  // Any character device that is there plays the GPU's.
+  root_.Write("host/proc/devices", "Character devices:\n  1 nvidia\n");
+  std::filesystem::create_symlink("/dev/null", options_.host_root / "proc/4242/fd/3");
+  EXPECT_THAT(Run().error().message,
+              ::testing::HasSubstr("python3 (process 4242) has /dev/null open"));
+  ExpectUntouched();
+}
+
+TEST_F(LoadedDriverTest, ComesBackWhereAModuleStaysInTheEnd) {
   busy_module_ = "nvidia_uvm";
-  const auto failed = Run();
-  ASSERT_FALSE(failed);
-  EXPECT_EQ(failed.error().reason, "DriverStillInUse");
-  EXPECT_THAT(unloaded_, ElementsAre("nvidia_modeset", "gdrdrv", "nvidia"));
+  options_.auto_drain = false;
+  const auto refused = Run();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().reason, "DriverStillInUse");
+  EXPECT_THAT(refused.error().message,
+              ::testing::HasSubstr("nvidia_uvm; loaded again: nvidia_modeset, nvidia_drm"));
+  EXPECT_THAT(unloaded_, ElementsAre("nvidia_drm", "nvidia_modeset"));
+  EXPECT_THAT(loaded_, ElementsAre("nvidia_modeset", "nvidia_drm"));
   EXPECT_EQ(LabelOf(Node(), kPlugin), "true");
-  EXPECT_EQ(codec::Find(Node(), {"spec", "unschedulable"}), nullptr);
+}
+
+// Of the driver's own files nothing is left, and the host has no driver.
+TEST_F(LoadedDriverTest, WhatCannotBeLoadedAgainIsTold) {
+  busy_module_ = "nvidia_modeset";
+  options_.load_module = nullptr;
+  options_.auto_drain = false;
+  EXPECT_THAT(Run().error().message,
+              ::testing::HasSubstr("gone, and could not be loaded again: nvidia_drm ("));
 }
 
 // A host with a program nvidia-smi of its own.
