@@ -74,6 +74,8 @@ void AddAnnotation(Node& node, std::string_view key, std::string_view value) {
     node.upgrade_enabled = value;
   } else if (key == kMachineGpus) {
     node.has_machine_gpus = !base::Trim(value).empty();
+  } else if (key == kCordonedByDriverManager) {
+    node.cordoned_by_driver_manager = value == "true";
   } else if (key.starts_with(kUpgradePrefix)) {
     UpgradeAnnotations notes = node.UpgradeNotes();
     notes.insert_or_assign(std::string(key), std::string(value));

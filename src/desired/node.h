@@ -73,6 +73,11 @@ using LabelKeys = std::set<std::string, std::less<>>;
 // The operator itself reads labels of that key, so they are always kept.
 bool IsAlwaysKept(std::string_view key);
 
+// Annotation, "true", with which a driver manager remembers that it was the one that cordoned the
+// node.
+inline constexpr std::string_view kCordonedByDriverManager =
+    "nvidia.com/gpu-driver-manager.cordoned";
+
 // Annotations of a node whose driver is being upgraded, by key; without
 // nvidia.com/gpu-driver-upgrade-enabled, which most nodes have.
 using UpgradeAnnotations = std::map<std::string, std::string, std::less<>>;
@@ -97,6 +102,8 @@ struct Node {
   bool held_for_qualification = false;
   // Its annotation kMachineGpus (node_labels.h) names something.
   bool has_machine_gpus = false;
+  // A driver manager has cordoned it (kCordonedByDriverManager).
+  bool cordoned_by_driver_manager = false;
   // The kubelet offers resources of nvidia.com: the evidence that a device plugin sees a GPU there.
   bool offers_gpu = false;
 
@@ -113,6 +120,7 @@ struct Node {
            nfd_labels == other.nfd_labels && unschedulable == other.unschedulable &&
            not_ready == other.not_ready && offers_gpu == other.offers_gpu &&
            has_machine_gpus == other.has_machine_gpus &&
+           cordoned_by_driver_manager == other.cordoned_by_driver_manager &&
            held_for_qualification == other.held_for_qualification &&
            UpgradeNotes() == other.UpgradeNotes();
   }

@@ -33,6 +33,7 @@ constexpr std::string_view kAnnotations[] = {api::kUpgradeEnabledAnnotation,
                                              api::kUpgradeLastAnnotation,
                                              api::kUpgradeMetricsAnnotation,
                                              api::kMigConfigProgress,
+                                             kCordonedByDriverManager,
                                              api::kQualification};
 
 // What the driver manager and the managers of MIG, vGPUs and confidential computing append to a
@@ -98,14 +99,18 @@ NodeCleanup DecideCleanup(const Json& node) {
     }
   }
   const auto view = ReadNode(node);
-  cleanup.uncordon = view && IsCordonedForUpgrade(*view);
+  cleanup.uncordon = view && (IsCordonedForUpgrade(*view) ||
+                              (view->unschedulable && view->cordoned_by_driver_manager));
   cleanup.release = view && view->held_for_qualification;
   return cleanup;
 }
 
 bool HasTraces(const Node& node) {
   const auto labels = node.labels.All();
-  if (!node.upgrade_enabled.empty() || node.held_for_qualification) return true;
+  if (!node.upgrade_enabled.empty() || node.held_for_qualification ||
+      node.cordoned_by_driver_manager) {
+    return true;
+  }
   return std::ranges::any_of(labels, [](const auto& label) {
     return CleanUpLabel(label.first, label.second).has_value();
   });

@@ -20,7 +20,8 @@ struct NodeCleanup {
   // everything else is removed.
   Changes labels;
   Changes annotations;
-  // The node is cordoned for a driver upgrade that nobody will finish.
+  // The node is cordoned for a driver upgrade that nobody will finish, by the operator or by a
+  // driver manager.
   bool uncordon = false;
   // Its GPUs have not been qualified, and nobody will (qualification_gate.h).
   bool release = false;

@@ -49,10 +49,34 @@ void RemoveDeployLabels(Changes& changes, const Labels& labels, const OperandTab
 
 using Words = std::vector<std::string_view>;
 
+// Whether a pod with a driver manager is to run on the node. Killed while it has paused operands or
+// cordoned the node, its next run takes that back; without one nobody does.
+bool HasDriverManager(const Node& node, const NodePolicy& policy) {
+  const auto takes = [&](std::string_view label) {
+    const std::string_view value = node.labels.Get(label);
+    return value.empty() || value == "true";  // not kept off by a person, or by the host's driver
+  };
+  const bool by_objects = policy.driver_enabled && policy.nvidia_driver_crd;
+  switch (WorkloadOf(node, policy)) {
+    case Workload::kPassthrough:
+      return policy.vfio_manager_enabled && takes(api::kDeployVfioManager);
+    case Workload::kVgpu:
+      return (policy.vgpu_manager_enabled || by_objects) && takes(api::kDeployVgpuManager);
+    case Workload::kContainer:
+      break;
+  }
+  if (!policy.driver_enabled || !takes(api::kDeployDriver)) return false;
+  if (!by_objects || policy.drivers == nullptr) return true;
+  const DriverAssignment::Choice choice = policy.drivers->Of(node.labels);
+  return choice.open || choice.driver != nullptr;
+}
+
 // Of operands that the node does not have: whoever left one of them in a label does not come back
 // to take it away (virtualisation-and-olm.md section 7, row 10).
-Words LeftPauses(const Use& use, const NodePolicy& policy, const OperandTable& operands) {
+Words LeftPauses(const Node& node, const Use& use, const NodePolicy& policy,
+                 const OperandTable& operands) {
   Words words;
+  if (!HasDriverManager(node, policy)) words.push_back(api::kPausedForDriverUpgrade);
   for (const Operand& operand : operands) {
     if (operand.pauses_with.empty() || IsWanted(operand.deploy, use, policy.sandbox_mode)) {
       continue;
@@ -67,7 +91,11 @@ void DecideDeployLabel(const DeployLabel& label, const Node& node, const NodePol
   const std::string_view standing = node.labels.Get(label.key);
   const std::string value = WithoutPauses(standing, left_pauses);
   if (label.only_on != nullptr) {
-    if (!node.labels.Has(label.key) && label.only_on(node.labels)) Set(changes, label.key, "true");
+    if (value != standing) {
+      Set(changes, label.key, value.empty() ? "true" : value);
+    } else if (!node.labels.Has(label.key) && label.only_on(node.labels)) {
+      Set(changes, label.key, "true");
+    }
     return;
   }
   // Any other value is a person's, or of a component that has paused the operand.
@@ -86,7 +114,7 @@ void DecideDeployLabels(const Node& node, const NodePolicy& policy, const Operan
     return;
   }
   const Use use = UseOf(node, policy);
-  const Words left_pauses = LeftPauses(use, policy, operands);
+  const Words left_pauses = LeftPauses(node, use, policy, operands);
   for (const DeployLabel& label : operands.deploy_labels()) {
     if (IsWanted(label, use, policy.sandbox_mode)) {
       DecideDeployLabel(label, node, policy, left_pauses, changes);
@@ -102,6 +130,12 @@ void DecideUpgradeAnnotation(const Node& node, bool wanted, NodeDecision& decisi
   } else if (!wanted && !node.upgrade_enabled.empty()) {
     decision.annotations[std::string(api::kUpgradeEnabledAnnotation)] = std::nullopt;
   }
+}
+
+void ReleaseCordon(const Node& node, NodeDecision& decision) {
+  if (!node.cordoned_by_driver_manager) return;
+  decision.annotations[std::string(kCordonedByDriverManager)] = std::nullopt;
+  decision.uncordon = node.unschedulable;
 }
 
 // Which NVIDIADriver the node's driver is.
@@ -134,6 +168,8 @@ NodePolicy NodePolicyOf(const api::ClusterPolicy& policy, std::optional<Runtime>
   result.default_workload = WorkloadFor("", policy.sandbox);
   result.sandbox_mode = policy.sandbox.mode;
   result.driver_enabled = policy.driver_enabled();
+  result.vgpu_manager_enabled = policy.vgpu_manager.enabled.value_or(false);
+  result.vfio_manager_enabled = policy.vfio_manager.enabled.value_or(false);
   result.mig_manager_enabled = policy.mig_manager_enabled();
   result.mig_default_all_disabled = policy.mig_manager.config_default == api::kMigConfigAllDisabled;
   result.qualification_required = policy.validator.qualification_required;
@@ -240,10 +276,14 @@ NodeDecision DecideNode(const Node& node, const NodePolicy& policy, const Operan
     }
     // A node may come with the taint, before it is known to have a GPU.
     if (was_present || !policy.qualification_required) Release(node, decision);
+    ReleaseCordon(node, decision);
     return decision;
   }
   DecideQualification(node, policy, !was_present, decision);
   DecideDeployLabels(node, policy, operands, decision.labels);
+  if (node.labels.Is(api::kDeployOperands, "false") || !HasDriverManager(node, policy)) {
+    ReleaseCordon(node, decision);
+  }
   if (policy.mig_manager_enabled && policy.mig_default_all_disabled && IsMigCapable(node.labels) &&
       node.labels.Get(api::kMigConfig).empty()) {
     Set(decision.labels, api::kMigConfig, api::kMigConfigAllDisabled);

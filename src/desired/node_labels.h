@@ -25,6 +25,9 @@ struct NodePolicy {
   Workload default_workload = Workload::kContainer;
   std::string sandbox_mode;  // kubevirt or kata
   bool driver_enabled = true;
+  // The operands that bring a driver to nodes for virtual machines.
+  bool vgpu_manager_enabled = true;
+  bool vfio_manager_enabled = true;
   bool mig_manager_enabled = true;
   bool mig_default_all_disabled = false;
   bool driver_auto_upgrade = false;  // driver enabled, autoUpgrade, no sandbox workloads
@@ -59,11 +62,13 @@ struct NodeDecision {
   Changes labels;
   Changes annotations;
   TaintChange taint = TaintChange::kNone;
+  // A driver manager has cordoned it, and none comes any more that would take that back.
+  bool uncordon = false;
   // The changes say that the node has no GPU any more: the caller passes them through the guard.
   bool removes_gpu = false;
 
   [[nodiscard]] bool empty() const {
-    return labels.empty() && annotations.empty() && taint == TaintChange::kNone;
+    return labels.empty() && annotations.empty() && taint == TaintChange::kNone && !uncordon;
   }
 };
 

@@ -187,6 +187,7 @@ void Planner::PlanNode(const PlannedNode& node) {
     item.reason = ReasonOfNode(node, policy_);
     item.changes = MetadataChanges(*node.live, item.object);
     ChangeTaints(*node.live, node.decision.taint, item);
+    if (node.decision.uncordon) LiftCordon(item);
   }
   plan_.items.push_back(std::move(item));
 }

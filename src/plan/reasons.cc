@@ -184,6 +184,11 @@ std::vector<std::string> NotesOf(const snapshot::Snapshot& snapshot,
   return notes;
 }
 
+void LiftCordon(Item& item) {
+  item.reason += "; the cordon of its unfinished driver upgrade is lifted";
+  item.changes.push_back({.path = "spec.unschedulable", .before = true, .after = {}});
+}
+
 Item ItemOfCleanup(const Json& node) {
   const desired::NodeCleanup cleanup = desired::DecideCleanup(node);
   Item item{.action = cleanup.empty() ? Action::kNone : Action::kChange,
@@ -195,8 +200,7 @@ Item ItemOfCleanup(const Json& node) {
   item.reason = "the operator takes its labels and annotations along";
   item.changes = MetadataChanges(node, item.object);
   if (cleanup.uncordon) {
-    item.reason += "; the cordon of its unfinished driver upgrade is lifted";
-    item.changes.push_back({.path = "spec.unschedulable", .before = true, .after = {}});
+    LiftCordon(item);
   }
   if (cleanup.release) ChangeTaints(node, desired::TaintChange::kRemove, item);
   return item;

@@ -42,6 +42,9 @@ std::string ReasonOfNode(const PlannedNode& node, const desired::PolicyView& pol
 // Of the taint api::kNotQualifiedTaint: in the object, the changes and the reason of a node's item.
 void ChangeTaints(const codec::Json& node, desired::TaintChange change, Item& item);
 
+// A driver's change that nobody will finish has cordoned the node: in changes and reason.
+void LiftCordon(Item& item);
+
 // What is worth knowing about the whole.
 std::vector<std::string> NotesOf(const snapshot::Snapshot& snapshot,
                                  const api::ClusterPolicy& policy, const PlannedCluster& cluster);

@@ -54,6 +54,17 @@ metadata:
   EXPECT_EQ(node["metadata"]["annotations"], Json::object());
 }
 
+TEST(NodeCleanup, TheCordonOfADriverManagerGoes) {
+  const Json node = Left(R"(
+metadata:
+  name: gpu-1
+  annotations: {nvidia.com/gpu-driver-manager.cordoned: "true"}
+spec: {unschedulable: true}
+)");
+  EXPECT_EQ(node["metadata"]["annotations"], Json::object());
+  EXPECT_FALSE(node["spec"].contains("unschedulable"));
+}
+
 // A person's settings are found again by a new installation.
 TEST(NodeCleanup, WhatAPersonSetStays) {
   const std::string text = R"(

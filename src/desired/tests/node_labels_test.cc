@@ -296,6 +296,74 @@ TEST(NodeLabels, APauseOfAnOperandThatIsNotThereIsTakenAway) {
                    .labels.contains(Deploy("device-plugin")));
 }
 
+// A driver manager was killed while it had paused operands and cordoned the node, and its pod does
+// not come back (driver-lifecycle.md 12.2).
+class LeftByADriverManager : public ::testing::Test {
+ protected:
+  static Node Paused(LabelMap more = {}) {
+    more.emplace(Deploy("device-plugin"), "paused-for-driver-upgrade");
+    more.emplace(Deploy("dcgm"), "mine_paused-for-driver-upgrade");
+    more.emplace(Deploy("mig-manager"), "paused-for-driver-upgrade");
+    more.emplace(Deploy("sandbox-validator"), "paused-for-driver-upgrade");
+    Node node =
+        MakeNode(GpuNode(std::move(more)), {{std::string(kCordonedByDriverManager), "true"}});
+    node.unschedulable = true;
+    return node;
+  }
+  static bool Releases(const Node& node, const NodePolicy& policy) {
+    const auto decision = DecideNode(node, policy);
+    EXPECT_EQ(decision.annotations.contains(kCordonedByDriverManager), decision.uncordon);
+    return decision.uncordon;
+  }
+  NodePolicy policy_;
+};
+
+TEST_F(LeftByADriverManager, IsItsOwnWhereItComesAgain) {
+  EXPECT_FALSE(Releases(Paused(), policy_));
+  EXPECT_FALSE(DecideNode(Paused(), policy_).labels.contains(Deploy("device-plugin")));
+  EXPECT_FALSE(Releases(Paused(), Sandbox("vm-vgpu")));
+  EXPECT_FALSE(Releases(Paused(), Sandbox("vm-passthrough")));
+  // Of NVIDIADriver objects nothing is known yet.
+  policy_.nvidia_driver_crd = true;
+  EXPECT_FALSE(Releases(Paused(), policy_));
+}
+
+TEST_F(LeftByADriverManager, IsTakenBackWhereNoDriverIsWanted) {
+  policy_.driver_enabled = false;
+  ASSERT_TRUE(Releases(Paused(), policy_));
+  const auto labels = DecideNode(Paused(), policy_).labels;
+  EXPECT_EQ(labels.at(Deploy("device-plugin")), "true");
+  EXPECT_EQ(labels.at(Deploy("dcgm")), "mine");
+  EXPECT_EQ(labels.at(Deploy("mig-manager")), "true");
+}
+
+TEST_F(LeftByADriverManager, IsTakenBackWhereTheNodeTakesNone) {
+  for (const char* value : {"false", "pre-installed"}) {
+    EXPECT_TRUE(Releases(Paused({{Deploy("driver"), value}}), policy_)) << value;
+  }
+  EXPECT_FALSE(Releases(Paused({{Deploy("driver"), "true"}}), policy_));
+  EXPECT_TRUE(Releases(Paused({{"nvidia.com/gpu.deploy.operands", "false"}}), policy_));
+  auto passthrough = Sandbox("vm-passthrough");
+  passthrough.vfio_manager_enabled = false;
+  EXPECT_TRUE(Releases(Paused(), passthrough));
+  EXPECT_EQ(DecideNode(Paused(), passthrough).labels.at(Deploy("sandbox-validator")), "true");
+  auto vgpu = Sandbox("vm-vgpu");
+  vgpu.vgpu_manager_enabled = false;
+  EXPECT_TRUE(Releases(Paused(), vgpu));
+}
+
+TEST_F(LeftByADriverManager, IsTakenBackWithTheGpu) {
+  Node node = MakeNode({{"feature.node.kubernetes.io/cpu-model.id", "1"}},
+                       {{std::string(kCordonedByDriverManager), "true"}});
+  node.unschedulable = true;
+  EXPECT_TRUE(Releases(node, policy_));
+  // A person took the cordon back, and the note alone is left.
+  node.unschedulable = false;
+  const auto decision = DecideNode(node, policy_);
+  EXPECT_TRUE(decision.annotations.contains(kCordonedByDriverManager));
+  EXPECT_FALSE(decision.uncordon);
+}
+
 TEST(NodeLabels, WorkloadOfANode) {
   const Node labelled = MakeNode({{"nvidia.com/gpu.workload.config", "vm-vgpu"}});
   const Node invalid = MakeNode({{"nvidia.com/gpu.workload.config", "vm"}});

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "desired/node.h"
 #include "desired/workload.h"
 #include "host/driver_root.h"
 #include "host/kernel.h"
@@ -63,19 +64,19 @@ class Manager {
         stop_(stop) {}
 
   base::Status Run() {
-    TRY(RefuseHostDriver());
-    TRY_ASSIGN(const auto node, node_.Read(stop_));
-    TRY_ASSIGN(const auto state, ObserveNode(options_, node));
-    // The VFIO manager's pod runs this program too; it builds nothing.
-    if (!state.passthrough && !state.driver_kept) TellBuildObstacles();
-    const base::Status done = Prepare(state, node);
-    if (!done && done.error().code != base::Code::kCancelled) {
+    const base::Status done = PrepareNode();
+    if (!done && done.error().code != base::Code::kCancelled && !preinstalled_) {
       node_.Record(kube::EventType::kWarning, done.error().reason, done.error().message);
     }
-    // Whatever happened: a node is never left with its operands paused. Told to stop, the clean-up
-    // still has to reach the API server, so it does not listen to the stop.
+    // Whatever happened, and whatever a run before this one was killed at: a node is never left
+    // with its operands paused. Told to stop, the clean-up still has to reach the API server, so it
+    // does not listen to the stop.
     const base::Status resumed = Resume();
     node_.FlushEvents();
+    // The DaemonSet's node selector takes the pod away meanwhile.
+    if (preinstalled_) {
+      [[maybe_unused]] const bool stopped = stop_.WaitFor(options_.preinstalled_pause);
+    }
     if (!done) {
       if (!resumed) base::LogError("The operands could not be resumed", resumed.error());
       return done;
@@ -86,6 +87,15 @@ class Manager {
   }
 
  private:
+  base::Status PrepareNode() {
+    TRY(RefuseHostDriver());
+    TRY_ASSIGN(const auto node, node_.Read(stop_));
+    TRY_ASSIGN(const auto state, ObserveNode(options_, node));
+    // The VFIO manager's pod runs this program too; it builds nothing.
+    if (!state.passthrough && !state.driver_kept) TellBuildObstacles();
+    return Prepare(state, node);
+  }
+
   base::Status Prepare(const NodeState& state, const codec::Json& node) {
     if (state.hands.refusal) {
       Tell("The node is not divided between containers and virtual machines as it was asked for",
@@ -160,7 +170,7 @@ class Manager {
                     stop_));
     base::LogWarning("The host has a driver of its own; the operator is told so",
                      {{"version", *version}});
-    [[maybe_unused]] const bool stopped = stop_.WaitFor(options_.preinstalled_pause);
+    preinstalled_ = true;
     return base::Fail(base::Error{
         base::Code::kUnsupported, "DriverPreinstalled",
         fmt::format(
@@ -170,14 +180,11 @@ class Manager {
 
   // Nothing is touched that may be the host's.
   base::Status RefuseUnknownHost(const base::Error& why) {
-    const base::Error error{
+    return base::Fail(base::Error{
         base::Code::kUnavailable, "HostDriverUnknown",
         fmt::format("whether node {} has a driver of its own cannot be told, and none is unloaded: "
                     "{}; run nvidia-smi on the node to see why it hangs",
-                    options_.node_name, why.message)};
-    node_.Record(kube::EventType::kWarning, error.reason, error.message);
-    node_.FlushEvents();
-    return base::Fail(error);
+                    options_.node_name, why.message)});
   }
 
   // The driver is loaded: whoever uses it has to let go first (steps 5 to 10).
@@ -261,7 +268,9 @@ class Manager {
 
   base::Status Cordon() {
     TRY(node_.Change(
-        [](const codec::Json& node) { return workload::CordonPatch(node, kCordonedAnnotation); },
+        [](const codec::Json& node) {
+          return workload::CordonPatch(node, desired::kCordonedByDriverManager);
+        },
         stop_));
     return {};
   }
@@ -273,7 +282,8 @@ class Manager {
         [&](const codec::Json& node) -> std::optional<codec::Json> {
           auto patch = workload::ResumePatch(node, LabelsToResume(options_.custom_pause_label),
                                              api::kPausedForDriverUpgrade);
-          if (const auto uncordon = workload::UncordonPatch(node, kCordonedAnnotation)) {
+          if (const auto uncordon =
+                  workload::UncordonPatch(node, desired::kCordonedByDriverManager)) {
             if (!patch) return uncordon;
             // One write, with nulls that a merge would take for removals.
             (*patch)["metadata"]["annotations"] = uncordon->at("metadata").at("annotations");
@@ -337,6 +347,7 @@ class Manager {
   std::shared_ptr<kube::Client> client_;
   own_node::OwnNode node_;
   const io::StopToken& stop_;
+  bool preinstalled_ = false;  // the host has a driver of its own, and the operator was told so
 };
 
 // How the node's GPUs are to be used, as the label of the pod tells that this program prepares for.

@@ -32,7 +32,4 @@ base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& n
 base::Status UninstallDriver(const Options& options, const std::shared_ptr<kube::Client>& client,
                              const io::StopToken& stop);
 
-// Annotation with which this program remembers that it was the one that cordoned the node.
-inline constexpr std::string_view kCordonedAnnotation = "nvidia.com/gpu-driver-manager.cordoned";
-
 }  // namespace pitcrew::node::driver_manager

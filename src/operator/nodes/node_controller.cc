@@ -210,6 +210,7 @@ base::Status NodeController::Patch(const std::string& node, const desired::NodeD
   if (!decision.annotations.empty()) {
     patch["metadata"]["annotations"] = ToJson(decision.annotations);
   }
+  if (decision.uncordon) patch["spec"]["unschedulable"] = nullptr;
   const kube::ObjectKey key{.namespace_name = "", .name = node};
   if (decision.taint != desired::TaintChange::kNone) {
     // Taints are one list: written over those that were read, and only if nobody was faster.

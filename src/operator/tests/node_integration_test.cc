@@ -62,6 +62,29 @@ TEST_F(NodeTest, OverridesOfAPersonAreRespected) {
   EXPECT_TRUE(Eventually([&] { return Deploy("gpu-1", "driver") == "true"; }));
 }
 
+// Killed while it had paused operands and cordoned the node, it takes that back when it comes
+// again; when drivers are switched off it does not.
+TEST_F(NodeTest, WhatADriverManagerLeftIsTakenBackWhereNoneComesAgain) {
+  CreateGpuNode("gpu-1");
+  SetLabel("gpu-1", "nvidia.com/gpu.deploy.device-plugin", "paused-for-driver-upgrade");
+  Merge(
+      kube::kNodes, Cluster("gpu-1"),
+      {{"metadata", {{"annotations", {{std::string(desired::kCordonedByDriverManager), "true"}}}}},
+       {"spec", {{"unschedulable", true}}}});
+  CreatePolicy("cluster-policy");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(Eventually([&] { return Deploy("gpu-1", "driver") == "true"; }));
+  EXPECT_EQ(Deploy("gpu-1", "device-plugin"), "paused-for-driver-upgrade");
+  Merge(desired::kClusterPolicies, Cluster("cluster-policy"),
+        {{"spec", {{"driver", {{"enabled", false}}}}}});
+  ASSERT_TRUE(Eventually([&] { return Deploy("gpu-1", "device-plugin") == "true"; }));
+  const auto node = client_->Get(kube::kNodes, Cluster("gpu-1"));
+  ASSERT_TRUE(node);
+  EXPECT_EQ(codec::Find(*node, {"spec", "unschedulable"}), nullptr);
+  EXPECT_EQ(codec::Find(*node, {"metadata", "annotations", desired::kCordonedByDriverManager}),
+            nullptr);
+}
+
 // Nobody would carry it out: the driver manager divides GPUs before a driver comes.
 TEST_F(NodeTest, ASplitThatHasNoEffectIsToldOnce) {
   CreateGpuNode("gpu-1");

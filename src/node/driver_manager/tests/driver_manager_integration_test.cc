@@ -217,17 +217,16 @@ TEST_F(ManagerTest, ValidationsForTheSameUseStay) {
 }
 
 TEST_F(ManagerTest, ARunThatDiedIsTidiedUp) {
-  Make(kube::kNodes, {{"metadata",
-                       {{"name", "died-" + node_},
-                        {"labels", {{kPlugin, "paused-for-driver-upgrade"}}},
-                        {"annotations", {{std::string(kCordonedAnnotation), "true"}}}}},
-                      {"spec", {{"unschedulable", true}}}});
-  options_.node_name = "died-" + node_;
+  LeaveAsKilled();
   ASSERT_TRUE(UninstallDriver(options_, client_, {}));
-  const auto node = client_->Get(kube::kNodes, {"", options_.node_name});
-  EXPECT_EQ(LabelOf(*node, kPlugin), "true");
-  EXPECT_EQ(AnnotationOf(*node, kCordonedAnnotation), "");
-  EXPECT_EQ(codec::Find(*node, {"spec", "unschedulable"}), nullptr);
+  ExpectTidy();
+}
+
+TEST_F(ManagerTest, ARunThatDiedIsTidiedUpAlsoWhereTheNextOneCannotSeeTheNode) {
+  LeaveAsKilled();
+  root_.Write("sys/module/nvidia/refcnt", "many\n");
+  ASSERT_FALSE(UninstallDriver(options_, client_, {}));
+  ExpectTidy();
 }
 
 TEST_F(ManagerTest, TheWantedDriverIsKept) {
@@ -532,6 +531,22 @@ TEST_F(HostDriverTest, IsToldToTheOperator) {
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().reason, "DriverPreinstalled") << done.error().message;
   EXPECT_EQ(LabelOf(Node(), "nvidia.com/gpu.deploy.driver"), "pre-installed");
+}
+
+// A run was killed, and then the host got a driver of its own, or one that hangs.
+TEST_F(HostDriverTest, LeavesNothingPaused) {
+  MakeSmi("echo 580.95.05");
+  LeaveAsKilled();
+  EXPECT_EQ(UninstallDriver(options_, client_, {}).error().reason, "DriverPreinstalled");
+  ExpectTidy();
+}
+
+TEST_F(HostDriverTest, ThatHangsLeavesNothingPaused) {
+  MakeSmi("exec /bin/sleep 3600");
+  options_.host_smi_timeout = std::chrono::milliseconds(100);
+  LeaveAsKilled();
+  EXPECT_EQ(UninstallDriver(options_, client_, {}).error().reason, "HostDriverUnknown");
+  ExpectTidy();
 }
 
 // driver-lifecycle.md 12.2, weakness 36: upstream waits for ever. A driver that hangs is one.

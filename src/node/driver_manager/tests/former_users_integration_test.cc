@@ -232,10 +232,10 @@ TEST_F(FormerUsersTest, ARunThatDiedIsEnded) {
   GoToPassthrough();
   MakeGpu("0000:65:00.0", "");
   MakeUser("left", "nvidia.com/gpu");
-  ASSERT_TRUE(
-      client_->Patch(kube::kNodes, {"", node_}, kube::PatchType::kMerge,
-                     {{"metadata", {{"annotations", {{std::string(kCordonedAnnotation), "true"}}}}},
-                      {"spec", {{"unschedulable", true}}}}));
+  ASSERT_TRUE(client_->Patch(
+      kube::kNodes, {"", node_}, kube::PatchType::kMerge,
+      {{"metadata", {{"annotations", {{std::string(desired::kCordonedByDriverManager), "true"}}}}},
+       {"spec", {{"unschedulable", true}}}}));
   const auto done = Run();
   ASSERT_TRUE(done) << done.error().message;
   EXPECT_FALSE(Has("left"));

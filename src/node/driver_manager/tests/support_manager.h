@@ -12,6 +12,7 @@
 
 #include "api/labels.h"
 #include "apiserver/api_server.h"
+#include "desired/node.h"
 #include "kube/await.h"
 #include "kube/projection.h"
 #include "node/driver_manager/manager.h"
@@ -102,6 +103,21 @@ class ManagerTest : public ::testing::Test {
         {{"status", {{"allocation", {{"devices", {{"results", codec::Json::array({given})}}}}}}}},
         {.subresource = "status"});
     ASSERT_TRUE(allocated) << allocated.error().message;
+  }
+  // As a run leaves the node that was killed while it waited for pods.
+  void LeaveAsKilled() {
+    ASSERT_TRUE(client_->Patch(
+        kube::kNodes, {"", node_}, kube::PatchType::kMerge,
+        {{"metadata",
+          {{"labels", {{kPlugin, "paused-for-driver-upgrade"}}},
+           {"annotations", {{std::string(desired::kCordonedByDriverManager), "true"}}}}},
+         {"spec", {{"unschedulable", true}}}}));
+  }
+  void ExpectTidy() {
+    const auto node = Node();
+    EXPECT_EQ(own_node::LabelOf(node, kPlugin), "true");
+    EXPECT_EQ(own_node::AnnotationOf(node, desired::kCordonedByDriverManager), "");
+    EXPECT_EQ(codec::Find(node, {"spec", "unschedulable"}), nullptr);
   }
   // Waits for the Event on the node with this reason; its message.
   std::string AwaitEvent(const std::string& reason) {
