@@ -382,6 +382,8 @@ base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& n
   if (!state.driver_loaded || options.force_reinstall || options.config_digest.empty())
     return state;
   const auto stored = base::ReadFile(options.run_folder / "nvidia-driver.state");
+  // Of which configuration a driver is that cannot be asked is not known: nobody is sent away for it.
+  if (!stored && stored.error().code != base::Code::kNotFound) return base::Fail(stored.error());
   // A driver learns of GPUs that come and go when it is loaded.
   const bool same_gpus = !state.hands.leave_vfio && !state.hands.go_to_vfio;
   state.driver_kept = same_gpus && stored && base::Trim(*stored) == options.config_digest;

@@ -136,6 +136,19 @@ TEST(ObserveNode, ADriverIsKeptOnlyWhenItIsTheWantedOne) {
   EXPECT_FALSE(ObserveNode(options, Json::object())->driver_kept);
 }
 
+// Taken for another configuration, it would cost the node's pods their GPUs.
+TEST(ObserveNode, AnUnreadableDigestIsNoOtherDigest) {
+  const test_support::TemporaryFolder root;
+  Options options;
+  options.sys = root.path() / "sys";
+  options.run_folder = root.path() / "run";
+  options.config_digest = "123";
+  root.Write("sys/module/nvidia/refcnt", "0\n");
+  EXPECT_FALSE(ObserveNode(options, Json::object())->driver_kept) << "there is none";
+  std::filesystem::create_directories(options.run_folder / "nvidia-driver.state");
+  EXPECT_FALSE(ObserveNode(options, Json::object()));
+}
+
 TEST(ObserveNode, AnUnreadableModuleStateIsNoAbsence) {
   const test_support::TemporaryFolder root;
   Options options;
