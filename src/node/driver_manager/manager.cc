@@ -20,6 +20,7 @@
 #include "node/driver_manager/former_users.h"
 #include "node/driver_manager/gpu_owners.h"
 #include "node/driver_manager/loaded_driver.h"
+#include "node/driver_manager/network_driver.h"
 #include "node/driver_manager/operand_labels.h"
 #include "node/driver_manager/preflight.h"
 #include "node/own_node/own_node.h"
@@ -31,7 +32,6 @@ namespace pitcrew::node::driver_manager {
 namespace {
 
 constexpr std::chrono::minutes kOperandTimeout{5};
-constexpr std::chrono::minutes kMofedTimeout{30};
 
 // The version that the host's own nvidia-smi tells; kNotFound when the host has no working driver,
 // kTimeout where the program hangs, as it does on a driver that is loaded and stuck.
@@ -215,7 +215,7 @@ class Manager {
     TRY(RemoveRemains());
     TRY(UnloadNouveau(options_));
     TRY(Divide(state));
-    return AwaitMofed();
+    return AwaitNetworkDriver(options_, stop_);
   }
 
   // Nothing is loaded: what an earlier driver container has left is taken away.
@@ -225,7 +225,7 @@ class Manager {
     TRY(RemoveRemains());
     TRY(UnloadNouveau(options_));
     TRY(Divide(state));
-    return AwaitMofed();
+    return AwaitNetworkDriver(options_, stop_);
   }
 
   // After a restart of the node operands wait for this driver. Those that run have the files of the
@@ -320,29 +320,6 @@ class Manager {
     return {};
   }
 
-  // GPUDirect RDMA needs the network driver before the GPU driver (4.11).
-  base::Status AwaitMofed() {
-    if (!options_.gpu_direct_rdma) return {};
-    TRY_ASSIGN(const auto scan, host::ReadPciDevices(options_.sys / "bus/pci/devices"));
-    const bool has_card = std::ranges::any_of(
-        scan.devices, [](const auto& device) { return device.vendor == host::kVendorMellanox; });
-    if (!has_card) return {};
-    const auto deadline = std::chrono::steady_clock::now() + kMofedTimeout;
-    if (!options_.host_mofed) {
-      return validations::StatusFolder(options_.mofed_ready.parent_path())
-          .Await(options_.mofed_ready.filename().string(), stop_, deadline);
-    }
-    constexpr std::chrono::seconds kModulePause{2};
-    while (true) {
-      TRY_ASSIGN(const auto modules, host::ReadLoadedModules(options_.proc));
-      if (std::ranges::find(modules, "mlx5_core") != modules.end()) return {};
-      if (std::chrono::steady_clock::now() >= deadline || stop_.WaitFor(kModulePause)) {
-        return base::Fail(base::Unavailable("NetworkDriverMissing",
-                                            "kernel module mlx5_core is not loaded on the host"));
-      }
-    }
-  }
-
   const Options& options_;
   std::shared_ptr<kube::Client> client_;
   own_node::OwnNode node_;
@@ -382,7 +359,8 @@ base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& n
   if (!state.driver_loaded || options.force_reinstall || options.config_digest.empty())
     return state;
   const auto stored = base::ReadFile(options.run_folder / "nvidia-driver.state");
-  // Of which configuration a driver is that cannot be asked is not known: nobody is sent away for it.
+  // Of which configuration a driver is that cannot be asked is not known: nobody is sent away for
+  // it.
   if (!stored && stored.error().code != base::Code::kNotFound) return base::Fail(stored.error());
   // A driver learns of GPUs that come and go when it is loaded.
   const bool same_gpus = !state.hands.leave_vfio && !state.hands.go_to_vfio;

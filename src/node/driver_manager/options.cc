@@ -14,7 +14,7 @@ base::Error Refuse(std::string message) {
 struct Flags {
   std::vector<std::string> commands;
   std::optional<std::string> node_name, namespace_name, kubeconfig, drain_timeout, custom_label,
-      drain_selector, digest, pci_ids;
+      drain_selector, digest, pci_ids, mofed_timeout;
   std::optional<bool> drain_force, drain_delete_empty_dir, auto_drain, evict, rdma, host_mofed,
       force_reinstall, nvswitches;
 
@@ -46,6 +46,9 @@ struct Flags {
     line.Add({"gpu-direct-rdma-enabled", "GPU_DIRECT_RDMA_ENABLED", "wait for the network driver"},
              &rdma);
     line.Add({"use-host-mofed", "USE_HOST_MOFED", "the network driver is the host's"}, &host_mofed);
+    line.Add({"mofed-timeout", "MOFED_TIMEOUT",
+              "how long the network driver is waited for, as a duration: 30m; 0s: no limit"},
+             &mofed_timeout);
     line.Add({"force-reinstall", "FORCE_REINSTALL", "never keep a loaded driver"},
              &force_reinstall);
     line.Add({"unbind-nvswitches", "BIND_NVSWITCHES", "take NVSwitches from VFIO too"},
@@ -56,6 +59,19 @@ struct Flags {
              &digest);
   }
 };
+
+// Without a text, or with an empty one, the duration stays.
+base::Status ReadDuration(std::string_view name, const std::optional<std::string>& text,
+                          std::chrono::nanoseconds& duration) {
+  if (!text || text->empty()) return {};
+  const auto read = base::ParseGoDuration(*text);
+  if (!read) {
+    return base::Fail(Refuse(fmt::format(
+        "{} is \"{}\"; it takes a duration with its unit, for example 300s", name, *text)));
+  }
+  duration = *read;
+  return {};
+}
 
 }  // namespace
 
@@ -79,15 +95,8 @@ base::Result<std::optional<Options>> ReadOptions(
   }
   if (flags.namespace_name) options.namespace_name = *flags.namespace_name;
   options.kubeconfig = flags.kubeconfig.value_or("");
-  if (flags.drain_timeout && !flags.drain_timeout->empty()) {
-    const auto timeout = base::ParseGoDuration(*flags.drain_timeout);
-    if (!timeout) {
-      return base::Fail(Refuse(fmt::format(
-          "DRAIN_TIMEOUT_SECONDS is \"{}\"; it takes a duration with its unit, for example 300s",
-          *flags.drain_timeout)));
-    }
-    options.drain_timeout = *timeout;
-  }
+  TRY(ReadDuration("DRAIN_TIMEOUT_SECONDS", flags.drain_timeout, options.drain_timeout));
+  TRY(ReadDuration("MOFED_TIMEOUT", flags.mofed_timeout, options.mofed_timeout));
   options.drain_pod_selector = flags.drain_selector.value_or("");
   options.custom_pause_label = flags.custom_label.value_or("");
   options.config_digest = flags.digest.value_or("");

@@ -40,6 +40,9 @@ struct Options {
   // DaemonSet's node selector takes it away meanwhile.
   std::chrono::seconds preinstalled_pause{60};
 
+  // How long the network driver is waited for; 0: without an end, as upstream does.
+  std::chrono::nanoseconds mofed_timeout = std::chrono::minutes(30);
+
   // How long the operands may take to end that owned the GPUs before; an ending driver container
   // alone has two minutes to unload its modules.
   std::chrono::seconds owners_timeout{300};

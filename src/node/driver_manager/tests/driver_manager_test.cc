@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <thread>
 
 #include "api/labels.h"
 #include "codec/yaml.h"
 #include "node/driver_manager/eviction.h"
 #include "node/driver_manager/machine_pods.h"
 #include "node/driver_manager/manager.h"
+#include "node/driver_manager/network_driver.h"
 #include "node/driver_manager/operand_labels.h"
 #include "node/driver_manager/options.h"
 #include "tests/support/temporary_folder.h"
@@ -45,6 +47,16 @@ TEST(Options, DrainTimeoutTakesAUnit) {
   EXPECT_EQ((*with(""))->drain_timeout.count(), 0);
 }
 
+TEST(Options, TheNetworkDriverIsWaitedForForATime) {
+  const auto with = [](const std::string& timeout) {
+    return Read({{"NODE_NAME", "n"}, {"MOFED_TIMEOUT", timeout}});
+  };
+  EXPECT_EQ((*with(""))->mofed_timeout, std::chrono::minutes(30));
+  EXPECT_EQ((*with("90s"))->mofed_timeout, std::chrono::seconds(90));
+  EXPECT_EQ((*with("0s"))->mofed_timeout.count(), 0) << "no limit";
+  EXPECT_THAT(with("90").error().message, HasSubstr("MOFED_TIMEOUT"));
+}
+
 TEST(Options, EnvironmentAndDefaults) {
   RecordProperty("holds", "driver-lifecycle.md #101, section 4.2");
   EXPECT_FALSE(Read({})) << "NODE_NAME is missing";
@@ -54,6 +66,72 @@ TEST(Options, EnvironmentAndDefaults) {
   EXPECT_TRUE(defaults.evict_gpu_pods);
   EXPECT_EQ(defaults.namespace_name, "gpu-operator");
   EXPECT_FALSE((*Read({{"NODE_NAME", "n"}, {"ENABLE_GPU_POD_EVICTION", ""}}))->evict_gpu_pods);
+}
+
+// driver-lifecycle.md 4.11; that the kernel tells of the module is tried in tests/kernel.
+class NetworkDriver : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    options_.sys = root_.path() / "sys";
+    options_.proc = root_.path() / "proc";
+    options_.mofed_ready = root_.path() / "run/mellanox/drivers/.driver-ready";
+    options_.gpu_direct_rdma = true;
+    options_.mofed_timeout = std::chrono::milliseconds(1);
+    AddDevice("0000:17:00.0", "0x15b3", "0x020000");
+    root_.Write("proc/modules", "ext4 1 2 - Live 0x0\n");
+  }
+  void AddDevice(const std::string& address, const char* vendor, const char* device_class) {
+    const std::string folder = "sys/bus/pci/devices/" + address + "/";
+    root_.Write(folder + "vendor", std::string(vendor) + "\n");
+    root_.Write(folder + "device", "0x1021\n");
+    root_.Write(folder + "class", std::string(device_class) + "\n");
+  }
+  test_support::TemporaryFolder root_;
+  Options options_;
+};
+
+TEST_F(NetworkDriver, IsNotWaitedForWithoutTheWishOrACard) {
+  options_.gpu_direct_rdma = false;
+  EXPECT_TRUE(AwaitNetworkDriver(options_, {}));
+  options_.gpu_direct_rdma = true;
+  std::filesystem::remove_all(options_.sys / "bus/pci/devices/0000:17:00.0");
+  AddDevice("0000:65:00.0", "0x10de", "0x030200");
+  EXPECT_TRUE(AwaitNetworkDriver(options_, {}));
+}
+
+TEST_F(NetworkDriver, ThatDoesNotComeIsNamedInTheEnd) {
+  auto missing = AwaitNetworkDriver(options_, {});
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().reason, "NetworkDriverMissing");
+  EXPECT_THAT(missing.error().message, HasSubstr(options_.mofed_ready.string()));
+  options_.host_mofed = true;
+  missing = AwaitNetworkDriver(options_, {});
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().reason, "NetworkDriverMissing");
+  EXPECT_THAT(missing.error().message, HasSubstr("mlx5_core is not loaded on the host"));
+}
+
+TEST_F(NetworkDriver, OfTheHostThatIsThereIsEnough) {
+  options_.host_mofed = true;
+  root_.Write("proc/modules", "mlx5_core 1 0 - Live 0x0\n");
+  EXPECT_TRUE(AwaitNetworkDriver(options_, {}));
+}
+
+TEST_F(NetworkDriver, OfAContainerIsToldByItsFile) {
+  options_.mofed_timeout = std::chrono::nanoseconds(0);  // however long
+  std::thread network([this] { root_.Write("run/mellanox/drivers/.driver-ready", ""); });
+  EXPECT_TRUE(AwaitNetworkDriver(options_, {}));
+  network.join();
+}
+
+TEST_F(NetworkDriver, IsNotWaitedForAfterAStop) {
+  options_.mofed_timeout = std::chrono::nanoseconds(0);
+  io::StopSource stop;
+  stop.Stop();
+  for (const bool host : {false, true}) {
+    options_.host_mofed = host;
+    EXPECT_EQ(AwaitNetworkDriver(options_, stop.token()).error().code, base::Code::kCancelled);
+  }
 }
 
 TEST(Eviction, RefusalsNameTheVariablesThatAllowIt) {  // driver-lifecycle.md 4.2, 4.8
