@@ -195,6 +195,7 @@ class Manager {
       if (state.dra_driver) TRY(PauseAndAwait(DraPluginToPause()));
       return RemoveRemains();
     }
+    TRY(UnloadNouveau(options_));
     const bool may_drain = options_.auto_drain && !state.upgrade_managed;
     const bool may_evict = options_.evict_gpu_pods && !state.upgrade_managed;
     // On a divided node their GPUs stay where they are.
@@ -213,17 +214,16 @@ class Manager {
     }
     TRY(unloaded);
     TRY(RemoveRemains());
-    TRY(UnloadNouveau(options_));
     TRY(Divide(state));
     return AwaitNetworkDriver(options_, stop_);
   }
 
   // Nothing is loaded: what an earlier driver container has left is taken away.
   base::Status PrepareUnloaded(const NodeState& state) {
+    TRY(UnloadNouveau(options_));
     TRY(SendUsersOfFormerFilesAway(state));
     if (state.dra_driver) TRY(PauseAndAwait(DraPluginToPause()));
     TRY(RemoveRemains());
-    TRY(UnloadNouveau(options_));
     TRY(Divide(state));
     return AwaitNetworkDriver(options_, stop_);
   }

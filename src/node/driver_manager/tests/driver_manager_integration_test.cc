@@ -504,6 +504,37 @@ TEST_F(LoadedDriverTest, WhatCannotBeLoadedAgainIsTold) {
               ::testing::HasSubstr("gone, and could not be loaded again: nvidia_drm ("));
 }
 
+// The kernel's own driver of these GPUs.
+TEST_F(ManagerTest, NouveauIsTakenOutOfTheWay) {
+  root_.Write("sys/module/nouveau/refcnt", "0\n");
+  const auto done = Run();
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_THAT(unloaded_, ElementsAre("nouveau"));
+}
+
+// driver-lifecycle.md 12.2, number 38: upstream finds out when the driver is gone already.
+TEST_F(LoadedDriverTest, StaysWhereNouveauDoes) {
+  Load("nouveau", 1);
+  busy_module_ = "nouveau";
+  MakePod("mine", "training", {{"limits", {{"nvidia.com/gpu", "1"}}}});
+  options_.drain_force = true;
+  const auto refused = Run();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().reason, "ModuleInUse");
+  EXPECT_TRUE(HasEvent("ModuleInUse"));
+  EXPECT_TRUE(client_->Get(kube::kPods, {options_.namespace_name, "mine"}));
+  ExpectUntouched();
+  busy_module_ = "";
+  ASSERT_TRUE(Run());
+  EXPECT_EQ(unloaded_.front(), "nouveau");
+}
+
+TEST_F(ManagerTest, NouveauWhoseUsesCannotBeReadIsNotTakenForAbsent) {
+  root_.Write("sys/module/nouveau/refcnt", "many\n");
+  EXPECT_FALSE(Run());
+  EXPECT_THAT(unloaded_, ::testing::IsEmpty());
+}
+
 // A host with a program nvidia-smi of its own.
 class HostDriverTest : public ManagerTest {
  protected:
