@@ -32,6 +32,8 @@ namespace pitcrew::node::driver_manager {
 namespace {
 
 constexpr std::chrono::minutes kOperandTimeout{5};
+constexpr const char* kDigestFile =
+    "nvidia-driver.state";  // of the configuration of a loaded driver
 
 // The version that the host's own nvidia-smi tells; kNotFound when the host has no working driver,
 // kTimeout where the program hangs, as it does on a driver that is loaded and stuck.
@@ -193,7 +195,7 @@ class Manager {
     if (state.driver_kept) {
       base::LogInfo("The loaded driver is the one that is wanted; it is kept");
       if (state.dra_driver) TRY(PauseAndAwait(DraPluginToPause()));
-      return RemoveRemains();
+      return RemoveRemains(state);
     }
     TRY(UnloadNouveau(options_));
     const bool may_drain = options_.auto_drain && !state.upgrade_managed;
@@ -213,7 +215,7 @@ class Manager {
       unloaded = UnloadDriver(options_);
     }
     TRY(unloaded);
-    TRY(RemoveRemains());
+    TRY(RemoveRemains(state));
     TRY(Divide(state));
     return AwaitNetworkDriver(options_, stop_);
   }
@@ -223,7 +225,7 @@ class Manager {
     TRY(UnloadNouveau(options_));
     TRY(SendUsersOfFormerFilesAway(state));
     if (state.dra_driver) TRY(PauseAndAwait(DraPluginToPause()));
-    TRY(RemoveRemains());
+    TRY(RemoveRemains(state));
     TRY(Divide(state));
     return AwaitNetworkDriver(options_, stop_);
   }
@@ -304,10 +306,21 @@ class Manager {
     return {};
   }
 
+  base::Status ForgetDigest() {
+    const auto file = options_.run_folder / kDigestFile;
+    std::error_code error;
+    std::filesystem::remove(file, error);
+    if (!error) return {};
+    return base::Fail(base::FromErrno(error.value(), "remove " + file.string()));
+  }
+
   // What a driver container leaves when it ends without its own clean-up. Whoever waits for the
   // next one must not take the old one's word.
-  base::Status RemoveRemains() {
+  base::Status RemoveRemains(const NodeState& state) {
     TRY(host::DetachMounts(options_.run_folder / "driver"));
+    // A driver that loads its modules and fails later would be taken for the one of this digest
+    // (12.2, number 43).
+    if (!state.driver_kept) TRY(ForgetDigest());
     const validations::StatusFolder status(options_.run_folder / "validations");
     TRY(status.Remove(validations::kDriverContainerReady));
     TRY(status.Remove(validations::kDriverDaemonsStatus));
@@ -358,7 +371,7 @@ base::Result<NodeState> ObserveNode(const Options& options, const codec::Json& n
   state.driver_loaded = module.is_present();
   if (!state.driver_loaded || options.force_reinstall || options.config_digest.empty())
     return state;
-  const auto stored = base::ReadFile(options.run_folder / "nvidia-driver.state");
+  const auto stored = base::ReadFile(options.run_folder / kDigestFile);
   // Of which configuration a driver is that cannot be asked is not known: nobody is sent away for
   // it.
   if (!stored && stored.error().code != base::Code::kNotFound) return base::Fail(stored.error());

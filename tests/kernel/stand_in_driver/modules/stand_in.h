@@ -3,3 +3,4 @@
 
 void stand_in_hold(void);
 void stand_in_hold_modeset(void);
+void stand_in_look_up(void);
