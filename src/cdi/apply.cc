@@ -15,20 +15,25 @@ base::Status ApplyNode(const DeviceNode& node, oci::Spec& spec, const NodeLookup
                      node.file_mode, node.uid,  node.gid};
   // A pipe has no numbers; everything else is looked up when type or numbers are missing.
   const bool complete = device.type == "p" || (!device.type.empty() && device.major != 0);
+  // Type and number without a host path may give a device another name than the host has for it.
+  const bool own_number = complete && node.host_path.empty();
   const std::string& host_path = node.host_path.empty() ? node.path : node.host_path;
-  if (!complete || !device.file_mode) {
+  if (!own_number || !device.file_mode) {
     const auto info = look_up(host_path);
     if (!info && !complete) {
       return base::Fail(info.error().Within("device node of a CDI specification"));
     }
     if (info) {
       if (device.type.empty()) device.type = info->type;
-      if (device.type != info->type) {
+      // "u", a character device without a buffer, is "c" to the kernel.
+      if ((device.type == "u" ? "c" : device.type) != info->type) {
         return base::Fail(base::Invalid(
             "WrongDeviceType", fmt::format("{} is of type {}, the CDI specification says {}",
                                            host_path, info->type, device.type)));
       }
-      if (device.major == 0 && device.type != "p") {
+      // A driver that is loaded again can have another number than when the specification was
+      // written, and another driver may have that number now.
+      if (!own_number && device.type != "p") {
         device.major = info->major;
         device.minor = info->minor;
       }

@@ -21,8 +21,10 @@ using NodeLookup = std::function<base::Result<NodeInfo>(const std::string& host_
 // Looks at the real file, without following a link.
 base::Result<NodeInfo> LookUpNode(const std::string& host_path);
 
-// Fails when a device node's type and numbers are neither given nor to be found; `spec` may then be
-// half edited. Without `device_rules` the device cgroup stays as it is.
+// The number of a device node is the node's own, whatever the specification says, unless that gives
+// type and number and no host path, or the node cannot be looked at. Fails when a device node's
+// type and numbers are neither given nor to be found; `spec` may then be half edited. Without
+// `device_rules` the device cgroup stays as it is.
 base::Status Apply(const ContainerEdits& edits, oci::Spec& spec,
                    const NodeLookup& look_up = LookUpNode, bool device_rules = true);
 

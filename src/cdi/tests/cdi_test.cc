@@ -336,5 +336,40 @@ TEST(CdiApply, AMissingNodeIsAnErrorUnlessItIsDescribed) {
   EXPECT_TRUE(Apply(WithNode(node), *spec, look_up));
 }
 
+// The node was made anew for a driver with another major; what has the old one now is no GPU.
+TEST(CdiApply, TheNodesNumberWinsOverTheSpecifications) {
+  const auto look_up = [](const std::string& path) -> base::Result<NodeInfo> {
+    if (path == "/gone") return base::Fail(base::NotFound("NotFound", "gone"));
+    return NodeInfo{"c", 511, 7, 0666};
+  };
+  const auto applied = [&](const DeviceNode& node) {
+    auto spec = oci::Spec::Parse("{}");
+    EXPECT_TRUE(Apply(WithNode(node), *spec, look_up));
+    const auto& linux_part = spec->json()["linux"];
+    const auto& device = linux_part["devices"][0];
+    if (node.type != "u") {  // for which there are no rules
+      const auto& rule = linux_part["resources"]["devices"][0];
+      EXPECT_EQ(rule["major"], device["major"]);
+      EXPECT_EQ(rule["minor"], device["minor"]);
+    }
+    return std::pair(device["major"].get<int>(), device["minor"].get<int>());
+  };
+  DeviceNode node = Node("/dev/nvidia-uvm");
+  node.major = 510;
+  node.file_mode = 0666;
+  EXPECT_EQ(applied(node), std::pair(511, 7));
+  node.host_path = "/driver/dev/nvidia-uvm";
+  EXPECT_EQ(applied(node), std::pair(511, 7));
+  for (const char* type : {"u", "c"}) {
+    node.type = type;
+    EXPECT_EQ(applied(node), std::pair(511, 7));
+  }
+  node.host_path = "/gone";
+  EXPECT_EQ(applied(node), std::pair(510, 0));
+  // A device under another name than the host's.
+  node.host_path = "";
+  EXPECT_EQ(applied(node), std::pair(510, 0));
+}
+
 }  // namespace
 }  // namespace pitcrew::cdi
