@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <iterator>
 
 #include "base/log.h"
 #include "base/strings.h"
@@ -87,6 +88,8 @@ const gpu::Device* GpuOf(const std::string& name, const gpu::Inventory& inventor
 
 }  // namespace
 
+std::filesystem::path DevFolderHere(const Options& options) { return DevRootHere(options) / "dev"; }
+
 void DescribeDriver(const gpu::Inventory& inventory, cdi::Spec& spec) {
   if (inventory.cuda_version != 0) {
     spec.annotations[std::string(cdi::kCudaVersion)] =
@@ -162,23 +165,70 @@ base::Status WriteWslSpec(const Options& options, const base::Result<gpu::Invent
   return WriteIfChanged(SpecPath(options, kRuntimeKind), std::move(spec));
 }
 
+// The names in /proc/devices of which one is the node's driver; none where that is not known.
+std::vector<std::string> DriversOf(std::string_view path) {
+  constexpr std::string_view kPrefix = "/dev/nvidia";
+  if (!path.starts_with(kPrefix)) return {};
+  const auto rest = path.substr(kPrefix.size());
+  if (rest.starts_with("-caps/")) return {"nvidia-caps"};
+  if (rest.starts_with("-caps-imex-channels/")) return {"nvidia-caps-imex-channels"};
+  if (rest == "-uvm" || rest == "-uvm-tools") return {"nvidia-uvm"};
+  const bool is_gpu = rest == "ctl" || rest == "-modeset" || base::ParseUnsigned(rest);
+  if (is_gpu) return {"nvidia", "nvidia-frontend"};
+  return {};
+}
+
+// A driver that was loaded again can have another major; nodes of before open what has it now.
+// Where the kernel does not list a driver, nothing is known of its nodes, and they stay.
+std::vector<base::Error> TakeOutStaleNodes(const Options& options,
+                                           std::vector<cdi_generate::Node>& nodes) {
+  const auto majors = host::ReadCharacterMajors(options.proc);
+  if (!majors) return {};
+  std::vector<base::Error> stale;
+  std::erase_if(nodes, [&](const cdi_generate::Node& node) {
+    for (const auto& driver : DriversOf(node.path)) {
+      const auto major = majors->find(driver);
+      if (major == majors->end()) continue;
+      if (major->second == node.major) return false;
+      stale.push_back(base::Error{
+          base::Code::kConflict, "StaleDeviceNode",
+          fmt::format(
+              "{} has the major {}, and {} has {} now: it is left out until it is made anew",
+              node.path, node.major, driver, major->second)});
+      return true;
+    }
+    return false;
+  });
+  return stale;
+}
+
+// Without nvidia-modeset a GPU only draws nothing, and its module is not loaded everywhere.
+void AppendMissingControlNodes(const cdi_generate::DriverFiles& files,
+                               std::vector<base::Error>& missing) {
+  for (const std::string path : {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}) {
+    if (files.FindNode(path) != nullptr) continue;
+    missing.push_back(base::NotFound(
+        "ControlNodeMissing",
+        fmt::format("there is no {} that opens the driver: containers are started without it; "
+                    "its module may not be loaded",
+                    path)));
+  }
+}
+
 }  // namespace
 
-void CreateControlNodes(const Options& options) {
+base::Status CreateControlNodes(const Options& options) {
+  if (!options.create_control_nodes) return {};
   const std::filesystem::path root =
       options.dev_root_container.empty() ? "/" : options.dev_root_container;
-  const auto majors = host::ReadCharacterMajors();
-  const auto wanted =
-      majors ? host::NvidiaControlDevices(*majors)
-             : base::Result<std::vector<host::NamedDevice>>(base::Fail(majors.error()));
-  if (!wanted) {
-    base::LogWarning("Control device nodes are left as they are", wanted.error());
-    return;
-  }
-  for (const auto& device : *wanted) {
+  TRY_ASSIGN(const auto majors, host::ReadCharacterMajors(options.proc));
+  TRY_ASSIGN(const auto wanted, host::NvidiaControlDevices(majors));
+  base::Status all;
+  for (const auto& device : wanted) {
     const auto made = host::EnsureCharacterDevice(root / "dev" / device.name, device.number);
-    if (!made) base::LogWarning("A control device node is not as it should be", made.error());
+    if (!made && all) all = made;
   }
+  return all;
 }
 
 base::Result<std::vector<base::Error>> WriteCdiSpecs(const Options& options) {
@@ -199,18 +249,24 @@ base::Result<std::vector<base::Error>> WriteCdiSpecs(const Options& options) {
       break;
   }
   const host::Root dev_root(DevRootHere(options));
-  TRY_ASSIGN(const auto files,
-             cdi_generate::Locate({driver_root, dev_root,
-                                   inventory ? inventory->driver_version : "", "/sys", "/proc"}));
+  TRY_ASSIGN(auto files, cdi_generate::Locate({driver_root, dev_root,
+                                               inventory ? inventory->driver_version : "", "/sys",
+                                               options.proc}));
+  auto stale = TakeOutStaleNodes(options, files.nodes);
   if (options.cdi_enabled) {
     TRY_ASSIGN(auto management,
                cdi_generate::GenerateManagement(files, GenerateOptions(options, options.cdi_kind)));
     TRY(WriteIfChanged(SpecPath(options, options.cdi_kind), std::move(management)));
   }
+  std::ranges::move(stale, std::back_inserter(missing));
   if (!inventory) return missing;
+  AppendMissingControlNodes(files, missing);
   auto written = WriteRuntimeSpec(options, *inventory, files);
-  if (written) return written;
-  missing.push_back(written.error());
+  if (!written) {
+    missing.push_back(written.error());
+    return missing;
+  }
+  std::ranges::move(*written, std::back_inserter(missing));
   return missing;
 }
 

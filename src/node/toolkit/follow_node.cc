@@ -23,7 +23,7 @@ constexpr kube::BackoffPolicy kPauses{.base = std::chrono::seconds(1),
 class NodeFollower {
  public:
   NodeFollower(const Options& options, const io::StopToken& stop) : options_(options), stop_(stop) {
-    Start("Changes of the MIG geometry are not followed", WatchValidations());
+    Start("Changes of the MIG geometry are not followed", WatchFiles());
     auto events = host::UeventReceiver::Create();
     if (events) {
       events_ = *std::move(events);
@@ -55,11 +55,12 @@ class NodeFollower {
     if (!started) base::LogInfo(what, {{"why", started.error().message}});
   }
 
-  base::Status WatchValidations() {
+  base::Status WatchFiles() {
     TRY_ASSIGN(auto files, io::FileWatcher::Create());
-    TRY(files.Watch(options_.validations));
     files_ = std::move(files);
-    return {};
+    // The driver of a container makes its nodes without the kernel's word.
+    (void)files_->Watch(DevFolderHere(options_));
+    return files_->Watch(options_.validations);
   }
 
   [[nodiscard]] base::Deadline Deadline() const {
@@ -77,13 +78,32 @@ class NodeFollower {
         failures_ = 0;
         WriteAnew();
       }
+      if (changes && std::ranges::any_of(*changes, [](const io::FileChange& change) {
+            return change.name.starts_with("nvidia") &&
+                   change.kind != io::FileChange::Kind::kChanged;
+          })) {
+        NoteChange();
+      }
     }
     if (!events_) return;
     const auto batch = events_->Take();
-    if (!batch || (!batch->lost && std::ranges::none_of(batch->events, ConcernsGpus))) return;
+    if (batch && (batch->lost || std::ranges::any_of(batch->events, ConcernsGpus))) NoteChange();
+  }
+
+  void NoteChange() {
     last_change_ = Clock::now();
     if (!first_change_) first_change_ = last_change_;
     failures_ = 0;
+  }
+
+  // Their driver may have been loaded since, or anew with another major.
+  void MakeControlNodes() {
+    const auto made = CreateControlNodes(options_);
+    const auto why = made ? std::optional<base::Error>() : made.error();
+    if (why && why != nodes_problem_) {
+      base::LogInfo("Control device nodes are not all as they should be", {{"why", why->message}});
+    }
+    nodes_problem_ = why;
   }
 
   // While GPUs are being divided, the end of that is another change.
@@ -93,11 +113,12 @@ class NodeFollower {
     const auto changing =
         validations::ReadMigChange(validations::StatusFolder(options_.validations));
     if (changing && !changing->empty()) return;
+    MakeControlNodes();
     const auto written = WriteCdiSpecs(options_);
     auto missing = written ? *written : std::vector<base::Error>{written.error()};
     for (const auto& error : missing) {
       if (std::ranges::find(missing_, error) != missing_.end()) continue;
-      base::LogWarning(written ? kNotRequestable : "CDI specifications stay as they are", error);
+      base::LogWarning(written ? kIncomplete : "CDI specifications stay as they are", error);
     }
     missing_ = std::move(missing);
     if (missing_.empty()) return;
@@ -110,8 +131,9 @@ class NodeFollower {
   std::optional<host::UeventReceiver> events_;
   std::optional<Clock::time_point> first_change_;
   std::optional<Clock::time_point> last_change_;
-  std::vector<base::Error> missing_;  // after the last try
-  int failures_ = 0;                  // since the last change
+  std::vector<base::Error> missing_;          // after the last try
+  std::optional<base::Error> nodes_problem_;  // likewise
+  int failures_ = 0;                          // since the last change
   std::optional<Clock::time_point> retry_at_;
 };
 

@@ -46,10 +46,12 @@ base::Status InstallAll(const Options& options, const codec::Json& engine_config
   WarnOfUnheeded(options, runtimes);
   base::LogInfo("The toolkit is installed", {{"folder", options.toolkit_folder().string()},
                                              {"driver_root", options.driver_root}});
-  if (options.create_control_nodes) CreateControlNodes(options);
+  if (const auto made = CreateControlNodes(options); !made) {
+    base::LogWarning("Control device nodes are not all as they should be", made.error());
+  }
   const auto written = WriteCdiSpecs(options);
   if (written) {
-    for (const auto& error : *written) base::LogWarning(kNotRequestable, error);
+    for (const auto& error : *written) base::LogWarning(kIncomplete, error);
     return {};
   }
   if (options.cdi_enabled && !options.ignore_errors) return base::Fail(written.error());

@@ -136,6 +136,7 @@ struct Options {
   bool create_control_nodes = true;
   bool ignore_errors = false;
   std::filesystem::path validations = "/run/nvidia/validations";  // another one is for tests
+  std::filesystem::path proc = "/proc";                           // likewise
 
   RuntimeSettings runtime;
   EngineOptions engine;

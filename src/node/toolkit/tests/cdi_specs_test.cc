@@ -146,6 +146,40 @@ TEST_F(CdiSpecs, UnknownGpusDoNotRemoveTheRuntimeSpecification) {
   EXPECT_EQ(*base::ReadFile(folder_ / "cdi/runtime.nvidia.com-gpu.yaml"), "kept");
 }
 
+// The driver was loaded anew with another major, and nobody has made its nodes anew.
+TEST_F(CdiSpecs, NodesThatOpenAnotherDriverAreLeftOutAndTold) {
+  if (::geteuid() != 0) GTEST_SKIP() << "device nodes need root";
+  const auto make = [&](const std::string& name, unsigned major) {
+    const auto path = folder_ / "driver/dev" / name;
+    fs::create_directories(path.parent_path());
+    ASSERT_EQ(::mknod(path.c_str(), S_IFCHR | 0666, ::makedev(major, 1)), 0);
+  };
+  make("nvidia1", 195);
+  make("nvidia-uvm", 510);
+  make("nvidia-uvm-tools", 511);
+  make("nvidia-caps/nvidia-cap1", 236);
+  make("nvidia-caps-imex-channels/channel1", 240);  // the kernel lists no driver of it
+  options_.proc = folder_ / "proc";
+  ASSERT_TRUE(base::WriteFileAtomically(options_.proc / "devices",
+                                        "Character devices:\n195 nvidia-frontend\n"
+                                        "237 nvidia-caps\n511 nvidia-uvm\n"));
+  const auto written = WriteCdiSpecs(options_);
+  ASSERT_TRUE(written) << written.error().message;
+  std::vector<std::string> told;
+  for (const auto& error : *written) {
+    if (error.reason == "StaleDeviceNode") {
+      told.push_back(error.message.substr(0, error.message.find(' ')));
+    }
+  }
+  EXPECT_EQ(told, (std::vector<std::string>{"/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-uvm"}));
+  const auto spec = cdi::ParseSpec(*base::ReadFile(folder_ / "cdi/example.com-class.yaml"), "spec");
+  ASSERT_TRUE(spec) << spec.error().message;
+  std::vector<std::string> paths;
+  for (const auto& node : spec->devices[0].edits.device_nodes) paths.push_back(node.path);
+  EXPECT_EQ(paths, (std::vector<std::string>{"/dev/nvidia-uvm-tools", "/dev/nvidia1",
+                                             "/dev/nvidia-caps-imex-channels/channel1"}));
+}
+
 TEST_F(CdiSpecs, DriverAndGpusAreDescribedForRequirementsOfImages) {
   gpu::Inventory inventory;
   inventory.driver_version = "550.54.15";

@@ -1,8 +1,19 @@
 // CDI specifications that follow the node, on simulated GPUs.
 #include <gtest/gtest.h>
+#include <linux/netlink.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "base/file.h"
+#include "base/file_descriptor.h"
+#include "cdi/format.h"
+#include "host/device_node.h"
 #include "io/file_watcher.h"
+#include "node/toolkit/cdi_specs.h"
 #include "node/toolkit/follow_node.h"
 #include "node/validations/mig_change.h"
 #include "nvml/nvml.h"
@@ -12,6 +23,101 @@
 
 namespace pitcrew::node::toolkit {
 namespace {
+
+// As the kernel would: what a process with its rights sends to it, it tells everybody.
+void Announce(const std::string& action, const std::string& path) {
+  std::string text = action + "@" + path;
+  for (const auto& field : {"ACTION=" + action, "DEVPATH=" + path, std::string("SUBSYSTEM=module")}) {
+    text += '\0' + field;
+  }
+  text += '\0';
+  const base::FileDescriptor socket(
+      ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_KOBJECT_UEVENT));
+  nlmsghdr header{};
+  header.nlmsg_len = static_cast<__u32>(NLMSG_LENGTH(text.size()));
+  header.nlmsg_type = NLMSG_MIN_TYPE;  // anything that is not netlink's own
+  header.nlmsg_flags = NLM_F_REQUEST;
+  std::string message(NLMSG_LENGTH(text.size()), '\0');
+  std::memcpy(message.data(), &header, sizeof(header));
+  std::memcpy(message.data() + NLMSG_HDRLEN, text.data(), text.size());
+  sockaddr_nl kernel{};
+  kernel.nl_family = AF_NETLINK;
+  ASSERT_EQ(::sendto(socket.get(), message.data(), message.size(), 0,
+                     reinterpret_cast<const sockaddr*>(&kernel), sizeof(kernel)),
+            static_cast<ssize_t>(message.size()))
+      << std::strerror(errno);
+}
+
+// A node with two GPUs whose /proc/devices the test writes.
+class NodeWithMajors : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "device nodes need root";
+    node_.InstallDriver();
+    options_.driver_root = node_.driver_root();
+    options_.driver_root_container = node_.driver_root();
+    options_.dev_root_container = node_.driver_root();
+    options_.cdi_folder = node_.cdi_folder();
+    options_.validations = node_.folder().path() / "validations";
+    options_.proc = node_.folder().path() / "proc";
+    std::filesystem::create_directories(options_.validations);
+    std::filesystem::create_directories(options_.cdi_folder);
+  }
+  void List(const std::string& majors) const {
+    ASSERT_TRUE(
+        base::WriteFileAtomically(options_.proc / "devices", "Character devices:\n" + majors));
+  }
+  // The major that containers get for nvidia-uvm; 0: they do not get it.
+  [[nodiscard]] std::int64_t UvmMajor() const {
+    const auto text = base::ReadFile(options_.cdi_folder / "runtime.nvidia.com-gpu.yaml");
+    const auto spec = cdi::ParseSpec(text.value_or(""), "the runtime's");
+    if (!spec) return -1;
+    const auto node =
+        std::ranges::find(spec->edits.device_nodes, "/dev/nvidia-uvm", &cdi::DeviceNode::path);
+    return node == spec->edits.device_nodes.end() ? 0 : node->major;
+  }
+
+  const test_support::SimulatedNode node_{"gpus: [{profile: H100-80, count: 2}]"};
+  Options options_;
+};
+
+// The only news is the kernel's word that a module is there.
+TEST_F(NodeWithMajors, ADriverThatIsLoadedAnewHasItsNewMajorInTheSpecification) {
+  List("195 nvidia\n498 nvidia-uvm\n");
+  const auto has = [&](std::int64_t major) {
+    return [this, major]() -> base::Result<bool> { return UvmMajor() == major; };
+  };
+  test_support::DaemonThread follower([&](const io::StopToken& stop) -> base::Status {
+    FollowNode(options_, stop);
+    return {};
+  });
+  ASSERT_TRUE(io::WaitForFiles({options_.cdi_folder}, has(498), {})) << "at its start";
+  List("195 nvidia\n499 nvidia-uvm\n");
+  Announce("add", "/module/nvidia_uvm");
+  EXPECT_TRUE(io::WaitForFiles({options_.cdi_folder}, has(499), {}));
+}
+
+TEST_F(NodeWithMajors, AControlNodeThatIsNotThereIsToldUntilSomebodyMakesIt) {
+  List("195 nvidia\n498 nvidia-uvm\n");
+  options_.create_control_nodes = false;
+  const auto uvm = node_.driver_root() / "dev/nvidia-uvm";
+  std::filesystem::remove(uvm);
+  const auto tools = node_.driver_root() / "dev/nvidia-uvm-tools";
+  ASSERT_TRUE(host::EnsureCharacterDevice(tools, {498, 1}));
+  const auto written = WriteCdiSpecs(options_);
+  ASSERT_TRUE(written) << written.error().message;
+  ASSERT_EQ(written->size(), 1U);
+  EXPECT_EQ(written->front().reason, "ControlNodeMissing");
+  EXPECT_NE(written->front().message.find("/dev/nvidia-uvm "), std::string::npos);
+  EXPECT_EQ(UvmMajor(), 0);
+  test_support::DaemonThread follower([&](const io::StopToken& stop) -> base::Status {
+    FollowNode(options_, stop);
+    return {};
+  });
+  ASSERT_TRUE(host::EnsureCharacterDevice(uvm, {498, 0}));
+  EXPECT_TRUE(io::WaitForFiles(
+      {options_.cdi_folder}, [&]() -> base::Result<bool> { return UvmMajor() == 498; }, {}));
+}
 
 // The MIG manager has told of a new geometry, and NVML does not answer in that moment.
 TEST(FollowNode, ADriverThatDoesNotAnswerIsAskedAgain) {
