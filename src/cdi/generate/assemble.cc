@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <utility>
 
 #include "cdi/generate/edits.h"
 
@@ -73,16 +75,23 @@ void Simplify(cdi::Spec& spec) {
   std::ranges::stable_sort(spec.devices, {}, &cdi::Device::name);
 }
 
-}  // namespace
-
-void Assemble(cdi::Spec& spec, bool merged_device) {
-  Simplify(spec);
-  const bool has_all =
-      std::ranges::find(spec.devices, "all", &cdi::Device::name) != spec.devices.end();
-  if (!merged_device || has_all || spec.devices.empty()) return;
+// Everything of the others under one name, unless one has that name already.
+void Merge(cdi::Spec& spec) {
+  if (std::ranges::find(spec.devices, "all", &cdi::Device::name) != spec.devices.end()) return;
+  if (spec.devices.empty()) return;
   cdi::Device all{"all", {}, {}};
   for (const auto& device : spec.devices) all.edits.Append(device.edits);
   spec.devices.push_back(std::move(all));
+  Simplify(spec);
+}
+
+}  // namespace
+
+void Assemble(cdi::Spec& spec, bool merged_device, std::vector<cdi::Device> apart) {
+  Simplify(spec);
+  if (merged_device) Merge(spec);
+  if (apart.empty()) return;
+  std::ranges::move(apart, std::back_inserter(spec.devices));
   Simplify(spec);
 }
 

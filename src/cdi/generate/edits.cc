@@ -176,7 +176,7 @@ void AddDriver(const DriverFiles& files, const Options& options, bool graphics,
   for (const auto& file : files.firmware) AddMount(file, "", options, edits);
   for (const auto& program : files.programs) AddMount(program.path, program.source, options, edits);
   edits.env.push_back("NVIDIA_CTK_LIBCUDA_DIR=" + base::Join(files.library_folders, ":"));
-  edits.env.emplace_back("NVIDIA_VISIBLE_DEVICES=void");
+  edits.env.emplace_back(kNothingVisible);
 
   if (graphics) AddLinksHook(files.graphics_links, options, edits);
   AddLinksHook(LibraryLinks(files.libraries), options, edits);

@@ -21,6 +21,9 @@ void AddGroup(const Node& node, cdi::ContainerEdits& edits);
 // Whether there is to be a hook of that name (container-toolkit.md 6.7).
 bool IsHookEnabled(std::string_view name, const Options& options);
 
+// Of every driver's common edits: the runtime is not to look for devices once more.
+inline constexpr std::string_view kNothingVisible = "NVIDIA_VISIBLE_DEVICES=void";
+
 // Appends a createContainer hook with arguments, unless it is disabled.
 void AddHook(std::string_view name, const std::vector<std::string>& arguments,
              const Options& options, cdi::ContainerEdits& edits);
@@ -50,7 +53,7 @@ void AddDriver(const DriverFiles& files, const Options& options, bool graphics,
 std::vector<std::string> LibraryLinks(const std::vector<Library>& libraries);
 
 // Removes repetitions, moves nothing, drops from devices what the common edits have, sorts
-// (container-toolkit.md 6.11, steps 1 to 4).
-void Assemble(cdi::Spec& spec, bool merged_device);
+// (container-toolkit.md 6.11, steps 1 to 4). Devices `apart` are no part of the merged one.
+void Assemble(cdi::Spec& spec, bool merged_device, std::vector<cdi::Device> apart = {});
 
 }  // namespace pitcrew::cdi_generate

@@ -61,6 +61,35 @@ base::Result<std::vector<Nameless>> ChosenDevices(const gpu::Inventory& inventor
   return devices;
 }
 
+// A GPU in MIG mode that has no instance, as all have after the node has started.
+bool AwaitsDivision(const gpu::Device& device) {
+  return !device.fault && device.IsMigEnabled() && device.mig_devices.empty() &&
+         !gpu::IsSkippedDeviceName(device.name);
+}
+
+void AddNamed(const Nameless& device, const Options& options, std::vector<cdi::Device>& devices) {
+  for (const auto naming : options.naming) {
+    devices.push_back({NameFor(*device.parent, device.mig, naming),
+                       AnnotationsOf(*device.parent, device.mig, options), device.edits});
+  }
+}
+
+// GPUs in MIG mode themselves.
+std::vector<cdi::Device> DividedGpus(const gpu::Inventory& inventory, const DriverFiles& files,
+                                     const Options& options, std::vector<base::Error>& omitted) {
+  std::vector<cdi::Device> devices;
+  if (!options.divided_gpus || !MeansAllDevices(options.ids)) return devices;
+  for (const auto& device : inventory.devices) {
+    if (device.fault || !device.IsMigEnabled() || gpu::IsSkippedDeviceName(device.name)) continue;
+    if (auto edits = EditsOf(device, nullptr, files, options)) {
+      AddNamed({&device, nullptr, *std::move(edits)}, options, devices);
+    } else {
+      omitted.push_back(edits.error().Within(device.uuid));
+    }
+  }
+  return devices;
+}
+
 base::Status AddDevices(const gpu::Inventory& inventory, const DriverFiles& files,
                         const Options& options, Generated& out) {
   if (MeansNoDevice(options.ids)) {
@@ -75,18 +104,19 @@ base::Status AddDevices(const gpu::Inventory& inventory, const DriverFiles& file
   } else {
     TRY_ASSIGN(devices, ChosenDevices(inventory, files, options));
   }
+  if (devices.empty() && options.divided_gpus &&
+      std::ranges::any_of(inventory.devices, AwaitsDivision)) {
+    // A device must have edits: one of those that all containers get.
+    out.spec.devices = {{"all", {}, {}}};
+    out.spec.devices[0].edits.env.emplace_back(kNothingVisible);
+    return {};
+  }
   if (devices.empty()) {
     std::string why;
     for (const auto& error : out.omitted) why += "; " + error.message;
     return base::Fail(base::NotFound("NoDevices", "no GPU can be offered through CDI" + why));
   }
-  for (const auto naming : options.naming) {
-    for (const auto& device : devices) {
-      out.spec.devices.push_back({NameFor(*device.parent, device.mig, naming),
-                                  AnnotationsOf(*device.parent, device.mig, options),
-                                  device.edits});
-    }
-  }
+  for (const auto& device : devices) AddNamed(device, options, out.spec.devices);
   return {};
 }
 
@@ -110,7 +140,8 @@ base::Result<Generated> GenerateGpus(const gpu::Inventory& inventory, const Driv
   AddDriver(files, options, true, out.spec.edits);
   AddHook("disable-device-node-modification", {}, options, out.spec.edits);
   AddHook("update-application-profile", {}, options, out.spec.edits);
-  Assemble(out.spec, options.merged_device && !MeansNoDevice(options.ids));
+  Assemble(out.spec, options.merged_device && !MeansNoDevice(options.ids),
+           DividedGpus(inventory, files, options, out.omitted));
   return out;
 }
 

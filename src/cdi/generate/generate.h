@@ -29,6 +29,10 @@ struct Options {
   bool additional_gids = true;
   bool coherent_annotations =
       false;  // full GPUs say whether their memory is coherent (coherence.h)
+  // For who answers every request from one specification: GPUs in MIG mode by their own names too,
+  // which is how they are asked for before they are divided; they are no part of "all". Where no
+  // GPU is divided yet, "all" is nothing but the common edits, and not an error.
+  bool divided_gpus = false;
   // Which devices (device_ids.h). "none" anywhere: one device "none" that changes nothing.
   std::vector<std::string> ids = {"all"};
 };
@@ -40,7 +44,8 @@ struct Generated {
   std::vector<base::Error> omitted;
 };
 
-// Mode nvml: a device per GPU and MIG device and name. Full GPUs in MIG mode are left out.
+// Mode nvml: a device per GPU and MIG device and name. Full GPUs in MIG mode are left out, unless
+// `divided_gpus` says otherwise.
 // kNotFound "NoDevices" when no device is left. A device asked for by its own id is never left out:
 // what keeps it from being offered is the error.
 base::Result<Generated> GenerateGpus(const gpu::Inventory& inventory, const DriverFiles& files,

@@ -112,8 +112,9 @@ base::Result<std::vector<base::Error>> WriteRuntimeSpec(const Options& options,
                                                         const gpu::Inventory& inventory,
                                                         const cdi_generate::DriverFiles& files) {
   const auto path = SpecPath(options, kRuntimeKind);
-  auto generated =
-      cdi_generate::GenerateGpus(inventory, files, GenerateOptions(options, kRuntimeKind));
+  auto generate = GenerateOptions(options, kRuntimeKind);
+  generate.divided_gpus = true;
+  auto generated = cdi_generate::GenerateGpus(inventory, files, generate);
   if (!generated && !inventory.devices.empty()) return base::Fail(generated.error());
   if (!generated) {
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) {

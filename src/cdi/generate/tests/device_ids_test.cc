@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cdi/format.h"
 #include "cdi/generate/generate.h"
 
 namespace pitcrew::cdi_generate {
@@ -100,6 +101,42 @@ TEST(DeviceIds, OnlyTheDevicesThatAreAskedForAreInTheSpecification) {
   EXPECT_THAT(NamesByIds({"0"}), ElementsAre("0", "all"));
   EXPECT_THAT(NamesByIds({"1"}), ElementsAre("1", "all"));
   EXPECT_THAT(NamesByIds({"99"}), ElementsAre("NoSuchDevice"));
+}
+
+// GPUs in MIG mode by their own names, as they can be asked for; "all" is the MIG devices.
+TEST(DeviceIds, GpusInMigModeAreApartWhereTheyAreWanted) {
+  Options options;
+  options.divided_gpus = true;
+  const auto generated = GenerateGpus(TwoGpus(), FilesOfTwo(), options);
+  ASSERT_TRUE(generated) << generated.error().ToString();
+  Names names;
+  for (const auto& device : generated->spec.devices) names.push_back(device.name);
+  EXPECT_THAT(names, ElementsAre("0", "1", "1:2", "GPU-a", "GPU-b", "MIG-m", "all"));
+  options.divided_gpus = false;
+  const auto without = GenerateGpus(TwoGpus(), FilesOfTwo(), options);
+  EXPECT_EQ(generated->spec.devices.back().edits, without->spec.devices.back().edits);
+  EXPECT_THAT(generated->spec.devices[1].edits.device_nodes, ::testing::SizeIs(1));
+}
+
+// As after the node's start: they can be divided by a container that asks for all of them.
+TEST(DeviceIds, WhereNoGpuIsDividedYetAllIsTheDriver) {
+  auto inventory = TwoGpus();
+  inventory.devices.erase(inventory.devices.begin());
+  inventory.devices[0].mig_devices.clear();
+  Options options;
+  EXPECT_EQ(GenerateGpus(inventory, FilesOfTwo(), options).error().reason, "NoDevices");
+  options.divided_gpus = true;
+  const auto generated = GenerateGpus(inventory, FilesOfTwo(), options);
+  ASSERT_TRUE(generated) << generated.error().ToString();
+  ASSERT_EQ(generated->spec.devices.size(), 3U);
+  const auto& all = generated->spec.devices.back();
+  EXPECT_EQ(all.name, "all");
+  EXPECT_THAT(all.edits.device_nodes, IsEmpty());
+  EXPECT_THAT(all.edits.env, ElementsAre("NVIDIA_VISIBLE_DEVICES=void"));
+  EXPECT_TRUE(cdi::Validate(generated->spec));
+  // A GPU of which nothing is known is no reason for an empty specification.
+  inventory.devices[0].fault = base::Unavailable("GpuIsLost", "lost");
+  EXPECT_EQ(GenerateGpus(inventory, FilesOfTwo(), options).error().reason, "NoDevices");
 }
 
 TEST(DeviceIds, NoneIsADeviceThatChangesNothing) {

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/file_descriptor.h"
 #include "cdi/format.h"
+#include "cdi/registry.h"
 #include "host/device_node.h"
 #include "io/file_watcher.h"
 #include "node/toolkit/cdi_specs.h"
@@ -27,7 +28,8 @@ namespace {
 // As the kernel would: what a process with its rights sends to it, it tells everybody.
 void Announce(const std::string& action, const std::string& path) {
   std::string text = action + "@" + path;
-  for (const auto& field : {"ACTION=" + action, "DEVPATH=" + path, std::string("SUBSYSTEM=module")}) {
+  for (const auto& field :
+       {"ACTION=" + action, "DEVPATH=" + path, std::string("SUBSYSTEM=module")}) {
     text += '\0' + field;
   }
   text += '\0';
@@ -84,6 +86,7 @@ class NodeWithMajors : public ::testing::Test {
 // The only news is the kernel's word that a module is there.
 TEST_F(NodeWithMajors, ADriverThatIsLoadedAnewHasItsNewMajorInTheSpecification) {
   List("195 nvidia\n498 nvidia-uvm\n");
+  ASSERT_TRUE(CreateControlNodes(options_));
   const auto has = [&](std::int64_t major) {
     return [this, major]() -> base::Result<bool> { return UvmMajor() == major; };
   };
@@ -115,8 +118,33 @@ TEST_F(NodeWithMajors, AControlNodeThatIsNotThereIsToldUntilSomebodyMakesIt) {
     return {};
   });
   ASSERT_TRUE(host::EnsureCharacterDevice(uvm, {498, 0}));
-  EXPECT_TRUE(io::WaitForFiles(
-      {options_.cdi_folder}, [&]() -> base::Result<bool> { return UvmMajor() == 498; }, {}));
+  EXPECT_TRUE(io::WaitForFiles({options_.cdi_folder},
+                               [&]() -> base::Result<bool> { return UvmMajor() == 498; }, {}));
+}
+
+// As after the node's start: what divides the GPUs is a container that asks for all of them.
+TEST(CdiSpecsOfANode, WhereNoGpuIsDividedYetAllAndEachCanBeAskedFor) {
+  const test_support::SimulatedNode node(
+      "gpus: [{profile: H100-80, count: 2, mig: {enabled: true}}]");
+  node.InstallDriver();
+  Options options;
+  options.driver_root = node.driver_root();
+  options.driver_root_container = node.driver_root();
+  options.cdi_folder = node.cdi_folder();
+  const auto written = WriteCdiSpecs(options);
+  ASSERT_TRUE(written) << written.error().ToString();
+  EXPECT_TRUE(written->empty()) << written->front().ToString();
+  const auto registry = cdi::Registry::Load({options.cdi_folder});
+  EXPECT_TRUE(registry.errors().empty());
+  const auto nodes = [&](const std::string& name) {
+    const std::vector<std::string> names = {"runtime.nvidia.com/gpu=" + name};
+    const auto edits = registry.Resolve(names);
+    EXPECT_TRUE(edits) << edits.error().ToString();
+    return edits ? edits->device_nodes.size() : 0;
+  };
+  EXPECT_GE(nodes("all"), 3U) << "control nodes";
+  EXPECT_EQ(nodes("0"), nodes("all") + 1);
+  EXPECT_EQ(nodes("1"), nodes("all") + 1);
 }
 
 // The MIG manager has told of a new geometry, and NVML does not answer in that moment.
