@@ -1,9 +1,10 @@
 #include "shim/prepared_edits.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <cerrno>
 #include <string_view>
 
 #include "cdi/driver_annotations.h"
@@ -17,11 +18,14 @@ std::string_view HookName(const cdi::Hook& hook) {
   return hook.args.size() > at ? std::string_view(hook.args[at]) : "";
 }
 
+// What leads to a daemon: of all mounts of a driver only these are never executed from.
 bool IsSocket(const cdi::Mount& mount) {
-  static constexpr std::array<std::string_view, 3> kSockets = {
-      "/nvidia-persistenced/socket", "/nvidia-fabricmanager/socket", "/nvidia-mps"};
-  return std::ranges::any_of(
-      kSockets, [&](std::string_view socket) { return mount.container_path.ends_with(socket); });
+  return std::ranges::find(mount.options, "noexec") != mount.options.end();
+}
+
+// Its daemon has ended since the specification was written, and nothing else lacks.
+bool IsGone(const cdi::Mount& mount) {
+  return IsSocket(mount) && ::access(mount.host_path.c_str(), F_OK) != 0 && errno == ENOENT;
 }
 
 bool Lists(const std::vector<std::string>& list, std::string_view item) {
@@ -32,6 +36,7 @@ bool Lists(const std::vector<std::string>& list, std::string_view item) {
 
 void TakeAway(const Config& config, Mode mode, cdi::ContainerEdits& edits) {
   if (mode == Mode::kCdi) return;
+  std::erase_if(edits.mounts, IsGone);
   if (!config.additional_gids) edits.additional_gids.clear();
   if (mode == Mode::kLegacy) {
     if (config.legacy_cuda_compat) return;

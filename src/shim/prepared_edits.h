@@ -9,7 +9,8 @@
 
 namespace pitcrew::shim {
 
-// Nothing in mode cdi, whose specifications are anybody's.
+// Nothing in mode cdi, whose specifications are anybody's. Also mounts of daemons' sockets and
+// pipes that are not there any more: no container would start.
 void TakeAway(const Config& config, Mode mode, cdi::ContainerEdits& edits);
 
 // Whether modes.csv.mount-spec-path says anything in this mode.

@@ -52,6 +52,7 @@ struct DriverFiles {
   std::vector<File> graphics;                // libraries, Xorg modules, configurations
   std::vector<std::string> graphics_links;   // "target::link" for graphics
   std::vector<std::string> sockets;          // of persistenced and fabric manager
+  std::string mps_folder;  // of pipes to an MPS control daemon of the host; empty: none
   std::vector<std::string> firmware;
   std::vector<File> programs;
 

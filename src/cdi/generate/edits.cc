@@ -173,6 +173,10 @@ void AddDriver(const DriverFiles& files, const Options& options, bool graphics,
   }
   edits.mounts.insert(edits.mounts.end(), libraries.mounts.begin(), libraries.mounts.end());
   for (const auto& socket : files.sockets) AddMountWith(kSocketOptions, socket, "", options, edits);
+  // For programs that compute, which pods of the driver's own management are not.
+  if (graphics && !files.mps_folder.empty()) {
+    AddMountWith(kSocketOptions, files.mps_folder, "", options, edits);
+  }
   for (const auto& file : files.firmware) AddMount(file, "", options, edits);
   for (const auto& program : files.programs) AddMount(program.path, program.source, options, edits);
   edits.env.push_back("NVIDIA_CTK_LIBCUDA_DIR=" + base::Join(files.library_folders, ":"));

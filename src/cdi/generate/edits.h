@@ -45,7 +45,8 @@ void AddFolderModes(const std::vector<std::string>& folders, const Options& opti
                     cdi::ContainerEdits& edits);
 
 // Libraries, sockets, firmware, programs, environment and their hooks: what every mode with a
-// driver needs. `graphics` also adds the graphics files and links.
+// driver needs. `graphics` also adds the graphics files and links, and the pipes of MPS: all that
+// is for other programs than those that manage the driver.
 void AddDriver(const DriverFiles& files, const Options& options, bool graphics,
                cdi::ContainerEdits& edits);
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/file.h"
 #include "base/strings.h"
@@ -63,6 +65,19 @@ std::vector<std::string> FindSockets(const host::Root& root) {
   return found;
 }
 
+// The folder lies where everybody may make one, and containers may write to what is mounted: a
+// link, or the folder of somebody else, is none.
+std::string FindMpsFolder(const host::Root& root, const std::string& path) {
+  if (!path.starts_with('/')) return "";
+  const auto parent = root.Resolve(FolderOf(path).empty() ? "/" : FolderOf(path));
+  struct stat info{};
+  if (!parent || ::lstat((*parent / path.substr(path.rfind('/') + 1)).c_str(), &info) != 0) {
+    return "";
+  }
+  const bool trusted = info.st_uid == 0 || info.st_uid == ::geteuid();
+  return S_ISDIR(info.st_mode) && trusted ? path : "";
+}
+
 base::Status AppendNodes(const host::Root& dev_root, const std::string& folder,
                          std::vector<Node>& nodes) {
   TRY_ASSIGN(const auto names, host::NamesIn(dev_root, folder));
@@ -102,6 +117,11 @@ std::map<std::string, std::vector<std::string>> FindDriNames(const std::filesyst
 const Node* DriverFiles::FindNode(const std::string& path) const {
   const auto found = std::ranges::find(nodes, path, &Node::path);
   return found == nodes.end() ? nullptr : &*found;
+}
+
+std::string MpsFolder() {
+  const char* chosen = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  return chosen != nullptr && *chosen != '\0' ? chosen : "/tmp/nvidia-mps";
 }
 
 std::map<std::string, std::uint32_t> ParseMigMinors(std::string_view text) {
@@ -167,6 +187,7 @@ base::Result<DriverFiles> Locate(const LocateOptions& options) {
   TRY_ASSIGN(files.libraries, FindDriverLibraries(options, search, files));
   LocateGraphics(options, search, files);
   files.sockets = FindSockets(options.driver_root);
+  files.mps_folder = FindMpsFolder(options.driver_root, options.mps_folder);
   files.firmware = FindFirmware(options, files.version);
   for (const auto name : kPrograms) {
     if (auto program = LocateFirst(options.driver_root, host::StandardProgramFolders(), name)) {

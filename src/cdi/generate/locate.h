@@ -27,7 +27,12 @@ struct LocateOptions {
   std::vector<std::string> config_folders = {};
   // Also libraries of the driver that do not have its version in their names (6.6).
   bool unversioned_libraries = false;
+  // Of pipes to an MPS control daemon, inside the driver root; empty: not looked for.
+  std::string mps_folder = {};
 };
+
+// What MPS itself takes: $CUDA_MPS_PIPE_DIRECTORY of this process, or /tmp/nvidia-mps.
+std::string MpsFolder();
 
 // kNotFound "DriverVersionUnknown" or "DriverLibrariesNotFound" when the root has no driver.
 base::Result<DriverFiles> Locate(const LocateOptions& options);

@@ -23,7 +23,7 @@ struct TegraFlags {
 
 struct GenerateRequest {
   cdi_generate::Options options;
-  bool sockets = true;  // of persistenced and fabric manager
+  bool sockets = true;  // of persistenced, fabric manager and MPS
   TegraFlags tegra;
   bool unversioned_libraries = false;
   std::vector<std::string> library_folders;  // as they were given

@@ -250,9 +250,10 @@ base::Result<std::vector<base::Error>> WriteCdiSpecs(const Options& options) {
       break;
   }
   const host::Root dev_root(DevRootHere(options));
-  TRY_ASSIGN(auto files, cdi_generate::Locate({driver_root, dev_root,
-                                               inventory ? inventory->driver_version : "", "/sys",
-                                               options.proc}));
+  cdi_generate::LocateOptions locate{
+      driver_root, dev_root, inventory ? inventory->driver_version : "", "/sys", options.proc};
+  locate.mps_folder = cdi_generate::MpsFolder();
+  TRY_ASSIGN(auto files, cdi_generate::Locate(locate));
   auto stale = TakeOutStaleNodes(options, files.nodes);
   if (options.cdi_enabled) {
     TRY_ASSIGN(auto management,

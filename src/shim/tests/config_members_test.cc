@@ -136,8 +136,9 @@ cdi::ContainerEdits Prepared() {
   }
   edits.hooks.push_back(
       {"createContainer", "/h/nvidia-ctk", {"nvidia-ctk", "hook", "create-symlinks"}, {}, {}});
-  edits.mounts = {{"/run/nvidia-persistenced/socket", "/run/nvidia-persistenced/socket", {}, ""},
-                  {"/usr/bin/nvidia-smi", "/usr/bin/nvidia-smi", {}, ""}};
+  edits.mounts = {{"/dev", "/run/nvidia-persistenced/socket", {"rbind", "noexec"}, ""},
+                  {"/dev/shm", "/srv/mps", {"rbind", "noexec"}, ""},
+                  {"/usr/bin/nvidia-smi", "/usr/bin/nvidia-smi", {"ro", "rbind"}, ""}};
   edits.additional_gids = {44};
   return edits;
 }
@@ -180,6 +181,20 @@ TEST(PreparedEdits, GroupsAndSockets) {
   TakeAway(Parsed(flags + "[\"disable-ipc-discoverer\"]\n"), Mode::kPrepared, edits);
   ASSERT_EQ(edits.mounts.size(), 1U);
   EXPECT_EQ(edits.mounts[0].container_path, "/usr/bin/nvidia-smi");
+}
+
+// A daemon that has ended takes its socket along; of the driver's files none may lack.
+TEST(PreparedEdits, ASocketThatIsGoneKeepsNoContainerFromStarting) {
+  for (const auto mode : {Mode::kPrepared, Mode::kCsv, Mode::kLegacy, Mode::kCdi}) {
+    auto edits = Prepared();
+    for (auto& mount : edits.mounts) mount.host_path = "/no/such" + mount.host_path;
+    TakeAway({}, mode, edits);
+    EXPECT_EQ(edits.mounts.size(), mode == Mode::kCdi ? 3U : 1U);
+    EXPECT_EQ(edits.mounts.back().container_path, "/usr/bin/nvidia-smi");
+    auto there = Prepared();
+    TakeAway({}, mode, there);
+    EXPECT_EQ(there.mounts.size(), 3U);
+  }
 }
 
 // What a Tegra container gets depends on the lists that config.toml names.

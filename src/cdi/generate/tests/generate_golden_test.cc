@@ -108,8 +108,10 @@ struct Outcome {
 
 base::Result<Outcome> GenerateNvml(const Json& input, const fs::path& root) {
   const auto inventory = ReadInventory(input.value("inventory", Json::object()));
-  TRY_ASSIGN(auto files, Locate({host::Root(root / "driver"), host::Root(root / "driver"),
-                                 inventory.driver_version, root / "sys", root / "proc"}));
+  LocateOptions locate{host::Root(root / "driver"), host::Root(root / "driver"),
+                       inventory.driver_version, root / "sys", root / "proc"};
+  locate.mps_folder = input.value("mpsFolder", "");
+  TRY_ASSIGN(auto files, Locate(locate));
   files.nodes = ReadNodes(input.value("nodes", Json::object()));
   const Options options = ReadOptions(input.value("options", Json::object()));
   Outcome outcome;

@@ -142,7 +142,9 @@ TEST(Generate, ManagementLeavesTheDriversParametersAlone) {
   Options options;
   options.driver_root = "/run/nvidia/driver";
   options.dev_root = "/";
-  const auto spec = GenerateManagement(Files(), options);
+  auto files = Files();
+  files.mps_folder = "/tmp/nvidia-mps";
+  const auto spec = GenerateManagement(files, options);
   ASSERT_TRUE(spec) << spec.error().ToString();
   Names hooks;
   for (const auto& hook : spec->edits.hooks) hooks.push_back(hook.args[1]);
@@ -151,8 +153,8 @@ TEST(Generate, ManagementLeavesTheDriversParametersAlone) {
   EXPECT_EQ(std::ranges::count(hooks, "update-ldcache"), 1);
   const auto& node = spec->devices.at(0).edits.device_nodes.at(0);
   EXPECT_EQ(node.host_path.empty() ? node.path : node.host_path, "/dev/nvidia0");
-  EXPECT_EQ(spec->edits.mounts.at(0).host_path,
-            "/run/nvidia/driver/usr/lib64/libcuda.so.999.88.77");
+  ASSERT_EQ(spec->edits.mounts.size(), 1U);
+  EXPECT_EQ(spec->edits.mounts[0].host_path, "/run/nvidia/driver/usr/lib64/libcuda.so.999.88.77");
 }
 
 TEST(Generate, OnlyFoldersOfLibrariesGoIntoTheLoadersCache) {
@@ -285,6 +287,31 @@ TEST_F(DriverTree, GraphicsConfigurationsHaveTheirPlaceInContainers) {
                 {"/etc/OpenCL/vendors/nvidia.icd", "/usr/share/OpenCL/vendors/nvidia.icd"},
                 {"/etc/vulkan/icd.d/nvidia_icd.json", "/usr/share/vulkan/icd.d/nvidia_icd.json"},
                 {"/etc/vulkan/icd.d/nvidia_layers.json", "/vulkan/icd.d/nvidia_layers.json"}}));
+}
+
+// Containers may write to it, and it lies where anybody can put a link.
+TEST_F(DriverTree, TheFolderOfMpsIsARealOneOfOurs) {
+  Write("usr/lib64/libcuda.so.999.88.77");
+  std::filesystem::create_directories(root_ / "etc");
+  std::filesystem::create_directories(root_ / "tmp");
+  const host::Root root(root_);
+  LocateOptions options{root, root, "999.88.77", root_ / "sys", root_ / "proc"};
+  const auto found = [&](const std::string& folder) {
+    options.mps_folder = folder;
+    const auto files = Locate(options);
+    return files ? files->mps_folder : files.error().ToString();
+  };
+  EXPECT_EQ(found("/tmp/nvidia-mps"), "");
+  std::filesystem::create_symlink("../etc", root_ / "tmp/nvidia-mps");
+  EXPECT_EQ(found("/tmp/nvidia-mps"), "");
+  std::filesystem::remove(root_ / "tmp/nvidia-mps");
+  std::filesystem::create_directory(root_ / "tmp/nvidia-mps");
+  EXPECT_EQ(found("/tmp/nvidia-mps"), "/tmp/nvidia-mps");
+  EXPECT_EQ(found("tmp/nvidia-mps"), "");
+  EXPECT_EQ(found(""), "");
+  if (::geteuid() != 0) return;
+  ASSERT_EQ(::chown((root_ / "tmp/nvidia-mps").c_str(), 1000, 1000), 0);
+  EXPECT_EQ(found("/tmp/nvidia-mps"), "");
 }
 
 TEST(Locate, MigMinors) {
