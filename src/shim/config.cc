@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base/file.h"
 #include "base/strings.h"
@@ -115,6 +116,43 @@ base::Status ReadCli(const ConfigReader& root, const ConfigReader& features, Con
   return CheckLdconfig(cli, features);
 }
 
+// None where `values` has no such list of names.
+std::vector<std::string> RuntimesOf(const base::Result<Json>& values) {
+  std::vector<std::string> names;
+  const Json* const list =
+      values ? codec::Find(*values, {"nvidia-container-runtime", "runtimes"}) : nullptr;
+  if (list == nullptr || !list->is_array()) return names;
+  for (const auto& name : *list) {
+    if (!name.is_string()) return {};
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+// Of a text that is no TOML as a whole: tables begin at lines of their own, and so do members.
+std::vector<std::string> RuntimesInParts(std::string_view text) {
+  constexpr std::size_t kMostLines = 64;  // of one list
+  const std::string table = "[nvidia-container-runtime]";
+  const auto lines = base::Split(text, '\n');
+  bool inside = false;
+  for (std::size_t at = 0; at < lines.size(); ++at) {
+    const auto line = base::Trim(lines[at]);
+    if (line.starts_with('[')) {
+      const auto header = codec::ParseToml(line);
+      const Json* const found =
+          header ? codec::Find(*header, {"nvidia-container-runtime"}) : nullptr;
+      inside = found != nullptr && found->is_object() && found->empty();
+    }
+    if (!inside || !line.starts_with("runtimes")) continue;
+    std::string part = table;
+    for (std::size_t end = at; end < lines.size() && end < at + kMostLines; ++end) {
+      part += "\n" + lines[end];
+      if (auto names = RuntimesOf(codec::ParseToml(part)); !names.empty()) return names;
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 base::Result<Config> ParseConfig(std::string_view text, std::string_view source,
@@ -171,6 +209,16 @@ base::Result<Config> LoadConfig(const std::filesystem::path& path) {
   if (!text && text.error().code == base::Code::kNotFound) return Config{};
   if (!text) return base::Fail(text.error());
   return ParseConfig(*text, path.string(), ToolkitFolderOf(path));
+}
+
+Config SalvageConfig(const std::filesystem::path& path) {
+  Config config;
+  const auto text = base::ReadFile(path);
+  if (!text) return config;
+  auto names = RuntimesOf(codec::ParseToml(*text));
+  if (names.empty()) names = RuntimesInParts(*text);
+  if (!names.empty()) config.runtimes = std::move(names);
+  return config;
 }
 
 }  // namespace pitcrew::shim

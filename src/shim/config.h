@@ -59,6 +59,11 @@ std::filesystem::path ToolkitFolderOf(const std::filesystem::path& config_path);
 // Defaults when the file does not exist.
 base::Result<Config> LoadConfig(const std::filesystem::path& path);
 
+// What of a file that LoadConfig refuses serves to reach containers that run already: the defaults,
+// with the file's own nvidia-container-runtime.runtimes wherever they can be made out, even where
+// the rest is no TOML. A list of another kind counts as none.
+Config SalvageConfig(const std::filesystem::path& path);
+
 // The folder in which this program's file really lies; empty when unknown.
 std::filesystem::path ProgramFolder();
 

@@ -117,8 +117,12 @@ base::Status Run(int argc, char** argv, std::string_view forced_mode, Report& re
   auto loaded = LoadConfig(config_path);
   // Containers that run must be seen, stopped and removed whatever has become of the file.
   if (!loaded && arguments->is_create) return base::Fail(loaded.error());
-  if (!loaded) report.Warning("the defaults are used: " + loaded.error().ToString());
-  const Config config = loaded ? *std::move(loaded) : Config();
+  const Config config = loaded ? *std::move(loaded) : SalvageConfig(config_path);
+  if (!loaded) {
+    report.Warning(fmt::format("of {} only the low-level runtimes are used ({}): {}",
+                               config_path.string(), base::Join(config.runtimes, ", "),
+                               loaded.error().ToString()));
+  }
   if (!arguments->wants_version) report.AddFile(config.debug_log, arguments->json_log);
   const bool is_legacy = (forced_mode.empty() ? config.mode : forced_mode) == "legacy";
   if (is_legacy && arguments->is_create) report.AddFile(config.legacy_log, arguments->json_log);

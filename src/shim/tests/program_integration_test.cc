@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "base/file.h"
 #include "base/strings.h"
 #include "tests/support/temporary_folder.h"
@@ -13,18 +15,35 @@ namespace {
 
 class RuntimeProgram : public ::testing::Test {
  protected:
-  void Configure(const std::string& more) const {
+  void Configure(const std::string& more, const std::string& low_level = "/bin/true") const {
     folder_.Write("config.toml",
-                  "[nvidia-container-runtime]\nmode = \"cdi\"\nruntimes = "
-                  "[\"/bin/true\"]\ndebug = \"" +
+                  "[nvidia-container-runtime]\nmode = \"cdi\"\nruntimes = [\"" + low_level +
+                      "\"]\ndebug = \"" +
                       (folder_.path() / "log").string() + "\"\n" + more);
   }
-  // Exit status of the program in the bundle's folder.
+  // A low-level runtime that writes down what it is called with.
+  [[nodiscard]] std::string Recorder(const std::string& name) const {
+    folder_.Write(name, "#!/bin/sh\necho \"$0 $*\" >> " + Calls() + "\n");
+    const auto path = folder_.path() / name;
+    std::filesystem::permissions(path, std::filesystem::perms(0755));
+    return path.string();
+  }
+  [[nodiscard]] std::string Calls() const { return (folder_.path() / "calls").string(); }
+  // The recorder of that path has seen these words, and nobody anything else.
+  void ExpectReached(const std::string& recorder) const {
+    for (const std::string command : {"kill", "delete", "state"}) {
+      std::filesystem::remove(Calls());
+      EXPECT_EQ(Run({command.c_str(), "id"}), 0);
+      EXPECT_EQ(base::ReadFile(Calls()).value_or(""), recorder + " " + command + " id\n");
+    }
+  }
+  // Exit status of the program in the bundle's folder, which has the first of $PATH in it.
   [[nodiscard]] int Run(std::vector<const char*> words) const {
     words.insert(words.begin(), "nvidia-container-runtime");
     words.push_back(nullptr);
     const auto config = "NVIDIA_CTK_CONFIG_FILE_PATH=" + (folder_.path() / "config.toml").string();
-    const char* environment[] = {config.c_str(), nullptr};
+    const auto path = "PATH=" + (folder_.path() / "bin").string() + ":/usr/bin:/bin";
+    const char* environment[] = {config.c_str(), path.c_str(), nullptr};
     const pid_t child = ::fork();
     if (child == 0) {
       if (::chdir(folder_.path().c_str()) != 0) ::_exit(126);
@@ -63,12 +82,41 @@ TEST_F(RuntimeProgram, WhatHasNoEffectStandsInTheLogOnceForACreate) {
   EXPECT_EQ(base::Split(Log(), '\n').size(), 2U) << Log();
 }
 
-// A container that runs can be stopped whatever the file says; none is created.
+// A container that runs can be stopped whatever the file says, by who started it; none is created.
 TEST_F(RuntimeProgram, ARefusedFileStopsCreateAlone) {
-  Configure("[nvidia-container-cli]\nldconfig = \"/sbin/ldconfig\"\n");
+  const auto other = Recorder("bin/runc");
+  const auto own = Recorder("opt/engine/runc");
+  Configure("[nvidia-container-cli]\nldconfig = \"/sbin/ldconfig\"\n", own);
   folder_.Write("config.json", "{}");
   EXPECT_EQ(Run({"create", "id"}), 1);
-  for (const auto* command : {"kill", "delete", "state"}) EXPECT_NE(Run({command, "id"}), 126);
+  EXPECT_FALSE(std::filesystem::exists(Calls()));
+  ExpectReached(own);
+}
+
+TEST_F(RuntimeProgram, AFileThatIsNoTomlStillNamesTheLowLevelRuntime) {
+  const auto other = Recorder("bin/runc");
+  const auto own = Recorder("opt/engine/runc");
+  folder_.Write("config.json", "{}");
+  const std::string named = "runtimes = [\n  \"" + own + "\",  # the engine's\n]\n";
+  for (const std::string& text :
+       {"[nvidia-container-runtime]\n" + named + "mode = = \"auto\"\n[features\n",
+        "root = [\n[nvidia-container-runtime.modes.cdi]\nruntimes = [\"" + other +
+            "\"]\n[ nvidia-container-runtime ] # ours\nlog-level =\n  " + named}) {
+    folder_.Write("config.toml", text);
+    EXPECT_EQ(Run({"create", "id"}), 1);
+    EXPECT_FALSE(std::filesystem::exists(Calls()));
+    ExpectReached(own);
+    std::filesystem::remove(Calls());
+  }
+}
+
+TEST_F(RuntimeProgram, WhereTheFileTellsNothingItIsTheUsualLowLevelRuntime) {
+  const auto usual = Recorder("bin/runc");
+  for (const std::string text : {"\x01\x02", "[nvidia-container-runtime]\nruntimes = 5\n",
+                                 "[nvidia-container-runtime]\nruntimes = [\"/opt/x"}) {
+    folder_.Write("config.toml", text);
+    ExpectReached(usual);
+  }
 }
 
 }  // namespace
