@@ -236,6 +236,11 @@ base::Result<bool> EditSpec(oci::Spec& spec, const Config& config, std::string_v
     if (!more) return base::Fail(more.error());
     edits.Append(*more);
   }
+  if (resolution.mode == Mode::kLegacy && !resolution.names.empty()) {
+    std::vector<std::string> warnings;
+    edits.Append(MigControlEdits(spec, config, warnings));
+    for (const auto& warning : warnings) report.Warning(warning);
+  }
   if (edits == cdi::ContainerEdits()) return removed;
   // no-cgroups: who starts containers may not say there which devices they open.
   const bool rules = resolution.mode != Mode::kLegacy || config.legacy_device_rules;

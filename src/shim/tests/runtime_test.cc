@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -8,6 +10,7 @@
 #include "cdi/format.h"
 #include "shim/arguments.h"
 #include "shim/config.h"
+#include "shim/legacy_rules.h"
 #include "shim/requests.h"
 #include "shim/runtime.h"
 
@@ -276,6 +279,40 @@ TEST_F(LegacyTest, MigIsConfiguredByPrivilegedContainersOnly) {
                                           {"capabilities", {{"bounding", {"CAP_SYS_ADMIN"}}}}}}}));
     EXPECT_TRUE(EditSpec(spec, config_, "legacy", report_));
   }
+}
+
+TEST_F(LegacyTest, WhoMayConfigureMigGetsTheDevicesForIt) {
+  if (::geteuid() != 0) GTEST_SKIP() << "device nodes need root";
+  config_.driver_root = folder_ / "driver";
+  const auto caps = config_.driver_root / "dev/nvidia-caps";
+  std::filesystem::create_directories(caps);
+  ASSERT_EQ(::mknod((caps / "nvidia-cap7").c_str(), S_IFCHR | 0444, ::makedev(236, 7)), 0);
+  const auto proc = folder_ / "proc";
+  ASSERT_TRUE(base::WriteFileAtomically(proc / "driver/nvidia-caps/mig-minors",
+                                        "config 7\nmonitor 8\ngpu0/gi0/access 9\n"));
+  std::vector<std::string> warnings;
+  const auto paths = [&](const std::vector<std::string>& env) {
+    warnings.clear();
+    Names found;
+    for (const auto& node :
+         MigControlEdits(WithEnv(env), config_, warnings, proc).device_nodes) {
+      EXPECT_EQ(node.host_path, config_.driver_root.string() + node.path);
+      found.push_back(node.path);
+    }
+    return found;
+  };
+  EXPECT_EQ(paths({"NVIDIA_MIG_CONFIG_DEVICES=all"}), Names{"/dev/nvidia-caps/nvidia-cap7"});
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_EQ(paths({"NVIDIA_MIG_CONFIG_DEVICES=none"}), Names{});
+  EXPECT_EQ(paths({"NVIDIA_MIG_CONFIG_DEVICES="}), Names{});
+  EXPECT_TRUE(warnings.empty());
+  // The kernel lists it, and nobody has made the node.
+  EXPECT_EQ(paths({"NVIDIA_MIG_MONITOR_DEVICES=0"}), Names{});
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("nvidia-cap8"), std::string::npos);
+  std::filesystem::remove_all(proc);
+  EXPECT_EQ(paths({"NVIDIA_MIG_CONFIG_DEVICES=all"}), Names{});
+  EXPECT_EQ(warnings.size(), 1U);
 }
 
 // Upstream looks for them only where devices are asked for (internal/modifier/cdi.go).
