@@ -174,6 +174,7 @@ base::Result<Config> ParseConfig(std::string_view text, std::string_view source,
   TRY(hook.Read("skip-mode-detection", config.skip_mode_detection));
   TRY(ReadFeatures(root, features, config));
   TRY(ReadCli(root, features, config));
+  config.installed = !toolkit_folder.empty();
   config.unheeded = UnheededMembers(json, toolkit_folder);
   return config;
 }

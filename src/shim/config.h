@@ -40,6 +40,10 @@ struct Config {
   bool additional_gids = true;
   bool sockets = true;                                          // of daemons of the driver
   std::string csv_lists = std::string(cdi::kUsualListsFolder);  // modes.csv.mount-spec-path
+  // The toolkit has put the program here: upstream's has a wrapper before it then, which leaves it
+  // out as long as the driver's module is not loaded.
+  bool installed = false;
+  std::filesystem::path driver_module = "/sys/module/nvidia";  // another one is for tests
   std::vector<Unheeded> unheeded;
 };
 

@@ -162,6 +162,8 @@ base::Result<Resolution> ResolveRequests(const oci::Spec& spec, const Config& co
   TRY_ASSIGN(resolution.mode,
              ResolveMode(forced_mode.empty() ? config.mode : forced_mode, requests));
   if (resolution.mode != Mode::kCdi) requests = FindRequests(spec, config, {});
+  resolution.names_a_kind = std::ranges::any_of(
+      requests.devices, [](const std::string& device) { return cdi::IsQualifiedName(device); });
   resolution.names = QualifiedNames(
       requests.devices, resolution.mode == Mode::kCdi ? config.default_kind : cdi::kRuntimeKind);
   TRY(RefuseMixedKinds(resolution.names));

@@ -28,6 +28,7 @@ enum class Mode { kCdi, kPrepared, kLegacy, kCsv };
 struct Resolution {
   Mode mode = Mode::kCdi;
   std::vector<std::string> names;  // qualified, each once, in order
+  bool names_a_kind = false;       // the container itself names one of them with its kind
   std::vector<std::string> warnings;
 };
 

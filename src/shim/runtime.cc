@@ -206,6 +206,33 @@ base::Result<cdi::ContainerEdits> EditsForRequests(const oci::Spec& spec, const 
   return base::Fail(std::move(error));
 }
 
+// Of devices and mounts; "" where all are there.
+std::string MissingSource(const cdi::ContainerEdits& edits) {
+  const auto lacks = [](const std::string& path) { return ::access(path.c_str(), F_OK) != 0; };
+  for (const auto& node : edits.device_nodes) {
+    const std::string& path = node.host_path.empty() ? node.path : node.host_path;
+    if (lacks(path)) return path;
+  }
+  for (const auto& mount : edits.mounts) {
+    if (lacks(mount.host_path)) return mount.host_path;
+  }
+  return "";
+}
+
+// Why a container that asks for GPUs is started without any: images of CUDA ask for all there are,
+// wherever they run. Who names a device with its kind was promised it by somebody, and gets an
+// error. Drivers that are no module of that name (a Tegra system's) have all that is injected.
+std::string WhyWithoutDriver(const base::Result<cdi::ContainerEdits>& edits, const Config& config,
+                             const Resolution& resolution) {
+  if (!config.installed || resolution.names_a_kind || resolution.names.empty()) return "";
+  if (::access(config.driver_module.c_str(), F_OK) == 0 || errno != ENOENT) return "";
+  if (edits) {
+    const auto missing = MissingSource(*edits);
+    return missing.empty() ? "" : missing + " is not there";
+  }
+  return edits.error().reason == "UnresolvableCdiDevices" ? edits.error().message : "";
+}
+
 }  // namespace
 
 base::Result<std::string> FindLowLevelRuntime(const std::vector<std::string>& names) {
@@ -227,7 +254,13 @@ base::Result<bool> EditSpec(oci::Spec& spec, const Config& config, std::string_v
   TRY_ASSIGN(const Resolution resolution, ResolveRequests(spec, config, forced_mode));
   for (const auto& warning : resolution.warnings) report.Warning(warning);
   const bool removed = spec.RemoveHooks("prestart", IsNvidiaHook) > 0;
-  TRY_ASSIGN(auto edits, EditsForRequests(spec, config, resolution, report));
+  auto found = EditsForRequests(spec, config, resolution, report);
+  if (const auto why = WhyWithoutDriver(found, config, resolution); !why.empty()) {
+    report.Warning("the container starts without GPUs: the module nvidia is not loaded, and " +
+                   why);
+    return removed;
+  }
+  TRY_ASSIGN(auto edits, std::move(found));
   // Beside GPUs, or for who says that he wants none ("none"), as upstream.
   if (resolution.mode != Mode::kCdi && !resolution.names.empty()) {
     TRY_ASSIGN(auto others, FindGatedRequests(spec, config));

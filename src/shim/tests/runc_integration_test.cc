@@ -226,7 +226,7 @@ TEST_F(Runc, WithoutARequestNothingIsChanged) {
 
 // The engine shows the last error of the log as the pod's event.
 TEST_F(Runc, AnUnknownDeviceFailsWithAReasonInTheEnginesLog) {
-  const auto outcome = Create({"/usr/bin/env"}, "GPU-7");
+  const auto outcome = Create({"/usr/bin/env"}, "management.nvidia.com/gpu=GPU-7");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_NE(outcome.output.find("unresolvable CDI devices management.nvidia.com/gpu=GPU-7"),
             std::string::npos)

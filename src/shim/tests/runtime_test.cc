@@ -294,8 +294,7 @@ TEST_F(LegacyTest, WhoMayConfigureMigGetsTheDevicesForIt) {
   const auto paths = [&](const std::vector<std::string>& env) {
     warnings.clear();
     Names found;
-    for (const auto& node :
-         MigControlEdits(WithEnv(env), config_, warnings, proc).device_nodes) {
+    for (const auto& node : MigControlEdits(WithEnv(env), config_, warnings, proc).device_nodes) {
       EXPECT_EQ(node.host_path, config_.driver_root.string() + node.path);
       found.push_back(node.path);
     }
@@ -353,6 +352,39 @@ TEST_F(EditSpecTest, AnUnknownDeviceIsAnErrorThatNamesItAndTheFolders) {
   EXPECT_EQ(edited.error().reason, "UnresolvableCdiDevices");
   EXPECT_NE(edited.error().message.find("management.nvidia.com/gpu=GPU-7"), std::string::npos);
   EXPECT_NE(edited.error().message.find(folder_.string()), std::string::npos);
+}
+
+// Upstream's wrapper leaves the runtime out (container-toolkit.md 4.7): an image that asks for all
+// GPUs starts on a node that has none yet, and on one whose driver has gone.
+TEST_F(EditSpecTest, WithoutADriverAnInstalledRuntimeLeavesContainersAsTheyAre) {
+  const auto edited = [&](const std::string& devices) {
+    auto spec = WithEnv({"NVIDIA_VISIBLE_DEVICES=" + devices});
+    const auto before = spec.json();
+    const auto changed = EditSpec(spec, config_, "cdi", report_);
+    if (!changed) return changed.error().reason;
+    EXPECT_EQ(*changed, spec.json() != before);
+    return std::string(*changed ? "changed" : "as it was");
+  };
+  EXPECT_EQ(edited("GPU-7"), "UnresolvableCdiDevices") << "no wrapper before a package's runtime";
+  config_.installed = true;
+  config_.driver_module = folder_;
+  EXPECT_EQ(edited("GPU-7"), "UnresolvableCdiDevices") << "the driver is there";
+  config_.driver_module = folder_ / "no-such-module";
+  EXPECT_EQ(edited("GPU-7"), "as it was");
+  EXPECT_EQ(edited("management.nvidia.com/gpu=GPU-7"), "UnresolvableCdiDevices");
+  // A simulated driver, or a Tegra system's.
+  EXPECT_EQ(edited("all"), "changed");
+  cdi::Spec spec{"", "management.nvidia.com/gpu", {}, {{"all", {}, {}}}, {}};
+  spec.devices[0].edits.mounts = {{"/run/nvidia/driver/gone", "/gone", {"ro"}, ""}};
+  ASSERT_TRUE(cdi::WriteSpecFile(folder_ / "management.yaml", spec));
+  EXPECT_EQ(edited("all"), "as it was");
+  config_.driver_module = folder_;
+  EXPECT_EQ(edited("all"), "changed");
+}
+
+TEST(RuntimeConfig, TheToolkitsOwnFileTellsThatItInstalledTheProgram) {
+  EXPECT_FALSE(ParseConfig("", "config.toml")->installed);
+  EXPECT_TRUE(ParseConfig("", "config.toml", "/usr/local/nvidia/toolkit")->installed);
 }
 
 // container-toolkit.md 7.1 step 4.
