@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/ascii.h"
+#include "base/strings.h"
 
 namespace pitcrew::cdi {
 namespace {
@@ -72,5 +73,18 @@ base::Result<QualifiedName> ParseQualifiedName(std::string_view text) {
 }
 
 bool IsQualifiedName(std::string_view text) { return ParseQualifiedName(text).has_value(); }
+
+std::string SomeNames(std::vector<std::string> names) {
+  constexpr std::size_t kMost = 16;
+  constexpr std::size_t kLongest = 256;
+  const std::size_t all = names.size();
+  if (all > kMost) names.resize(kMost);
+  for (auto& name : names) {
+    if (name.size() > kLongest) name = name.substr(0, kLongest) + "...";
+  }
+  std::string text = base::Join(names, ", ");
+  if (all > kMost) text += fmt::format(" and {} more", all - kMost);
+  return text;
+}
 
 }  // namespace pitcrew::cdi

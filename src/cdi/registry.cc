@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "base/file.h"
 #include "base/strings.h"
 #include "cdi/format.h"
+#include "cdi/name.h"
 
 namespace pitcrew::cdi {
 namespace {
@@ -35,20 +37,6 @@ bool MayDefine(const std::string& text, std::span<const std::string> kinds) {
   if (kinds.empty() || text.find('\\') != std::string::npos) return true;
   return std::ranges::any_of(
       kinds, [&](const std::string& kind) { return text.find(kind) != std::string::npos; });
-}
-
-// For a message: a pod can ask for a hundred thousand names, each of any length.
-std::string Some(std::vector<std::string> names) {
-  constexpr std::size_t kMost = 16;
-  constexpr std::size_t kLongest = 256;
-  const std::size_t all = names.size();
-  if (all > kMost) names.resize(kMost);
-  for (auto& name : names) {
-    if (name.size() > kLongest) name = name.substr(0, kLongest) + "...";
-  }
-  std::string text = base::Join(names, ", ");
-  if (all > kMost) text += fmt::format(" and {} more", all - kMost);
-  return text;
 }
 
 }  // namespace
@@ -142,8 +130,8 @@ base::Result<ContainerEdits> Registry::Resolve(std::span<const std::string> name
     edits.Append(spec.devices[entry->second.device].edits);
   }
   if (!missing.empty()) {
-    return base::Fail(
-        base::NotFound("UnresolvableCdiDevices", "unresolvable CDI devices " + Some(missing)));
+    return base::Fail(base::NotFound("UnresolvableCdiDevices",
+                                     "unresolvable CDI devices " + SomeNames(std::move(missing))));
   }
   return edits;
 }

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/file.h"
-#include "base/strings.h"
+#include "cdi/name.h"
 #include "codec/json.h"
 #include "oci/spec.h"
 #include "shim/config.h"
@@ -35,7 +35,7 @@ base::Status CheckPrestart(const std::filesystem::path& config_path) {
           "the container asks for GPUs ({}) through the prestart hook, which would hide them "
           "from the container runtime; start it with the NVIDIA runtime (runtime class nvidia) "
           "or request CDI devices",
-          base::Join(requests.devices, ","))});
+          cdi::SomeNames(requests.devices))});
 }
 
 int Usage() {

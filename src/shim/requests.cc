@@ -99,7 +99,7 @@ base::Status RefuseMixedKinds(const std::vector<std::string>& names) {
   return base::Fail(base::Invalid(
       "MixedDeviceKinds",
       fmt::format("devices of the kind {} cannot be asked for together with others: {}",
-                  cdi::kRuntimeKind, base::Join(names, ", "))));
+                  cdi::kRuntimeKind, cdi::SomeNames(names))));
 }
 
 }  // namespace

@@ -195,7 +195,7 @@ base::Result<cdi::ContainerEdits> EditsForRequests(const oci::Spec& spec, const 
   auto edits = registry.Resolve(wanted);
   if (edits) {
     TakeAway(config, resolution.mode, *edits);
-    report.Debug("injected " + base::Join(wanted, ", "));
+    report.Debug("injected " + cdi::SomeNames(wanted));
     return edits;
   }
   std::string folders;

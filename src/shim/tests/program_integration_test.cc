@@ -16,10 +16,9 @@ namespace {
 class RuntimeProgram : public ::testing::Test {
  protected:
   void Configure(const std::string& more, const std::string& low_level = "/bin/true") const {
-    folder_.Write("config.toml",
-                  "[nvidia-container-runtime]\nmode = \"cdi\"\nruntimes = [\"" + low_level +
-                      "\"]\ndebug = \"" +
-                      (folder_.path() / "log").string() + "\"\n" + more);
+    folder_.Write("config.toml", "[nvidia-container-runtime]\nmode = \"cdi\"\nruntimes = [\"" +
+                                     low_level + "\"]\ndebug = \"" +
+                                     (folder_.path() / "log").string() + "\"\n" + more);
   }
   // A low-level runtime that writes down what it is called with.
   [[nodiscard]] std::string Recorder(const std::string& name) const {
@@ -38,8 +37,11 @@ class RuntimeProgram : public ::testing::Test {
     }
   }
   // Exit status of the program in the bundle's folder, which has the first of $PATH in it.
-  [[nodiscard]] int Run(std::vector<const char*> words) const {
-    words.insert(words.begin(), "nvidia-container-runtime");
+  // What it says goes to the file "said"; the file "state", where there is one, is its input.
+  [[nodiscard]] int Run(std::vector<const char*> words,
+                        const std::filesystem::path& program = PITCREW_SHIM) const {
+    const auto name = program == PITCREW_SHIM ? "nvidia-container-runtime" : program.string();
+    words.insert(words.begin(), name.c_str());
     words.push_back(nullptr);
     const auto config = "NVIDIA_CTK_CONFIG_FILE_PATH=" + (folder_.path() / "config.toml").string();
     const auto path = "PATH=" + (folder_.path() / "bin").string() + ":/usr/bin:/bin";
@@ -47,8 +49,9 @@ class RuntimeProgram : public ::testing::Test {
     const pid_t child = ::fork();
     if (child == 0) {
       if (::chdir(folder_.path().c_str()) != 0) ::_exit(126);
-      ::dup2(::open("/dev/null", O_WRONLY), STDERR_FILENO);
-      ::execve(PITCREW_SHIM, const_cast<char**>(words.data()), const_cast<char**>(environment));
+      ::dup2(::open("said", O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+      if (const int state = ::open("state", O_RDONLY); state >= 0) ::dup2(state, STDIN_FILENO);
+      ::execve(program.c_str(), const_cast<char**>(words.data()), const_cast<char**>(environment));
       ::_exit(127);
     }
     int status = 0;
@@ -80,6 +83,22 @@ TEST_F(RuntimeProgram, WhatHasNoEffectStandsInTheLogOnceForACreate) {
   EXPECT_NE(Log().find("nvidia-container-cli.ldcache"), std::string::npos);
   EXPECT_EQ(Run({"state", "id"}), 0);
   EXPECT_EQ(base::Split(Log(), '\n').size(), 2U) << Log();
+}
+
+// The engine keeps what the hook says, with a pod's hundred thousand names in it.
+TEST_F(RuntimeProgram, ThePrestartHookNamesSomeOfTheDevices) {
+  std::string value;
+  for (int i = 0; i < 100'000; ++i) value += std::to_string(i) + ",";
+  Configure("");
+  folder_.Write("config.json",
+                R"({"process":{"env":["NVIDIA_VISIBLE_DEVICES=)" + value + R"("]}})");
+  folder_.Write("state", R"({"bundle":")" + folder_.path().string() + "\"}");
+  const auto hook = folder_.path() / "nvidia-container-runtime-hook";
+  std::filesystem::create_symlink(PITCREW_SHIM, hook);
+  EXPECT_EQ(Run({"prestart"}, hook), 1);
+  const auto said = base::ReadFile(folder_.path() / "said").value_or("");
+  EXPECT_NE(said.find("and 99984 more"), std::string::npos) << said.substr(0, 500);
+  EXPECT_LT(said.size(), 2000U);
 }
 
 // A container that runs can be stopped whatever the file says, by who started it; none is created.

@@ -416,6 +416,12 @@ TEST(Requests, AHundredThousandNamesAreAnsweredAtOnce) {
   EXPECT_LT(edited.error().message.size(), 1000u);
   EXPECT_NE(edited.error().message.find("and 149984 more"), std::string::npos)
       << edited.error().message;
+  // Of two kinds that do not go together.
+  auto mixed = WithEnv({"NVIDIA_VISIBLE_DEVICES=runtime.nvidia.com/gpu=0," + value});
+  const auto refused = EditSpec(mixed, config, "", Report());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().reason, "MixedDeviceKinds");
+  EXPECT_LT(refused.error().message.size(), 1500u);
 }
 
 }  // namespace
