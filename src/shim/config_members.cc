@@ -24,6 +24,8 @@ struct Member {
   std::string_view harmless = "";
 };
 
+constexpr std::string_view kSkipModeDetection = "nvidia-container-runtime-hook.skip-mode-detection";
+
 constexpr auto kMembers = std::to_array<Member>({
     {"accept-nvidia-visible-devices-as-volume-mounts"},
     {"accept-nvidia-visible-devices-envvar-when-unprivileged"},
@@ -64,7 +66,7 @@ constexpr auto kMembers = std::to_array<Member>({
      "mount has the effect of ldconfig, and other words that of disabled",
      "disabled|hook|ldconfig"},
     {"nvidia-container-runtime-hook.path", kOwnHook, "nvidia-container-runtime-hook"},
-    {"nvidia-container-runtime-hook.skip-mode-detection"},
+    {kSkipModeDetection, "the hook refuses containers that ask for GPUs in every mode", "false"},
     {"nvidia-ctk.path", "hooks are those that specifications name", "nvidia-ctk"},
 });
 
@@ -94,6 +96,8 @@ bool IsHarmless(const Member& member, const Json& value, const fs::path& toolkit
       fs::path(text).parent_path() == toolkit_folder) {
     return true;
   }
+  // The toolkit's own default, as upstream's is.
+  if (member.name == kSkipModeDetection && !toolkit_folder.empty()) return true;
   std::string_view rest = member.harmless;
   for (;;) {
     const auto bar = rest.find('|');

@@ -62,6 +62,8 @@ TEST(ConfigMembers, WhatNobodyHeedsIsToldByName) {
                   "nvidia-container-runtime.modes.jit-cdi.nvcdi-feature-flags: "
                   "disable-multiple-csv-devices",
                   "nvidia-container-runtime.modes.jit-cdi.nvcdi-feature-flags: new"));
+  EXPECT_THAT(Told("[nvidia-container-runtime-hook]\nskip-mode-detection = true\n"),
+              ElementsAre("nvidia-container-runtime-hook.skip-mode-detection"));
   // A slip of the pen.
   EXPECT_THAT(Told("disable-requires = true\n[nvidia-container-runtime]\nmod = \"cdi\"\n"),
               ElementsAre("disable-requires", "nvidia-container-runtime.mod"));
@@ -73,13 +75,14 @@ TEST(ConfigMembers, DefaultsAndWhatTheToolkitWritesAreNotTold) {
            "load-kmods = true\nno-cgroups = false\nno-pivot = false\n"
            "ldconfig = \"@/run/nvidia/driver/sbin/ldconfig.real\"\n"
            "[nvidia-container-runtime-hook]\npath = \"nvidia-container-runtime-hook\"\n"
+           "skip-mode-detection = false\n"
            "[nvidia-ctk]\npath = \"nvidia-ctk\"\n"
            "[nvidia-container-runtime.modes.legacy]\ncuda-compat-mode = \"ldconfig\"\n"
            "[features]\ndisable-imex-channel-creation = true\n"),
       IsEmpty());
   const std::string installed =
       "[nvidia-container-cli]\npath = \"/usr/local/nvidia/toolkit/nvidia-container-cli\"\n"
-      "[nvidia-container-runtime-hook]\n"
+      "[nvidia-container-runtime-hook]\nskip-mode-detection = true\n"
       "path = \"/usr/local/nvidia/toolkit/nvidia-container-runtime-hook\"\n"
       "[nvidia-ctk]\npath = \"/usr/local/nvidia/toolkit/nvidia-ctk\"\n";
   EXPECT_THAT(Told(installed, "/usr/local/nvidia/toolkit"), IsEmpty());
