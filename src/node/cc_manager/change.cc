@@ -14,6 +14,7 @@
 #include "base/strings.h"
 #include "node/cc_mode/change.h"
 #include "node/operand_pause/operand_pause.h"
+#include "node/own_node/label_follower.h"
 #include "node/own_node/superseded.h"
 
 namespace pitcrew::node::cc_manager {
@@ -56,10 +57,7 @@ class Change {
 
   Followed Run() {
     const auto plan = Plan();
-    if (!plan) {
-      TakeBackWhatWasCutOff();
-      return Finish(base::Fail(plan.error()));
-    }
+    if (!plan) return Finish(base::Fail(TakeBackAfter(plan.error())));
     if (plan->changes.empty()) return Finish({});
     positions_ = plan->devices;
     for (const auto& device : plan->changes) progress_.gpus[PositionOf(device)] = "waiting";
@@ -108,11 +106,12 @@ class Change {
     return plan;
   }
 
-  // A manager that died has left devices half told, and where to is not known any more.
-  void TakeBackWhatWasCutOff() {
-    if (!cc_mode::WasCutOff(settings_).value_or(false)) return;
+  // A manager that died has left devices half told, and where to is not known any more. Where they
+  // stay so, it is tried again, also after an error that is a person's to mend.
+  base::Error TakeBackAfter(const base::Error& error) {
+    if (cc_mode::WasCutOff(settings_) == false) return error;
     const auto recovered = cc_mode::Recover(settings_);
-    if (!recovered) base::LogError("An earlier change is still half done", recovered.error());
+    return recovered ? error : own_node::WithFailedRecovery(error, recovered.error());
   }
 
   // Until the operands that use the GPUs have left. No device has changed when this fails.

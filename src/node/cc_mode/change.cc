@@ -156,15 +156,18 @@ base::Result<Plan> Apply(const Settings& settings, Mode wanted, const Progress& 
   }
   // What is written is what a way back leads to: also where a mode was half of a change.
   TRY_ASSIGN(const auto before, ParseJournal(ToJsonText(journal)));
-  const auto back = GoBack(settings, before.before, reset);
+  auto back = GoBack(settings, before.before, reset);
+  if (back) back = file.Remove();
   if (!back) {
-    return base::Fail(made.error().Within(
-        fmt::format("going back to the modes before failed too ({})", back.error().message)));
+    // Whatever it was about: devices that are neither must not wait for a person to ask again.
+    return base::Fail(base::Unavailable(
+        "RollbackFailed",
+        fmt::format("{}; going back to the modes before failed too: {}; the next run tries again",
+                    made.error().message, back.error().message)));
   }
   for (const auto& device : plan.changes) {
     if (progress) progress(device, Step::kTakenBack);
   }
-  TRY(file.Remove());
   return base::Fail(made.error().Within("the modes before are back"));
 }
 

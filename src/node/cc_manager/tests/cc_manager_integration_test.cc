@@ -238,5 +238,48 @@ TEST_F(CcManagerTest, TheSameWhereTheLabelIsUnknownNow) {
   EXPECT_FALSE(std::filesystem::exists(options_.journal()));
 }
 
+class HalfDone : public CcManagerTest {
+ protected:
+  // A word that nobody knows fails for good, but for what an earlier manager left half done.
+  HalfDone() { Want("maybe"); }
+  void ExpectThatItIsStillHalfDone() {
+    EXPECT_THAT(node_.StatesUntil("failed"), ElementsAre("failed"));
+    EXPECT_THAT(node_.AnnotationOf(api::kCcModeProgress),
+                AllOf(HasSubstr("there is no mode"), HasSubstr("still half done")));
+  }
+  // Without anybody's doing on the node.
+  void ExpectThatItIsTakenUpAgain() {
+    EXPECT_TRUE(node_.WaitUntil([](const codec::Json& node) {
+      const auto progress =
+          codec::FindString(node, {"metadata", "annotations", api::kCcModeProgress});
+      return progress.contains("there is no mode") && !progress.contains("half done");
+    }));
+    EXPECT_FALSE(std::filesystem::exists(options_.journal()));
+  }
+};
+
+TEST_F(HalfDone, AGpuThatDidNotGoBackIsTakenUpAgain) {
+  RecordProperty("holds", "virtualisation-and-olm.md #67");
+  gpu_.Set(8, 1);
+  gpu_.faults().refuses = 8;
+  tree_.Write("run/nvidia/cc/journal.json",
+              R"({"version":1,"before":[{"pci":"0000:41:00.0","mode":"off","switch":false}]})");
+  DaemonThread manager(Manager());
+  ExpectThatItIsStillHalfDone();
+  EXPECT_TRUE(std::filesystem::exists(options_.journal()));
+  gpu_.faults().refuses = -1;
+  ExpectThatItIsTakenUpAgain();
+  EXPECT_EQ(gpu_.setting(8), 0U) << "the next reset must not surprise anybody";
+}
+
+TEST_F(HalfDone, AJournalThatCannotBeLookedForMayLieThere) {
+  tree_.Write("run/nvidia/cc/other", "");
+  std::filesystem::create_symlink(options_.journal(), options_.journal());
+  DaemonThread manager(Manager());
+  ExpectThatItIsStillHalfDone();
+  std::filesystem::remove(options_.journal());
+  ExpectThatItIsTakenUpAgain();
+}
+
 }  // namespace
 }  // namespace pitcrew::node::cc_manager

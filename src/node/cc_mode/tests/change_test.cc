@@ -183,8 +183,10 @@ TEST_F(CcMode, AWayBackThatFailsIsKeptForLater) {
   auto& second = Add("0000:42:00.0");
   second.faults().never_starts = true;
   const auto failed = Become(Mode::kOn);
-  EXPECT_EQ(failed.error().reason, "GpuNotBooted");
-  EXPECT_THAT(failed.error().message, HasSubstr("going back to the modes before failed too"));
+  EXPECT_EQ(failed.error().reason, "RollbackFailed");
+  EXPECT_EQ(failed.error().code, base::Code::kUnavailable) << "which is tried again";
+  EXPECT_THAT(failed.error().message, AllOf(HasSubstr("has not started within"),
+                                            HasSubstr("going back to the modes before failed too")));
   EXPECT_EQ(first.mode(), "off") << "what can go back does";
   EXPECT_TRUE(HasJournal());
   second.faults().never_starts = false;
@@ -192,6 +194,24 @@ TEST_F(CcMode, AWayBackThatFailsIsKeptForLater) {
   const auto recovered = Recover(settings());
   ASSERT_TRUE(recovered) << recovered.error().ToString();
   EXPECT_EQ(second.mode(), "off");
+  EXPECT_FALSE(HasJournal());
+}
+
+// A setting that only a person unlocks is final; a device that is neither is not.
+TEST_F(CcMode, AWayBackThatFailsMayPassWhateverTheChangeFailedOf) {
+  auto& gpu = Add("0000:41:00.0");
+  gpu.Set(8, 1);
+  gpu.faults().locked = true;
+  tree_.Write("run/journal.json",
+              R"({"version":1,"before":[{"pci":"0000:41:00.0","mode":"off","switch":false}]})");
+  const auto failed = Become(Mode::kOn);
+  EXPECT_EQ(failed.error().reason, "RollbackFailed");
+  EXPECT_EQ(failed.error().code, base::Code::kUnavailable);
+  EXPECT_THAT(failed.error().message, HasSubstr("takes no change of setting"));
+  EXPECT_TRUE(HasJournal());
+  gpu.faults().locked = false;
+  ASSERT_TRUE(Recover(settings()));
+  EXPECT_EQ(gpu.setting(8), 0U);
   EXPECT_FALSE(HasJournal());
 }
 
