@@ -93,6 +93,14 @@ enum class GpuClient {
   kPausedWithOthers,  // by a label that it shares with an operand that is waited for
 };
 
+// Changes of a node's GPUs that a component makes beside the driver's. Each pauses the operands
+// that say in `leaves_for` that they have to be gone meanwhile.
+enum class NodeChange {
+  kMig,   // the MIG layout (mig-manager.md 9.3)
+  kVgpu,  // the vGPUs (vgpu-device-manager.md 6.2)
+  kCc,    // the mode of confidential computing (virtualisation-and-olm.md section 12.2)
+};
+
 struct Operand {
   // Upstream's state name; also the folder of its manifests and, without "state-", of its golden
   // cases.
@@ -118,6 +126,8 @@ struct Operand {
   // roll-out.
   int rank_in_stage = 0;
   GpuClient gpu_client = GpuClient::kNo;
+  // By its deploy label.
+  std::vector<NodeChange> leaves_for = {};
   // Its pods decide which kernel driver has the node's GPUs. A node is to have those of one such
   // operand at a time; each waits for those of the others to leave.
   bool owns_gpus = false;

@@ -85,6 +85,23 @@ OperandTable::OperandTable(std::vector<Operand> operands, std::span<const Manife
   std::ranges::copy(kOtherPausedPods, std::back_inserter(paused_pods_));
 }
 
+std::vector<PausedPods> OperandTable::PodsLeavingFor(NodeChange change) const {
+  std::vector<PausedPods> pods;
+  for (const Operand& operand : operands_) {
+    if (std::ranges::find(operand.leaves_for, change) == operand.leaves_for.end()) continue;
+    for (const std::string_view name : operand.daemonsets) {
+      pods.push_back({operand.deploy.key, name});
+    }
+  }
+  return pods;
+}
+
+std::vector<std::string_view> OperandTable::LabelsLeavingFor(NodeChange change) const {
+  std::vector<std::string_view> labels;
+  for (const auto& pods : PodsLeavingFor(change)) AddOnce(labels, pods.label);
+  return labels;
+}
+
 const Operand* OperandTable::OfState(std::string_view state) const {
   const auto found = std::ranges::find(operands_, state, &Operand::state);
   return found == operands_.end() ? nullptr : &*found;

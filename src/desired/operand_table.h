@@ -14,7 +14,7 @@
 
 namespace pitcrew::desired {
 
-// Pods that must be gone while the driver changes.
+// Pods that must be gone while the driver, or something else of the GPUs, changes.
 struct PausedPods {
   std::string_view label;  // the node label that keeps them there
   std::string_view app;    // value of their label "app"; "" when they are not waited for
@@ -44,7 +44,12 @@ class OperandTable {
   [[nodiscard]] const std::vector<std::string_view>& image_variables() const {
     return image_variables_;
   }
+  // For the driver.
   [[nodiscard]] const std::vector<PausedPods>& paused_pods() const { return paused_pods_; }
+  // For another change: of the operands that leave for it, in the order of roll-out.
+  [[nodiscard]] std::vector<PausedPods> PodsLeavingFor(NodeChange change) const;
+  // Their labels, each once.
+  [[nodiscard]] std::vector<std::string_view> LabelsLeavingFor(NodeChange change) const;
   // What the pods of the operands with these deploy labels are called: their label "app", or
   // "name".
   [[nodiscard]] std::set<std::string, std::less<>> AppsOf(

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "api/labels.h"
+#include "api/validator_names.h"
 #include "base/strings.h"
 #include "fleet/operand_looks.h"
 
@@ -175,7 +176,7 @@ Look CudaValidationFails(const OperandContext& context) {
   auto seen = StepFails(context, "cuda-validation", "a CUDA program does not run on this node");
   if (!seen) return seen;
   for (const Pod* pod : context.on.cluster.PodsOf(context.on.node.name)) {
-    if (pod->app != "nvidia-cuda-validator" || pod->ready) continue;
+    if (pod->app != api::kCudaValidator || pod->ready) continue;
     for (const Container& container : pod->containers) {
       if (container.ended_well()) continue;
       const LogKey log{pod->key, container.name, false};

@@ -8,6 +8,7 @@
 
 #include "api/labels.h"
 #include "api/qualification.h"
+#include "api/validator_names.h"
 #include "fleet/driver_wave.h"
 #include "fleet/former_offers.h"
 #include "fleet/outdated_pods.h"
@@ -132,7 +133,7 @@ bool NeedsGpu(const Cluster& cluster, const Pod& pod) {
          (pod.phase == "Pending" || pod.phase == "Failed" || pod.phase == "Running") &&
          pod.operand == nullptr &&
          // The validator's own pods are told with the validator.
-         !(pod.key.name_space == cluster.name_space && pod.app == "nvidia-device-plugin-validator");
+         !(pod.key.name_space == cluster.name_space && pod.app == api::kDevicePluginValidator);
 }
 
 void DescribePods(const Cluster& cluster, const Question& question, Report& report) {

@@ -10,8 +10,7 @@
 
 namespace pitcrew::qualify {
 
-inline constexpr std::string_view kApp = "nvidia-qualification";             // label app
-inline constexpr std::string_view kValidator = "nvidia-operator-validator";  // the DaemonSet
+inline constexpr std::string_view kApp = "nvidia-qualification";  // label app
 
 struct Wish {
   std::string node;

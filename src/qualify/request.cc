@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "api/validator_names.h"
 #include "base/clock.h"
 #include "base/strings.h"
 #include "kube/await.h"
@@ -26,18 +27,19 @@ kube::ListOptions PodsOfNode(const std::string& node) {
 base::Result<Json> FindValidator(kube::Client& client, const std::string& name_space,
                                  const io::StopToken& stop) {
   kube::ListOptions called;
-  called.field_selector = "metadata.name=" + std::string(kValidator);
+  called.field_selector = "metadata.name=" + std::string(api::kOperatorValidator);
   TRY_ASSIGN(const auto found, client.List(kube::kDaemonSets, name_space, called, stop));
   if (found.items.empty()) {
     return base::Fail(base::NotFound(
         "NoValidator",
-        fmt::format("there is no DaemonSet {}{}: it gives image and rights to the test", kValidator,
+        fmt::format("there is no DaemonSet {}{}: it gives image and rights to the test",
+                    api::kOperatorValidator,
                     name_space.empty() ? "" : " in namespace " + name_space)));
   }
   if (found.items.size() > 1) {
     return base::Fail(base::Invalid(
         "SeveralValidators", fmt::format("there are {} DaemonSets {}; choose one with --namespace",
-                                         found.items.size(), kValidator)));
+                                         found.items.size(), api::kOperatorValidator)));
   }
   return found.items.front();
 }

@@ -37,6 +37,7 @@ Operand Dcgm() {
           .deploy = {.key = api::kDeployDcgm, .workloads = kContainers},
           .stage = Stage::kMetrics,
           .gpu_client = GpuClient::kPaused,
+          .leaves_for = {NodeChange::kMig},
           .images = {kImage},
           .blocks = {"spec.dcgm", "spec.validator"},
           .mode = ModeOf,

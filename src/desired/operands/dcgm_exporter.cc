@@ -165,6 +165,7 @@ Operand DcgmExporter() {
           .stage = Stage::kMetrics,
           .rank_in_stage = -1,
           .gpu_client = GpuClient::kPaused,
+          .leaves_for = {NodeChange::kMig},
           .images = {kImage},
           .blocks = {"spec.dcgmExporter", "spec.dcgm", "spec.validator"},
           .mode = ModeOf,

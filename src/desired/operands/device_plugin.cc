@@ -64,6 +64,7 @@ Operand DevicePlugin() {
           .deploy = {.key = api::kDeployDevicePlugin, .workloads = kContainers},
           .stage = Stage::kPlugin,
           .gpu_client = GpuClient::kPaused,
+          .leaves_for = {NodeChange::kMig},
           .images = {kDevicePluginImage},
           .blocks = {"spec.devicePlugin", "spec.mig", "spec.gds", "spec.gdrcopy", "spec.toolkit",
                      "spec.validator"},

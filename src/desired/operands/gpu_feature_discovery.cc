@@ -44,6 +44,7 @@ Operand GpuFeatureDiscovery() {
           .stage = Stage::kMetrics,
           .rank_in_stage = -2,
           .gpu_client = GpuClient::kPaused,
+          .leaves_for = {NodeChange::kMig},
           .images = {kImage},
           .blocks = {"spec.gfd", "spec.devicePlugin", "spec.mig", "spec.validator"},
           .mode = ModeOf,

@@ -1,5 +1,6 @@
 // Operator validation (reference operand-manifests.md section 8).
 #include "api/labels.h"
+#include "api/validator_names.h"
 #include "base/strings.h"
 #include "desired/daemonset.h"
 #include "desired/operands/operands.h"
@@ -78,7 +79,7 @@ Operand OperatorValidation() {
           .condition = "OperatorValidationReady",
           .title = "operator validation",
           .name = "validator",
-          .daemonsets = {"nvidia-operator-validator"},
+          .daemonsets = {api::kOperatorValidator},
           .deploy = {.key = api::kDeployOperatorValidator, .workloads = kContainers},
           .stage = Stage::kValidation,
           .gpu_client = GpuClient::kPaused,

@@ -47,6 +47,7 @@ Operand SandboxDevicePlugin() {
                      .sandbox_mode = kKubevirt},
           .stage = Stage::kPlugin,
           .gpu_client = GpuClient::kPaused,
+          .leaves_for = {NodeChange::kVgpu, NodeChange::kCc},
           .images = {kImage},
           .blocks = {"spec.sandboxDevicePlugin", "spec.sandboxWorkloads", "spec.validator"},
           .mode =
@@ -71,6 +72,8 @@ Operand KataDevicePlugin() {
                      .on_divided_nodes = true,
                      .sandbox_mode = kKata},
           .stage = Stage::kPlugin,
+          // Upstream forgets it.
+          .leaves_for = {NodeChange::kCc},
           .images = {kKataImage},
           .blocks = {"spec.kataSandboxDevicePlugin", "spec.sandboxWorkloads", "spec.validator"},
           .mode =

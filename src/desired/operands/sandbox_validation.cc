@@ -49,6 +49,7 @@ Operand SandboxValidation() {
                      .on_divided_nodes = true},
           .stage = Stage::kValidation,
           .gpu_client = GpuClient::kPaused,
+          .leaves_for = {NodeChange::kVgpu, NodeChange::kCc},
           .images = {kValidatorImage},
           .blocks = {"spec.validator", "spec.sandboxWorkloads", "spec.ccManager"},
           .mode = ModeOf,

@@ -42,6 +42,7 @@ Operand VfioManager() {
           .deploy = {.key = api::kDeployVfioManager, .workloads = {.passthrough = true}},
           .stage = Stage::kDriver,
           .rank_in_stage = -1,
+          .leaves_for = {NodeChange::kCc},
           .owns_gpus = true,
           .images = {kImage, kDriverManagerImage},
           .blocks = {"spec.vfioManager", "spec.sandboxWorkloads"},

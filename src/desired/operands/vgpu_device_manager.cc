@@ -52,6 +52,7 @@ Operand VgpuDeviceManager() {
           .deploy = {.key = api::kDeployVgpuDeviceManager, .workloads = {.vgpu = true}},
           .stage = Stage::kDriver,
           .gpu_client = GpuClient::kPaused,
+          .leaves_for = {NodeChange::kCc},
           .pauses_with = api::kPausedForVgpuChange,
           .images = {kImage},
           .blocks = {"spec.vgpuDeviceManager", "spec.sandboxWorkloads", "spec.validator"},

@@ -71,6 +71,7 @@ Operand VgpuManager() {
           .daemonsets = {"nvidia-vgpu-manager-daemonset"},
           .deploy = {.key = api::kDeployVgpuManager, .workloads = {.vgpu = true}},
           .stage = Stage::kDriver,
+          .leaves_for = {NodeChange::kCc},
           .owns_gpus = true,
           .images = {kImage, kDriverManagerImage},
           .blocks = {"spec.vgpuManager", "spec.sandboxWorkloads", "spec.gds", "spec.gdrcopy"},

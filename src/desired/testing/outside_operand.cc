@@ -34,6 +34,7 @@ Operand Frobnicator() {
           .deploy = {.key = kOutsideLabel, .workloads = kContainers},
           .stage = Stage::kMetrics,
           .gpu_client = GpuClient::kPaused,
+          .leaves_for = {NodeChange::kMig},
           .images = {kOutsideImage},
           .blocks = {"spec.frobnicator"},
           .mode =

@@ -22,6 +22,7 @@ using codec::Json;
 using ::testing::Contains;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 
 // --- the product's own table ---
 
@@ -136,6 +137,19 @@ TEST(OperandTable, ImageVariables) {
           "KATA_SANDBOX_DEVICE_PLUGIN_IMAGE"}));
   EXPECT_EQ(std::set<std::string_view>(variables.begin(), variables.end()).size(),
             variables.size());
+}
+
+TEST(OperandTable, WhoLeavesForWhichChange) {
+  EXPECT_THAT(Operands().LabelsLeavingFor(NodeChange::kMig),
+              UnorderedElementsAre(api::kDeployDevicePlugin, api::kDeployGpuFeatureDiscovery,
+                                   api::kDeployDcgmExporter, api::kDeployDcgm));
+  EXPECT_THAT(Operands().LabelsLeavingFor(NodeChange::kVgpu),
+              UnorderedElementsAre(api::kDeploySandboxDevicePlugin, api::kDeploySandboxValidator));
+  EXPECT_THAT(
+      Operands().LabelsLeavingFor(NodeChange::kCc),
+      UnorderedElementsAre(api::kDeployVfioManager, api::kDeployVgpuManager,
+                           api::kDeploySandboxValidator, api::kDeploySandboxDevicePlugin,
+                           api::kDeployVgpuDeviceManager, api::kDeployKataSandboxDevicePlugin));
 }
 
 // --- an operand from outside ---

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "desired/operand_table.h"
 #include "node/cc_mode/change.h"
 #include "node/operand_pause/operand_pause.h"
 #include "node/own_node/label_follower.h"
@@ -49,9 +50,10 @@ class Change {
                   .journal = options_.journal(),
                   .patience = options_.firmware_patience},
         wanted_(std::move(wanted)),
-        operands_(context.node, {.namespace_name = options_.namespace_name,
-                                 .labels = PausedLabels(),
-                                 .word = api::kPausedForCcChange}) {
+        operands_(context.node,
+                  {.namespace_name = options_.namespace_name,
+                   .labels = desired::Operands().LabelsLeavingFor(desired::NodeChange::kCc),
+                   .word = api::kPausedForCcChange}) {
     progress_.config = wanted_;
   }
 
@@ -199,14 +201,6 @@ class Change {
 };
 
 }  // namespace
-
-const std::vector<std::string_view>& PausedLabels() {
-  static const std::vector<std::string_view> kLabels = {
-      api::kDeployVfioManager,       api::kDeployVgpuManager,
-      api::kDeploySandboxValidator,  api::kDeploySandboxDevicePlugin,
-      api::kDeployVgpuDeviceManager, api::kDeployKataSandboxDevicePlugin};
-  return kLabels;
-}
 
 base::Status ForgetReady(const Options& options) {
   std::error_code error;

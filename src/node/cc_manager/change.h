@@ -34,8 +34,4 @@ own_node::Followed ApplyMode(const Context& context, const std::string& wanted);
 // Takes away the file that tells the validator that the mode is as wanted.
 base::Status ForgetReady(const Options& options);
 
-// The labels of the operands that have GPUs open, or tell about their mode: upstream's, and the
-// device plugin for Kata, which upstream forgets.
-const std::vector<std::string_view>& PausedLabels();
-
 }  // namespace pitcrew::node::cc_manager

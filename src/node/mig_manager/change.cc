@@ -6,6 +6,7 @@
 
 #include "api/labels.h"
 #include "api/mig_progress.h"
+#include "api/validator_names.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/strings.h"
@@ -32,9 +33,6 @@ namespace {
 using codec::Json;
 using validations::StatusFolder;
 
-constexpr std::string_view kCudaValidator = "nvidia-cuda-validator";
-constexpr std::string_view kPluginValidator = "nvidia-device-plugin-validator";
-constexpr std::string_view kOperatorValidator = "nvidia-operator-validator";
 constexpr std::chrono::minutes kRebootTimeout{1};
 
 std::string Now() { return base::FormatRfc3339(base::WallClock::now()); }
@@ -171,8 +169,8 @@ class Change {
     }
     TRY(validations::AnnounceMigChange(folder_, changing));
     TRY(PauseClients(plan.ChangesModes(), stop));
-    TRY(DeletePods(kCudaValidator, stop));
-    TRY(DeletePods(kPluginValidator, stop));
+    TRY(DeletePods(api::kCudaValidator, stop));
+    TRY(DeletePods(api::kDevicePluginValidator, stop));
     if (options_.pods != PodPolicy::kIgnore) TRY(AwaitPods(changing, stop));
     return StopHostServices(options_, services, plan.ChangesModes(), stop);
   }
@@ -384,7 +382,7 @@ class Change {
     TellFollowers();
     if (began) {
       // The node is validated anew.
-      if (const auto deleted = DeletePods(kOperatorValidator, {}); !deleted && success) {
+      if (const auto deleted = DeletePods(api::kOperatorValidator, {}); !deleted && success) {
         base::LogWarning("The node is not validated again", deleted.error());
       }
     }

@@ -2,46 +2,26 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "api/labels.h"
 #include "api/mig_progress.h"
 #include "codec/config_reader.h"
-#include "desired/operand_table.h"
 #include "kube/ownership.h"
 #include "node/own_node/own_node.h"
 #include "workload/pause.h"
 
 namespace pitcrew::node::mig_manager {
-namespace {
 
-// What a deploy label's pods are called is in the operand's descriptor; nvsm is no operand.
-std::string_view AppOf(std::string_view label) {
-  for (const auto& paused : desired::Operands().paused_pods()) {
-    if (paused.label == label) return paused.app;
-  }
-  return "";
-}
-
-}  // namespace
-
-const std::vector<GpuClient>& GpuClients() {
-  static const std::vector<GpuClient> clients = [] {
-    std::vector<GpuClient> made;
-    for (const auto label :
-         {api::kDeployDevicePlugin, api::kDeployGpuFeatureDiscovery, api::kDeployDcgmExporter,
-          api::kDeployDcgm, api::kDeployNvsm, api::kDeployClient}) {
-      made.push_back({label, AppOf(label)});
-    }
-    return made;
-  }();
+std::vector<desired::PausedPods> GpuClients(const desired::OperandTable& operands) {
+  auto clients = operands.PodsLeavingFor(desired::NodeChange::kMig);
+  clients.push_back({api::kDeployNvsm, ""});
+  clients.push_back({api::kDeployClient, ""});
   return clients;
 }
 
 Pause PlanPause(const codec::Json& node, const std::set<std::string, std::less<>>& following,
-                bool changes_modes) {
+                bool changes_modes, const desired::OperandTable& operands) {
   Pause pause;
-  for (const auto& client : GpuClients()) {
+  for (const auto& client : GpuClients(operands)) {
     if (!changes_modes && following.contains(client.app)) continue;
     const auto value = own_node::LabelOf(node, client.label);
     const auto paused = workload::PausedValue(value, api::kPausedForMigChange);

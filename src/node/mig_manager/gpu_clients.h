@@ -11,18 +11,14 @@
 
 #include "base/result.h"
 #include "codec/json.h"
+#include "desired/operand_table.h"
 
 namespace pitcrew::node::mig_manager {
 
-// Of the operands' clients: the label that keeps it on a node, and the value of its pods' label
-// "app"; "" for one that is not waited for.
-struct GpuClient {
-  std::string_view label;
-  std::string_view app;
-  bool operator==(const GpuClient&) const = default;
-};
-// In upstream's order; the last one is the label of clients that are nobody's operand.
-const std::vector<GpuClient>& GpuClients();
+// The operands that leave for a change of MIG, and two labels that are nobody's operand: of NVSM,
+// and of people's own clients.
+std::vector<desired::PausedPods> GpuClients(
+    const desired::OperandTable& operands = desired::Operands());
 
 // Which of them are paused for one change.
 struct Pause {
@@ -33,7 +29,7 @@ struct Pause {
 // Clients in `following` read the new geometry by themselves, so they stay; but while a MIG mode
 // changes, nobody may have the GPU open.
 Pause PlanPause(const codec::Json& node, const std::set<std::string, std::less<>>& following,
-                bool changes_modes);
+                bool changes_modes, const desired::OperandTable& operands = desired::Operands());
 
 // The labels of all clients, whoever was paused.
 std::vector<std::string_view> AllLabels();

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "api/labels.h"
+#include "api/validator_names.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "kube/await.h"
@@ -14,7 +15,6 @@
 namespace pitcrew::node::validator {
 namespace {
 
-constexpr const char* kDaemonSet = "nvidia-operator-validator";
 constexpr std::chrono::minutes kPodTimeout{5};
 
 bool IsMig(std::string_view resource) { return resource.starts_with(api::kMigResourcePrefix); }
@@ -155,7 +155,8 @@ base::Status AwaitPod(const std::shared_ptr<kube::Client>& client, const kube::O
 }  // namespace
 
 std::string WorkloadName(Workload workload) {
-  return workload == Workload::kCuda ? "nvidia-cuda-validator" : "nvidia-device-plugin-validator";
+  return std::string(workload == Workload::kCuda ? api::kCudaValidator
+                                                 : api::kDevicePluginValidator);
 }
 
 codec::Json MakeWorkloadPod(Workload workload, const Options& options,
@@ -174,7 +175,7 @@ codec::Json MakeWorkloadPod(Workload workload, const Options& options,
   codec::Json spec = {
       {"nodeName", options.node_name},
       {"restartPolicy", "OnFailure"},
-      {"serviceAccountName", kDaemonSet},
+      {"serviceAccountName", api::kOperatorValidator},
       {"initContainers", codec::Json::array({InitContainer(workload, options, resource)})},
       {"containers", codec::Json::array({MainContainer(workload, options)})}};
   if (const auto* tolerations =
@@ -238,7 +239,8 @@ base::Status RunWorkload(Workload workload, const Options& options,
     return base::Fail(base::Invalid("NoValidatorImage",
                                     "VALIDATOR_IMAGE is not set: the pod would have no image"));
   }
-  auto daemon_set = client->Get(kube::kDaemonSets, {options.namespace_name, kDaemonSet}, stop);
+  auto daemon_set = client->Get(
+      kube::kDaemonSets, {options.namespace_name, std::string(api::kOperatorValidator)}, stop);
   if (!daemon_set) {
     return base::Fail(
         daemon_set.error().Within("unable to retrieve the operator validator daemonset"));

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "desired/operand_table.h"
 #include "node/operand_pause/operand_pause.h"
 #include "node/own_node/label_follower.h"
 #include "node/own_node/superseded.h"
@@ -37,9 +38,10 @@ class Change {
       : context_(context),
         options_(context.options),
         wanted_(std::move(wanted)),
-        operands_(context.node, {.namespace_name = options_.namespace_name,
-                                 .labels = PausedLabels(),
-                                 .word = api::kPausedForVgpuChange}) {
+        operands_(context.node,
+                  {.namespace_name = options_.namespace_name,
+                   .labels = desired::Operands().LabelsLeavingFor(desired::NodeChange::kVgpu),
+                   .word = api::kPausedForVgpuChange}) {
     progress_.config = wanted_;
   }
 
@@ -195,12 +197,6 @@ class Change {
 };
 
 }  // namespace
-
-const std::vector<std::string_view>& PausedLabels() {
-  static const std::vector<std::string_view> kLabels = {api::kDeploySandboxDevicePlugin,
-                                                        api::kDeploySandboxValidator};
-  return kLabels;
-}
 
 End ApplyConfig(const Context& context, const std::string& wanted) {
   base::LogInfo("The vGPUs are to be those of a configuration", {{"config", wanted}});

@@ -45,7 +45,4 @@ struct End {
 // are being changed, the change is carried through or taken back.
 End ApplyConfig(const Context& context, const std::string& wanted);
 
-// The labels of the operands that read vGPUs once, at their start, and are paused for a change.
-const std::vector<std::string_view>& PausedLabels();
-
 }  // namespace pitcrew::node::vgpu_device_manager

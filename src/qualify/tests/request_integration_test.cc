@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "api/validator_names.h"
 #include "apiserver/api_server.h"
 
 namespace pitcrew::qualify {
@@ -33,13 +34,13 @@ class RequestTest : public ::testing::Test {
                             {"securityContext", {{"privileged", true}}}};
     const auto made = client_->Create(
         kube::kDaemonSets,
-        {{"metadata", {{"name", kValidator}, {"namespace", name_}}},
+        {{"metadata", {{"name", api::kOperatorValidator}, {"namespace", name_}}},
          {"spec",
           {{"selector", {{"matchLabels", labels}}},
            {"template",
             {{"metadata", {{"labels", labels}}},
              {"spec",
-              {{"serviceAccountName", kValidator},
+              {{"serviceAccountName", api::kOperatorValidator},
                {"initContainers", Json::array({container})},
                {"containers", Json::array({{{"name", "c"}, {"image", "pitcrew"}}})}}}}}}}});
     ASSERT_TRUE(made) << made.error().ToString();
@@ -73,7 +74,7 @@ class RequestTest : public ::testing::Test {
         client_->Create(kube::kPods, {{"metadata", {{"name", "training"}, {"namespace", name_}}},
                                       {"spec",
                                        {{"nodeName", name_},
-                                        {"serviceAccountName", kValidator},
+                                        {"serviceAccountName", api::kOperatorValidator},
                                         {"containers", Json::array({container})}}}});
     ASSERT_TRUE(made) << made.error().ToString();
   }
@@ -142,7 +143,7 @@ TEST_F(RequestTest, WhenThePodCannotBeMadeTheNodeTellsWhatItToldBefore) {
   // A pod is held against the priority classes that there are, a DaemonSet is not.
   const Json unknown_class = {
       {"spec", {{"template", {{"spec", {{"priorityClassName", "there-is-none"}}}}}}}};
-  ASSERT_TRUE(client_->Patch(kube::kDaemonSets, {name_, std::string(kValidator)},
+  ASSERT_TRUE(client_->Patch(kube::kDaemonSets, {name_, std::string(api::kOperatorValidator)},
                              kube::PatchType::kMerge, unknown_class));
   const auto refused = AskIt();
   ASSERT_FALSE(refused);

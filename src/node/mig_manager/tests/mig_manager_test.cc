@@ -5,6 +5,7 @@
 #include "api/labels.h"
 #include "api/mig_progress.h"
 #include "base/file.h"
+#include "desired/testing/outside_operand.h"
 #include "node/mig_manager/decision.h"
 #include "node/mig_manager/gpu_clients.h"
 #include "node/mig_manager/gpu_holders.h"
@@ -160,6 +161,13 @@ TEST(Pausing, TakesTheClientsThatTheNodeHas) {
   EXPECT_THAT(PlanPause(node, {kPluginApp}, false).labels,
               ElementsAre(api::kDeployGpuFeatureDiscovery, api::kDeployNvsm));
   EXPECT_THAT(PlanPause(node, {kPluginApp}, true).labels, ::testing::SizeIs(3));
+}
+
+TEST(Pausing, AnOperandFromOutsideLeavesToo) {
+  const auto pause = PlanPause(NodeWith({{desired::testing::kOutsideLabel, "true"}}), {}, false,
+                               desired::testing::TableWithOutsideOperand());
+  EXPECT_THAT(pause.labels, ElementsAre(desired::testing::kOutsideLabel));
+  EXPECT_THAT(pause.apps, ElementsAre("nvidia-frobnicator"));
 }
 
 TEST(Pausing, WaitsForThirdPartiesOnlyWhereTheyAreAskedFor) {  // section 9.3
