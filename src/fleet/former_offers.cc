@@ -24,8 +24,10 @@ std::int64_t AmountOf(const std::map<std::string, std::int64_t, std::less<>>& re
   return found == resources.end() ? 0 : found->second;
 }
 
-// The label that lets the plugin run here; "paused-for-..." means that it comes back.
-bool Has(const NodeContext& context, std::string_view label) {
+// Whether a plugin runs here or will again: one that is "paused-for-..." comes back, so that the
+// kubelet's zero is no farewell. Unlike kubevirt::RunsPlugin, which asks about now; and unlike
+// kubevirt::HasPluginLabel a label "false" says that it does not come back.
+bool WillRun(const NodeContext& context, std::string_view label) {
   const std::string_view value = context.node.Label(label);
   return !value.empty() && value != "false";
 }
@@ -46,8 +48,8 @@ bool IsFormerOffer(const NodeContext& context, std::string_view resource) {
   if (AmountOf(node.capacity, resource) == 0 || AmountOf(node.allocatable, resource) > 0) {
     return false;
   }
-  if (kubevirt::IsForContainers(resource)) return !Has(context, api::kDeployDevicePlugin);
-  if (IsForKata(resource) && !Has(context, api::kDeployKataSandboxDevicePlugin)) return true;
+  if (kubevirt::IsForContainers(resource)) return !WillRun(context, api::kDeployDevicePlugin);
+  if (IsForKata(resource) && !WillRun(context, api::kDeployKataSandboxDevicePlugin)) return true;
   const bool others =
       std::ranges::any_of(node.allocatable, [](const auto& entry) { return entry.second > 0; });
   return others && HasYoungPlugin(context);

@@ -7,6 +7,7 @@
 #include "api/labels.h"
 #include "base/strings.h"
 #include "fleet/rules.h"
+#include "kubevirt/offers.h"
 
 namespace pitcrew::fleet {
 namespace {
@@ -94,7 +95,7 @@ Look OfferedTwice(const Cluster& cluster, const Machine& machine) {
         naming, [](const auto* entry) { return !entry->external && !entry->disabled; });
     if (own == naming.end()) continue;
     for (const auto& [name, node] : cluster.nodes) {
-      if (node.Label(api::kDeploySandboxDevicePlugin) != "true") continue;
+      if (!kubevirt::RunsPlugin(node.Label(api::kDeploySandboxDevicePlugin))) continue;
       return Seen{.summary = fmt::format("{} is offered by KubeVirt and by the GPU device plugin",
                                          resource),
                   .evidence = {{written->ToString(), kubevirt::FieldPath(written->form),

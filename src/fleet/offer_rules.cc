@@ -82,7 +82,7 @@ Look MigPending(const NodeContext& context) {
     seen.since = seen.evidence.back().at;
   }
   for (const auto& [key, value] : context.node.labels) {
-    if (key.starts_with(api::kDeployPrefix) && Contains(value, "paused-for-mig")) {
+    if (key.starts_with(api::kDeployPrefix) && Contains(value, api::kPausedForMigChange)) {
       seen.evidence.push_back(SawLabel(context.node, key));
       break;
     }

@@ -80,7 +80,7 @@ bool RunsMachine(const PodContext& context) {
 std::string OfferedToMachines(const Cluster& cluster) {
   std::set<std::string> resources;
   for (const auto& [name, node] : cluster.nodes) {
-    if (node.Label(api::kDeploySandboxDevicePlugin) != "true") continue;
+    if (!kubevirt::RunsPlugin(node.Label(api::kDeploySandboxDevicePlugin))) continue;
     for (const auto& [resource, amount] : node.allocatable) {
       if (amount > 0 && !kubevirt::IsForContainers(resource)) resources.insert(resource);
     }

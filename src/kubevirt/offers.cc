@@ -59,8 +59,8 @@ bool HasPluginLabel(const Json& node) {
 MachineNode ReadMachineNode(const Json& node) {
   return {.name = codec::FindString(node, {"metadata", "name"}),
           .workload = codec::FindString(node, {"metadata", "labels", api::kWorkloadConfig}),
-          .paused = codec::FindString(
-                        node, {"metadata", "labels", api::kDeploySandboxDevicePlugin}) != "true",
+          .paused = !RunsPlugin(
+              codec::FindString(node, {"metadata", "labels", api::kDeploySandboxDevicePlugin})),
           .capacity = ReadResources(node, "capacity"),
           .allocatable = ReadResources(node, "allocatable")};
 }

@@ -20,10 +20,14 @@ bool IsForContainers(std::string_view resource);
 
 // A node on which the device plugin for KubeVirt runs, or ran until it was paused: one with the
 // label api::kDeploySandboxDevicePlugin.
+//
+// Three questions about that label are not one: here it only has to be there, as a node whose
+// plugin is paused or was switched off by hand keeps what is permitted of it; RunsPlugin asks who
+// offers now; and fleet/former_offers.cc asks where nobody will again.
 struct MachineNode {
   std::string name;
   std::string workload;  // label nvidia.com/gpu.workload.config; "" without one
-  bool paused = false;   // the label is not "true"
+  bool paused = false;   // RunsPlugin says no
   // Of nvidia.com and not for containers. 0: the kubelet knew it once, and has no device of it now.
   std::map<std::string, std::int64_t, std::less<>> capacity;
   std::map<std::string, std::int64_t, std::less<>> allocatable;
@@ -31,6 +35,8 @@ struct MachineNode {
   bool operator==(const MachineNode&) const = default;
 };
 bool HasPluginLabel(const codec::Json& node);
+// Whether the plugin runs where the label has this value; "" for a node without it.
+constexpr bool RunsPlugin(std::string_view deploy_label) { return deploy_label == "true"; }
 MachineNode ReadMachineNode(const codec::Json& node);
 
 // Resources of KubeVirt's device plugins that a VirtualMachine or VirtualMachineInstance names
