@@ -82,10 +82,10 @@ cdi_generate::ClassRoots ClassRootsOf(const DriverRoots& roots, const Settings& 
 
 }  // namespace
 
-DriverRoots FindRoots(const std::filesystem::path& driver_root_in_here) {
+Result<DriverRoots> FindRoots(const std::filesystem::path& driver_root_in_here) {
   const host::Root driver(driver_root_in_here);
-  const bool has_dev = host::HasDevFolder(driver).value_or(false);
-  return {.driver = driver, .dev = has_dev ? driver : host::Root("/")};
+  TRY_ASSIGN(const bool has_dev, host::HasDevFolder(driver));
+  return DriverRoots{.driver = driver, .dev = has_dev ? driver : host::Root("/")};
 }
 
 Result<std::vector<std::string>> WriteCdiFiles(const std::filesystem::path& folder,

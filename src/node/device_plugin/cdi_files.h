@@ -17,7 +17,8 @@ struct DriverRoots {
   host::Root driver;
   host::Root dev;  // the folder with dev/: the driver's if it has one, else "/"
 };
-DriverRoots FindRoots(const std::filesystem::path& driver_root_in_here);
+// An error when it cannot be told whether the driver has one (host::HasDevFolder).
+base::Result<DriverRoots> FindRoots(const std::filesystem::path& driver_root_in_here);
 
 // Writes one file per class into `folder`; files that are right already are left alone. Returns the
 // classes of gdrcopy, gds, mofed that have something in them. Any error means that containers could

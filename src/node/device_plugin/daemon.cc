@@ -244,7 +244,7 @@ base::Status Daemon::Offer(gpu::Inventory inventory, const Settings& settings) {
   TRY_ASSIGN(auto resources,
              ListResources(gpus.now, settings.mig_strategy, settings.sharing, facts));
   TRY_ASSIGN(auto mps_resources, MpsResources(resources.devices, settings.sharing));
-  const auto roots = FindRoots(settings.driver_root_in_here);
+  TRY_ASSIGN(const auto roots, FindRoots(settings.driver_root_in_here));
   if (!resources.devices.empty()) CheckMemoryDriver(roots, paths_.dev, resources.warnings);
   LogNew(resources.warnings);
 

@@ -16,6 +16,27 @@ constexpr const char* kHeader =
 
 }  // namespace
 
+base::Result<mig::Configuration> LoadDefaultConfiguration(const std::filesystem::path& file,
+                                                          const base::Error& generation) {
+  const auto there = host::Exists(file);
+  if (!there) {
+    return base::Fail(base::Unavailable(
+        "DefaultConfigurationUnknown",
+        fmt::format("dynamic generation failed ({}), and the default config cannot be looked for: "
+                    "{}",
+                    generation.message, there.error().message)));
+  }
+  if (!*there) {
+    return base::Fail(base::Unavailable(
+        "NoConfiguration", fmt::format("dynamic generation failed and no default config available: "
+                                       "{}; set DEFAULT_CONFIG_FILE or CONFIG_FILE",
+                                       generation.message)));
+  }
+  base::LogInfo("The driver names no MIG profiles; the default configurations are used",
+                {{"file", file.string()}});
+  return mig::LoadConfiguration(file);
+}
+
 base::Result<mig::Configuration> ConfigSource::Load(const io::StopToken& stop) {
   if (!options_.config_file.empty()) {
     auto custom = mig::LoadConfiguration(options_.config_file);
@@ -26,15 +47,7 @@ base::Result<mig::Configuration> ConfigSource::Load(const io::StopToken& stop) {
   auto generated = Generate(stop);
   if (generated || generated.error().reason != "NoProfiles") return generated;
   // Drivers of older branches name a GPU's profiles only while MIG is on.
-  if (host::Exists(options_.default_config_file).value_or(false)) {
-    base::LogInfo("The driver names no MIG profiles; the default configurations are used",
-                  {{"file", options_.default_config_file.string()}});
-    return mig::LoadConfiguration(options_.default_config_file);
-  }
-  return base::Fail(base::Unavailable(
-      "NoConfiguration", fmt::format("dynamic generation failed and no default config available: "
-                                     "{}; set DEFAULT_CONFIG_FILE or CONFIG_FILE",
-                                     generated.error().message)));
+  return LoadDefaultConfiguration(options_.default_config_file, generated.error());
 }
 
 base::Result<mig::Configuration> ConfigSource::Generate(const io::StopToken& stop) {

@@ -24,8 +24,8 @@ class ConfigSource {
   // describes (upstream generates once, at its start: weakness 19). A generated one is also written
   // to options.generated_config and to the ConfigMap <node>-mig-config; a failure of the latter is
   // only logged.
-  // kNotFound or kInvalid for a file of the user's; kUnavailable "NoConfiguration" when the driver
-  // names no profiles and there is no file to fall back on.
+  // kNotFound or kInvalid for a file of the user's; LoadDefaultConfiguration's errors when the
+  // driver names no profiles.
   base::Result<mig::Configuration> Load(const io::StopToken& stop);
 
  private:
@@ -37,6 +37,12 @@ class ConfigSource {
   mig::NodeGpus& gpus_;
   std::string published_;  // the text that the ConfigMap has
 };
+
+// What is used where the driver names no profiles, as `generation` says. kUnavailable
+// "NoConfiguration" without such a file, "DefaultConfigurationUnknown" when it cannot be looked
+// for.
+base::Result<mig::Configuration> LoadDefaultConfiguration(const std::filesystem::path& file,
+                                                          const base::Error& generation);
 
 // The object <node>-mig-config; `pod` is its owner, as the server gave it.
 codec::Json NodeConfigMap(const Options& options, const codec::Json& pod, const std::string& text);

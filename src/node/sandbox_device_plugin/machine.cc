@@ -139,9 +139,28 @@ void AddFunctions(const host::Root& sys, const std::vector<PciDevice>& devices, 
 }
 
 // NVIDIA's driver is a VFIO driver for them, and keeps nobody from their group.
-bool IsOfVendorFramework(const host::Root& sys, const PciDevice& device) {
-  return device.vendor == host::kVendorNvidia && device.physical_function.is_present() &&
-         host::HasVendorVgpus(sys, device.address).value_or(false);
+base::Result<bool> IsOfVendorFramework(const host::Root& sys, const PciDevice& device) {
+  if (device.vendor != host::kVendorNvidia) return false;
+  if (const auto* error = device.physical_function.error()) return base::Fail(*error);
+  if (!device.physical_function.is_present()) return false;
+  return host::HasVendorVgpus(sys, device.address);
+}
+
+// Why the group cannot be given away as long as `holder` is in it; "" when it can.
+std::string WhyBlocked(const host::Root& sys, std::uint32_t group, const PciDevice& holder) {
+  const auto name = holder.address.SysfsName();
+  const auto is_vgpu = IsOfVendorFramework(sys, holder);
+  if (!is_vgpu) {
+    return fmt::format(
+        "whether {}, which is in the same IOMMU group {}, is a vGPU cannot be read: "
+        "{}",
+        name, group, is_vgpu.error().ToString());
+  }
+  if (*is_vgpu) return "";
+  const auto* driver = holder.driver.value();
+  return fmt::format(
+      "{} has {}, which is in the same IOMMU group {}: take it from that driver, too",
+      driver != nullptr ? "driver " + *driver : "an unknown driver", name, group);
 }
 
 // The kernel gives a group to a virtual machine only as a whole.
@@ -152,15 +171,12 @@ void NoteBlockedGroups(const host::Root& sys, const std::vector<PciDevice>& devi
     if (const auto* group = device.iommu_group.value()) groups[*group].push_back(device);
   }
   for (const auto& [group, members] : groups) {
-    auto holders = host::HoldersOfGroup(members);
-    std::erase_if(holders, [&](const auto& holder) { return IsOfVendorFramework(sys, holder); });
-    if (holders.empty()) continue;
-    const auto& holder = holders.front();
-    const auto* driver = holder.driver.value();
-    machine.blocked_groups[group] =
-        fmt::format("{} has {}, which is in the same IOMMU group {}: take it from that driver, too",
-                    driver != nullptr ? "driver " + *driver : "an unknown driver",
-                    holder.address.SysfsName(), group);
+    for (const auto& holder : host::HoldersOfGroup(members)) {
+      auto why = WhyBlocked(sys, group, holder);
+      if (why.empty()) continue;
+      machine.blocked_groups[group] = std::move(why);
+      break;
+    }
   }
 }
 

@@ -50,7 +50,7 @@ struct Machine {
   // known.
   std::map<std::string, std::string> unreadable;
   // IOMMU groups that cannot be given to a virtual machine, because another driver has a device in
-  // them.
+  // them, or may have.
   std::map<std::uint32_t, std::string> blocked_groups;
   bool iommufd = false;  // /dev/iommu is there
   // As host::ListVfioNodes; nothing where the folder is not there or cannot be read, so that it

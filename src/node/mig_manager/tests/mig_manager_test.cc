@@ -6,6 +6,7 @@
 #include "api/mig_progress.h"
 #include "base/file.h"
 #include "desired/testing/outside_operand.h"
+#include "node/mig_manager/config_source.h"
 #include "node/mig_manager/decision.h"
 #include "node/mig_manager/gpu_clients.h"
 #include "node/mig_manager/gpu_holders.h"
@@ -187,6 +188,23 @@ TEST(Pausing, WaitsForThirdPartiesOnlyWhereTheyAreAskedFor) {  // section 9.3
   Json alone = client;
   alone["metadata"].erase("ownerReferences");
   EXPECT_FALSE(IsThirdPartyClient(alone));
+}
+
+TEST(DefaultConfiguration, OneThatCannotBeLookedForIsNotNone) {
+  const test_support::TemporaryFolder folder;
+  const auto generation = base::NotFound("NoProfiles", "no MIG profiles discovered");
+  const auto load = [&](const std::filesystem::path& file) {
+    return LoadDefaultConfiguration(file, generation);
+  };
+  EXPECT_EQ(load("").error().reason, "NoConfiguration");
+  EXPECT_EQ(load(folder.path() / "none.yaml").error().reason, "NoConfiguration");
+  std::filesystem::create_symlink("loop", folder.path() / "loop");
+  const auto unknown = load(folder.path() / "loop/config.yaml");
+  EXPECT_EQ(unknown.error().reason, "DefaultConfigurationUnknown");
+  EXPECT_EQ(unknown.error().code, base::Code::kUnavailable) << "which is tried again";
+  EXPECT_TRUE(load(folder.Write("config.yaml",
+                                "version: v1\nmig-configs: {all-disabled: "
+                                "[{devices: all, mig-enabled: false}]}\n")));
 }
 
 TEST(HostServices, AreReadFromTheClientsFile) {  // section 9.5

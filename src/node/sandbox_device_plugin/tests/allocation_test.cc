@@ -96,6 +96,22 @@ TEST_F(UnknownDevices, StayAndAreUnfit) {
   EXPECT_THAT(Look({}).resources, IsEmpty()) << "what was never known is not offered";
 }
 
+// Nobody is told to take a vGPU from its driver because a file could not be read.
+TEST_F(UnknownDevices, AMemberOfTheGroupThatMayBeAVgpuIsNotCalledAnObstacle) {
+  tree_.AddPci(
+      Yaml("{at: '0000:65:00.4', is: '10de:2236', driver: nvidia, group: 1, "
+           "physfn: '0000:66:00.0', vgpu: 0}"));
+  const auto unfit = [&] { return Look({}).resources.at("nvidia.com/GA102GL_A10").front().unfit; };
+  ASSERT_EQ(unfit(), "");
+  const auto vgpu = tree_.PciFolder("0000:65:00.4") / "nvidia";
+  std::filesystem::remove_all(vgpu);
+  std::filesystem::create_symlink("nvidia", vgpu);
+  EXPECT_THAT(unfit(), ::testing::AllOf(HasSubstr("0000:65:00.4"), HasSubstr("cannot be read"),
+                                        ::testing::Not(HasSubstr("take it from that driver"))));
+  std::filesystem::remove(vgpu);
+  EXPECT_THAT(unfit(), HasSubstr("take it from that driver"));
+}
+
 TEST_F(UnknownDevices, GoWithEvidence) {
   tree_.Bind("0000:65:00.0", "nvidia");
   tree_.RemovePci("0000:66:00.0");
