@@ -200,10 +200,13 @@ base::Status Rollout::Remove(const desired::Removal& removal, const io::StopToke
       deleted.error().code != base::Code::kConflict) {
     return base::Fail(deleted.error().Within("delete " + IdentityText(kind, key)));
   }
-  base::LogInfo("deleted", {{"kind", kind.kind},
-                            {"name", key.ToString()},
-                            {"state", removal.object.state},
-                            {"reason", ToString(removal.reason)}});
+  // Otherwise somebody was faster, or has put another object in its place.
+  if (deleted) {
+    base::LogInfo("deleted", {{"kind", kind.kind},
+                              {"name", key.ToString()},
+                              {"state", removal.object.state},
+                              {"reason", ToString(removal.reason)}});
+  }
   predecessor_.Forget(kind, key);
   return {};
 }

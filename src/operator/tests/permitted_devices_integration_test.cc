@@ -4,6 +4,7 @@
 
 #include "apiserver/kubevirt_definitions.h"
 #include "base/file.h"
+#include "base/strings.h"
 #include "kubevirt/decision.h"
 #include "operator/uninstall/uninstall.h"
 #include "support_operator.h"
@@ -289,6 +290,34 @@ TEST_F(PermittedDevices, UninstallRestoresTheFormerState) {
   ASSERT_TRUE(after);
   EXPECT_EQ((*after)["spec"], (*before)["spec"]);
   EXPECT_FALSE(kubevirt::HasRecord(*after));
+}
+
+// Once for as long as it stays so, and not where there is one.
+TEST_F(PermittedDevices, AMissingKubeVirtIsLogged) {
+  CreateVmPolicy();
+  CreateMachineNode("a", "vm-passthrough");
+  const auto complaints = [&](const std::function<void(RunningOperator&)>& act) {
+    ::testing::internal::CaptureStderr();
+    const auto running = Start();
+    act(*running);
+    running->Stop();
+    const auto lines = base::Split(::testing::internal::GetCapturedStderr(), '\n');
+    return std::ranges::count_if(
+        lines, [](const std::string& line) { return line.contains("install KubeVirt"); });
+  };
+  const auto without = complaints([&](RunningOperator& running) {
+    EXPECT_TRUE(Eventually(
+        [&] { return Label("a", "nvidia.com/gpu.deploy.sandbox-device-plugin") == "true"; }));
+    for (const char* amount : {"1", "2", "3"}) {
+      const double before = running.Reconciles("permitted-devices");
+      Offer("a", {{kA10, amount}});
+      EXPECT_TRUE(Eventually([&] { return running.Reconciles("permitted-devices") > before; }));
+    }
+  });
+  EXPECT_EQ(without, 1);
+  DefineKubeVirt();
+  CreateTarget(kKubeVirts);
+  EXPECT_EQ(complaints([&](RunningOperator&) { EXPECT_TRUE(Permits(kKubeVirts, {gpu_})); }), 0);
 }
 
 TEST_F(PermittedDevices, AreLeftAloneUnlessAskedFor) {

@@ -80,6 +80,10 @@ class RunningOperator {
     }
     return requests;
   }
+  [[nodiscard]] double Reconciles(const std::string& controller) const {
+    return Value("controller_runtime_reconcile_total{controller=\"" + controller +
+                 "\",result=\"success\"}");
+  }
   [[nodiscard]] double Value(const std::string& series) const {
     const std::string text = metrics_.Render();
     const auto place = text.find("\n" + series + " ");
