@@ -26,15 +26,18 @@ endfunction()
 
 # One CTest test per program, so that its tests share one server; GTEST_FILTER picks one of them. A program that takes longer
 # than all others is cut into INTEGRATION_PARTS, each with a server of its own, so that they run at the same time.
+# The reports tell tools/run_tests.py of each case: <test's name without its kind>_integration_test.xml.
 function(pitcrew_integration_test name program)
+  set(reports ${CMAKE_BINARY_DIR}/Testing/cases)
   if(NOT ROOM_INTEGRATION_PARTS)
-    add_test(NAME integration/${name} COMMAND ${program})
+    add_test(NAME integration/${name} COMMAND ${program} --gtest_output=xml:${reports}/${name}_integration_test.xml)
     set_tests_properties(integration/${name} PROPERTIES LABELS integration TIMEOUT 1800)
     return()
   endif()
   foreach(part RANGE 1 ${ROOM_INTEGRATION_PARTS})
     math(EXPR index "${part} - 1")
-    add_test(NAME integration/${name}/part_${part} COMMAND ${program})
+    add_test(NAME integration/${name}/part_${part}
+             COMMAND ${program} --gtest_output=xml:${reports}/${name}/part_${part}_integration_test.xml)
     set_tests_properties(integration/${name}/part_${part} PROPERTIES LABELS integration TIMEOUT 1800
                          ENVIRONMENT "GTEST_TOTAL_SHARDS=${ROOM_INTEGRATION_PARTS};GTEST_SHARD_INDEX=${index}")
   endforeach()

@@ -10,6 +10,8 @@ Tests of some kinds wait for real programs, which a busy machine can keep longer
 failed they run once more at the end, with nothing beside them, unless a sanitizer spoke or a program broke off. One
 that passes then counts as passed and is told of as unsteady, with what it said first: a defect, of the test or of the
 product.
+Cases of C++ programs are told by reports (cmake/Room.cmake); Python programs count as one each, but for the cases that
+they skip (tests/unittest_main.py). What was skipped is listed by name: it proved nothing.
 Exit status: 0 when every test passed and at least one ran, 1 otherwise, 2 for a usage error.
 """
 
@@ -37,6 +39,7 @@ KINDS_AGAIN, MOST_AGAIN = ("integration", "kernel", "e2e"), 3
 # Never by chance, even if it comes only now and then.
 NO_CHANCE = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|SUMMARY: \w+Sanitizer|runtime error:|"
                        r"terminate called|Assertion .* failed")
+SKIPPED_CASE = re.compile(r"^skipped case: ([^\t]+)\t(.*)$", re.MULTILINE)
 BROKE_OFF = re.compile(r"Test +#\d+: (\S+) .*\*\*\*Exception", re.MULTILINE)
 printing = threading.Lock()
 
@@ -70,8 +73,9 @@ def why_it_failed(output):
 
 
 def cases_of(report, name):
-    """(passed, failed names with their reasons, skipped) of the cases in one program's report; nothing without it."""
-    passed, failed, skipped = 0, {}, 0
+    """(passed, failed names with their reasons, skipped names with theirs) of the cases in one program's report; nothing
+    without it."""
+    passed, failed, skipped = 0, {}, {}
     if report.exists():
         for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
             failures = case.findall("failure")
@@ -79,49 +83,54 @@ def cases_of(report, name):
                 told = "\n".join(failure.text or failure.get("message", "") for failure in failures)
                 failed[f"{name}/{case.get('classname')}.{case.get('name')}"] = told.splitlines()[:40]
             elif case.find("skipped") is not None:
-                skipped += 1
+                # The first line is the place in the source.
+                why = (case.find("skipped").get("message") or "").strip().splitlines()
+                skipped[f"{name}/{case.get('classname')}.{case.get('name')}"] = why[-1] if why else ""
             elif case.get("status") == "run":
                 passed += 1
     return passed, failed, skipped
 
 
 def run_kind(preset, kind, arguments, lane):
-    """Runs one label of one preset; returns (passed, failed names with their reasons, skipped)."""
+    """Runs one label of one preset; returns (passed, failed names with their reasons, skipped names with theirs)."""
     build = arguments.root / "build" / preset
     if not (build / "CTestTestfile.cmake").exists():
-        return 0, {f"{preset}: it is not built; run: make build PRESET={preset}": Failure()}, 0
+        return 0, {f"{preset}: it is not built; run: make build PRESET={preset}": Failure()}, {}
     reports = build / "Testing" / "cases"  # of programs that run all their cases (cmake/Room.cmake)
     shutil.rmtree(reports, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.xml"
         command = ["ctest", "--test-dir", str(build), "-L", f"^{kind}$", "--output-on-failure",
-                   "--no-tests=ignore", "--test-output-size-failed", "100000000", "--output-junit", str(report),
+                   "--no-tests=ignore", "--test-output-size-failed", "100000000",
+                   "--test-output-size-passed", "100000000", "--output-junit", str(report),
                    "-j", str(arguments.clusters if kind == "e2e" else arguments.jobs * JOBS_FOR_ONE_CORE.get(kind, 1))]
         if arguments.only:
             command += ["-R", arguments.only]
         broke_off = BROKE_OFF.findall(lane.run(command, TEST_NICENESS)[1])
         if not report.exists():
-            return 0, {f"{preset}: ctest left no report for {kind}": Failure()}, 0
-        passed, failed, skipped = 0, {}, 0
+            return 0, {f"{preset}: ctest left no report for {kind}": Failure()}, {}
+        passed, failed, skipped = 0, {}, {}
         for case in xml.etree.ElementTree.parse(report).getroot().iter("testcase"):
             status = case.get("status")
             name = case.get("name")
             whole = cases_of(reports / f"{name.partition('/')[2]}_{kind}_test.xml", f"{preset}: {name}")
             output = case.findtext("system-out") or ""
+            parts = {f"{preset}: {name}/{part}": why for part, why in SKIPPED_CASE.findall(output)}
             found = Failure(why_it_failed(output), preset, kind, name,
                             kind in KINDS_AGAIN and name not in broke_off and not NO_CHANCE.search(output))
             if any(whole):
                 passed += whole[0]
                 failed |= {one: dataclasses.replace(found, reasons=why) for one, why in whole[1].items()}
-                skipped += whole[2]
+                skipped |= whole[2]
                 # Not of one case: a sanitizer's word at the end, or an end before the last case.
                 if status != "run" and not whole[1]:
                     failed[f"{preset}: {name}"] = found
             elif status == "run":
                 passed += 1
+                skipped |= parts
             elif status in ("notrun", "disabled") and case.find("skipped") is not None \
                     and "SKIP" in (case.find("skipped").get("message") or "").upper():
-                skipped += 1
+                skipped |= parts or {f"{preset}: {name}": ""}
             else:
                 failed[f"{preset}: {name}"] = found
         return passed, failed, skipped
@@ -150,7 +159,8 @@ class Lane:
 
     def __init__(self, suites, aside, yielding):
         self.suites, self.aside, self.yielding = suites, aside, yielding
-        self.rows, self.failures = [], {}  # (preset, kind, passed, failed, skipped, seconds); names with their reasons
+        self.rows = []  # (preset, kind, passed, failed, skipped, seconds)
+        self.failures, self.skipped = {}, {}  # names with their reasons
 
     def run(self, command, niceness):
         """Runs a command to its end; its exit status and what it printed, which is shown."""
@@ -194,8 +204,9 @@ class Lane:
                 with printing:
                     print(f"\n== {kind} tests, {preset} build{', beside the others' if self.aside else ''}", flush=True)
                 passed, failed, skipped = run_kind(preset, kind, arguments, self)
-                self.rows.append((preset, kind, passed, len(failed), skipped, time.monotonic() - started))
+                self.rows.append((preset, kind, passed, len(failed), len(skipped), time.monotonic() - started))
                 self.failures |= failed
+                self.skipped |= skipped
 
 
 def report(lanes, failures, unsteady):
@@ -209,10 +220,15 @@ def report(lanes, failures, unsteady):
             print(f"\n{word}: {name}")
             for line in failure.reasons:
                 print(f"    {line}")
-    passed, skipped = sum(row[2] or 0 for row in rows) + len(unsteady), sum(row[4] or 0 for row in rows)
+    skipped = {name: why for lane in lanes for name, why in lane.skipped.items()}
+    if skipped:
+        print("\nskipped, so that they prove nothing here:")
+    for name, why in skipped.items():
+        print(f"    {name}{': ' if why else ''}{why}")
+    passed = sum(row[2] or 0 for row in rows) + len(unsteady)
     if unsteady:
         print(f"unsteady, to be mended: {', '.join(unsteady)}")
-    print(f"{passed} passed, {len(failures)} failed, {skipped} skipped")
+    print(f"{passed} passed, {len(failures)} failed, {len(skipped)} skipped")
     return bool(passed) and not failures
 
 

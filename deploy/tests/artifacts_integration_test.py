@@ -20,6 +20,7 @@ import unittest
 import yaml
 
 import support
+import unittest_main
 
 BUILD = pathlib.Path(os.environ.get("PITCREW_BUILD", str(support.ROOT / "build/dev"))).resolve()
 RELEASE = support.ROOT / "deploy/release/release.py"
@@ -217,4 +218,4 @@ class Artifacts(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest_main.main()

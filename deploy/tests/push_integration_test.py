@@ -17,6 +17,7 @@ import yaml
 
 import support
 from apiserver import find_program
+import unittest_main
 
 IMAGE = support.ROOT / "deploy/image"
 BUILD = IMAGE / "build.py"
@@ -247,4 +248,4 @@ class Push(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest_main.main()

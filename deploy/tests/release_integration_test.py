@@ -17,6 +17,7 @@ import yaml
 
 import support
 from apiserver import ApiError, ApiServer, find_program
+import unittest_main
 
 PROGRAM = os.environ.get("PITCREW_PROGRAM", str(support.ROOT / "build/dev/bin/pitcrew"))
 UPSTREAM = os.environ.get("PITCREW_UPSTREAM_CHART")
@@ -304,4 +305,4 @@ if __name__ == "__main__":
     if not pathlib.Path(PROGRAM).exists():
         print(f"skipped: {PROGRAM} is not built")
         sys.exit(77)
-    unittest.main(verbosity=2)
+    unittest_main.main(verbosity=2)

@@ -22,6 +22,7 @@ import yaml
 import support
 from apiserver import ApiError, ApiServer
 from processes import eventually
+import unittest_main
 
 sys.path[:0] = [str(support.ROOT), str(support.ROOT / "tests/differential/node")]
 from cluster import kubevirt_definitions  # noqa: E402  pylint: disable=wrong-import-position
@@ -388,4 +389,4 @@ class Dashboard(Account):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    unittest_main.main(verbosity=2)

@@ -17,6 +17,7 @@ import yaml
 
 import chart_golden_test
 import support
+import unittest_main
 
 CHART = support.ROOT / "deploy/chart/simulated-gpus"
 DATA = pathlib.Path(__file__).resolve().parent / "simulated_gpus_data"
@@ -95,4 +96,4 @@ def _images(value):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest_main.main()

@@ -24,8 +24,9 @@ NATIVE = pathlib.Path(os.environ.get("PITCREW_NATIVE_BUILD", str(ROOT / "build/r
 QEMU = "qemu-aarch64-static"
 VERSION = yaml.safe_load((ROOT / "deploy/chart/gpu-operator/Chart.yaml").read_text(encoding="utf-8"))["appVersion"]
 PLANS = ROOT / "src/plan/tests/data"
-sys.path.insert(0, str(ROOT / "deploy/image"))
+sys.path[:0] = [str(ROOT / "deploy/image"), str(ROOT / "tests")]
 import archives  # noqa: E402  pylint: disable=wrong-import-position
+import unittest_main  # noqa: E402  pylint: disable=wrong-import-position
 
 
 def unpack(image, root):
@@ -110,4 +111,4 @@ class Arm64(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest_main.main()

@@ -8,6 +8,7 @@ folder of its own.
 import argparse
 import json
 import os
+import pathlib
 import struct
 import subprocess
 import sys
@@ -18,6 +19,9 @@ import specs
 import world
 from trees import ALL, ATTACKS, BY_RUNC, DIRECT, LINKS, ROOTLESS, RUNC, RUNC_ROOTLESS, RUNC_USER
 from world import CONTAINER_ID, NOBODY, Programs, World
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import unittest_main  # noqa: E402  pylint: disable=wrong-import-position
 
 USER_OF_CONTAINER = 100000
 PROGRAMS = None
@@ -226,7 +230,7 @@ def main():
         return 77
     PROGRAMS = Programs(arguments.ours, arguments.naive, arguments.library)
     world.own_mount_namespace()
-    return 0 if unittest.main(argv=[sys.argv[0], *rest], exit=False).result.wasSuccessful() else 1
+    return unittest_main.main(argv=[sys.argv[0], *rest])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import unittest
 
 import crio
 import engines
+import unittest_main
 from cases import EngineTest, VersionPairTest
 from crio_cases import CrioDefaultTest, CrioTest
 
@@ -59,4 +60,4 @@ for one in crio.CRIO_BUILT:
 globals().update({case.__name__: case for case in CASES})
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest_main.main()

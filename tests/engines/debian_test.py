@@ -5,6 +5,7 @@ import unittest
 
 import cases
 import engines
+import unittest_main
 
 _RUNTIMES = {"runtimes": {"other": {"path": "/usr/bin/crun"}}}
 
@@ -93,4 +94,4 @@ class Containerd22Pairs(cases.VersionPairTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest_main.main()

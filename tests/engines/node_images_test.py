@@ -5,6 +5,7 @@ import unittest
 import cases
 import engines
 import host
+import unittest_main
 
 _CRI2 = "plugins.'io.containerd.grpc.v1.cri'"
 
@@ -120,4 +121,4 @@ class NodeImages(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest_main.main()

@@ -28,6 +28,7 @@ ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent))
 
 import apiserver  # noqa: E402
+import unittest_main  # noqa: E402
 from processes import eventually, free_port  # noqa: E402
 
 PITCREW = ""
@@ -298,4 +299,4 @@ class WithServer(unittest.TestCase):
 
 if __name__ == "__main__":
     PITCREW = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    unittest.main(verbosity=2)
+    unittest_main.main(verbosity=2)

@@ -71,7 +71,65 @@ class TestRuns(unittest.TestCase):
     def test_skipped_is_not_passed(self):
         self.add("integration/absent", "exit 77")
         self.tests.append("set_tests_properties([=[integration/absent]=] PROPERTIES SKIP_RETURN_CODE 77)\n")
+        result = self.run_all("integration")
+        self.closes_with(result, "0 passed, 0 failed, 1 skipped", 1)
+        self.assertIn("    release: integration/absent\n", result.stdout)
+
+    def test_a_skipped_case_of_a_c_program_is_told_by_name(self):
+        report = self.build / "Testing" / "cases" / "room" / "part_1_integration_test.xml"
+        cases = ('<testcase name="Runs" status="run" result="completed" classname="Room"/>'
+                 '<testcase name="Needs" status="run" result="skipped" classname="Room">'
+                 '<skipped message="room_test.cc:1&#x0A;needs root"/></testcase>'
+                 '<testcase name="OfAnotherPart" status="notrun" result="suppressed" classname="Room"/>')
+        self.add("integration/room/part_1",
+                 f"mkdir -p {report.parent}; echo '<testsuites>{cases}</testsuites>' > {report}")
+        result = self.run_all("integration")
+        self.closes_with(result, "1 passed, 0 failed, 1 skipped", 0)
+        self.assertIn("    release: integration/room/part_1/Room.Needs: needs root\n", result.stdout)
+
+    def test_a_case_of_a_program_that_passes_the_second_time_counts_once(self):
+        report = self.build / "Testing" / "cases" / "room_integration_test.xml"
+
+        def written(inner):
+            cases = (f'<testcase name="Slow" status="run" result="completed" classname="Room">{inner}</testcase>'
+                     '<testcase name="Steady" status="run" result="completed" classname="Room"/>')
+            return f"mkdir -p {report.parent}; echo '<testsuites>{cases}</testsuites>' > {report}"
+
+        self.add("integration/room", f"""if test -e $TRIED; then {written('')}; exit 0; fi
+            touch $TRIED; {written('<failure message="too late">too late</failure>')}; exit 1""")
+        result = self.run_all("integration")
+        self.closes_with(result, "2 passed, 0 failed, 0 skipped", 0)
+        self.assertIn("unsteady, to be mended: release: integration/room/Room.Slow", result.stdout)
+
+    def python_program(self, *cases):
+        """A program with these cases, as one of ours is written."""
+        program = self.root / "program_test.py"
+        program.write_text(f"import sys, unittest\nsys.path.insert(0, {str(RUN.parent.parent / 'tests')!r})\n"
+                           "import unittest_main\n"
+                           f"class Cases(unittest.TestCase):\n    {chr(10).join(cases)}\nunittest_main.main()\n")
+        self.add("integration/python", f"exec {sys.executable} {program}")
+        self.tests.append("set_tests_properties([=[integration/python]=] PROPERTIES SKIP_RETURN_CODE 77)\n")
+
+    NEEDS = "@unittest.skip('needs root')\n    def test_needs(self): pass\n"
+    RUNS = "    def test_runs(self): pass\n"
+
+    def test_a_skipped_case_of_a_python_program_is_told_by_name(self):
+        self.python_program(self.NEEDS, self.RUNS)
+        result = self.run_all("integration")
+        self.closes_with(result, "1 passed, 0 failed, 1 skipped", 0)
+        self.assertIn("    release: integration/python/Cases.test_needs: needs root\n", result.stdout)
+
+    def test_a_python_program_of_which_nothing_ran_has_not_passed(self):
+        self.python_program(self.NEEDS)
         self.closes_with(self.run_all("integration"), "0 passed, 0 failed, 1 skipped", 1)
+
+    def test_a_part_of_a_case_that_is_skipped_leaves_a_case_that_ran(self):
+        self.python_program("def test_parts(self):\n        with self.subTest('a'): self.skipTest('no a')\n")
+        self.closes_with(self.run_all("integration"), "1 passed, 0 failed, 1 skipped", 0)
+
+    def test_a_python_program_that_fails_has_failed(self):
+        self.python_program(self.NEEDS, "    def test_fails(self): self.fail('on purpose')\n")
+        self.closes_with(self.run_all("integration"), "0 passed, 1 failed, 0 skipped", 1)
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ TEST(Pausing, TakesTheClientsThatTheNodeHas) {
 }
 
 TEST(Pausing, AnOperandFromOutsideLeavesToo) {
-  const auto pause = PlanPause(NodeWith({{desired::testing::kOutsideLabel, "true"}}), {}, false,
+  const auto pause = PlanPause(NodeWith({{std::string(desired::testing::kOutsideLabel), "true"}}), {}, false,
                                desired::testing::TableWithOutsideOperand());
   EXPECT_THAT(pause.labels, ElementsAre(desired::testing::kOutsideLabel));
   EXPECT_THAT(pause.apps, ElementsAre("nvidia-frobnicator"));
