@@ -132,7 +132,7 @@ asan: ## unit, golden and integration tests and short fuzzing under address and 
 	@$(MAKE) --no-print-directory build programs PRESET=asan
 	@$(python) tools/run_tests.py --jobs $(JOBS) --suite asan:$(kinds),fuzz
 
-tsan: ## the tests of the rooms with threads under the thread sanitizer
+tsan: ## the tests of io, kube and operator under the thread sanitizer
 	@$(MAKE) --no-print-directory build programs PRESET=tsan
 	@$(python) tools/run_tests.py --jobs $(JOBS) --suite tsan:$(kinds)
 
@@ -166,4 +166,5 @@ format: ## rewrite all sources with clang-format
 	@clang-format-19 -i $(sources)
 
 clean: ## remove the build folders (the cache and a running cluster stay)
-	@rm -rf build/dev build/release build/asan build/tsan build/fuzz build/lint build/mutants
+	@rm -rf build/dev build/release build/release-arm64 build/asan build/tsan build/fuzz build/lint build/mutants \
+	  build/release-artifacts build/pushed-values.yaml
