@@ -1,14 +1,12 @@
 #include "apiserver/kubevirt_definitions.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
-#include <thread>
 
 #include "base/file.h"
 #include "codec/yaml.h"
 #include "loopback/child_process.h"
-#include "support/patience.h"
+#include "tests/support/eventually.h"
 
 namespace pitcrew::testing {
 
@@ -41,12 +39,8 @@ base::Status DefineKubeVirt(kube::Client& client) {
     const auto plural = codec::FindString(definition, {"spec", "names", "plural"});
     const auto kind = codec::FindString(definition, {"spec", "names", "kind"});
     const kube::ResourceKind resource{"kubevirt.io", "v1", plural, kind};
-    const auto deadline = std::chrono::steady_clock::now() + test_support::kPatience;
-    while (!client.List(resource, "")) {
-      if (std::chrono::steady_clock::now() > deadline) {
-        return base::Fail(base::Unavailable("NotServed", kind + " is not served"));
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (!test_support::Eventually([&] { return client.List(resource, "").has_value(); })) {
+      return base::Fail(base::Unavailable("NotServed", kind + " is not served"));
     }
   }
   return {};

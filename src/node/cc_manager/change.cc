@@ -100,7 +100,9 @@ class Change {
       base::LogWarning(warning, {{"mode", wanted_}});
       context_.node.Record(kube::EventType::kWarning, "HostNotConfidential", warning);
     }
-    TRY_ASSIGN(auto plan, cc_mode::PlanNode(settings_, mode_));
+    auto settings = settings_;
+    settings.stop_fd = context_.stop.fd();
+    TRY_ASSIGN(auto plan, cc_mode::PlanNode(settings, mode_));
     for (const auto& address : plan.incapable) {
       base::LogInfo("A GPU has no mode of confidential computing", {{"gpu", address}});
     }

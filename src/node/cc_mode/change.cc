@@ -108,6 +108,11 @@ base::Status GoBack(const Settings& settings, const std::vector<DeviceMode>& bef
   return all;
 }
 
+Settings Uninterrupted(Settings settings) {
+  settings.stop_fd = -1;
+  return settings;
+}
+
 }  // namespace
 
 std::string_view ToString(Step step) {
@@ -126,7 +131,8 @@ std::string_view ToString(Step step) {
 
 base::Result<bool> WasCutOff(const Settings& settings) { return FileOf(settings).Exists(); }
 
-base::Status Recover(const Settings& settings) {
+base::Status Recover(const Settings& given) {
+  const Settings settings = Uninterrupted(given);
   const auto file = FileOf(settings);
   TRY_ASSIGN(const auto lock, file.Lock());
   TRY_ASSIGN(const auto journal, file.Read<Journal>(ParseJournal));
@@ -136,7 +142,8 @@ base::Status Recover(const Settings& settings) {
   return file.Remove();
 }
 
-base::Result<Plan> Apply(const Settings& settings, Mode wanted, const Progress& progress) {
+base::Result<Plan> Apply(const Settings& given, Mode wanted, const Progress& progress) {
+  const Settings settings = Uninterrupted(given);
   const auto file = FileOf(settings);
   TRY_ASSIGN(const auto lock, file.Lock());
   TRY_ASSIGN(auto plan, PlanNode(settings, wanted));

@@ -12,6 +12,9 @@ namespace {
 using base::Deadline;
 using std::chrono::milliseconds;
 
+// An exchange is part of a change, which is not to be interrupted.
+constexpr int kNoStop = -1;
+
 std::unexpected<base::Error> Silent(std::string_view what) {
   return base::Fail(base::Error{
       base::Code::kTimeout, "FirmwareSilent",
@@ -70,7 +73,7 @@ class MemoryChannel final : public MessageChannel {
     TRY_ASSIGN(const auto head, registers_.Read(kAnswerHead));
     return AwaitRegister(
         registers_, kAnswerTail, [&](std::uint32_t tail) { return tail != head; },
-        Deadline::After(patience_));
+        Deadline::After(patience_), kNoStop);
   }
 
   base::Status Send(const Words& message) {
@@ -78,7 +81,7 @@ class MemoryChannel final : public MessageChannel {
     TRY_ASSIGN(const bool free,
                AwaitRegister(
                    registers_, kRequestHead, [&](std::uint32_t head) { return head == tail; },
-                   Deadline::After(patience_)));
+                   Deadline::After(patience_), kNoStop));
     if (!free) return Silent("takes no message");
     TRY(registers_.Write(kPort, kBase | kAutoIncrement));
     for (const auto word : message) TRY(registers_.Write(kData, word));
@@ -144,7 +147,8 @@ class MailboxChannel final : public MessageChannel {
 
   base::Result<bool> Await(std::size_t info, std::uint32_t bit, base::Deadline deadline) {
     return AwaitRegister(
-        registers_, info, [&](std::uint32_t value) { return (value & bit) != 0; }, deadline);
+        registers_, info, [&](std::uint32_t value) { return (value & bit) != 0; }, deadline,
+        kNoStop);
   }
 
   base::Status Send(const Words& message) {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,6 +13,7 @@
 #include "base/file_descriptor.h"
 #include "base/log.h"
 #include "host/iommu.h"
+#include "host/pause.h"
 #include "host/pci_control.h"
 #include "host/sysfs.h"
 #include "node/cc_mode/firmware.h"
@@ -159,6 +159,7 @@ Device::Device(const Settings& settings, host::PciDevice pci, host::PciRegisters
                const Chip* chip, std::string power)
     : root_(settings.root),
       patience_(settings.patience),
+      stop_fd_(settings.stop_fd),
       pci_(std::move(pci)),
       registers_(std::move(registers)),
       chip_(chip),
@@ -167,6 +168,7 @@ Device::Device(const Settings& settings, host::PciDevice pci, host::PciRegisters
 Device::Device(Device&& other) noexcept
     : root_(std::move(other.root_)),
       patience_(other.patience_),
+      stop_fd_(other.stop_fd_),
       pci_(std::move(other.pci_)),
       registers_(std::move(other.registers_)),
       chip_(std::exchange(other.chip_, nullptr)),
@@ -210,16 +212,17 @@ base::Status Device::AwaitFirewall(Deadline deadline) const {
                       "of the node may help",
                       pci_.address.SysfsName())});
     }
-    ::poll(nullptr, 0, 10);
+    TRY(host::PauseBeforeReadingAgain(std::chrono::milliseconds(10), stop_fd_));
   }
 }
 
 base::Status Device::AwaitBoot() const {
   const auto deadline = Deadline::After(patience_ * chip_->boot_patience);
   if (chip_->firewall) TRY(AwaitFirewall(deadline));
-  TRY_ASSIGN(const bool booted, AwaitRegister(
-                                    registers_, chip_->boot,
-                                    [](std::uint32_t value) { return value == 0xff; }, deadline));
+  TRY_ASSIGN(const bool booted,
+             AwaitRegister(
+                 registers_, chip_->boot, [](std::uint32_t value) { return value == 0xff; },
+                 deadline, stop_fd_));
   if (booted) return {};
   return base::Fail(base::Error{
       base::Code::kTimeout, "GpuNotBooted",

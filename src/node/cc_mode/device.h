@@ -43,6 +43,7 @@ class Device {
 
   host::Root root_;
   std::chrono::milliseconds patience_;
+  int stop_fd_;
   host::PciDevice pci_;
   host::PciRegisters registers_;
   const Chip* chip_;   // null: moved from

@@ -20,6 +20,9 @@ struct Settings {
   std::filesystem::path journal;
   // How long a GPU's firmware may take to answer; to start, Blackwell's may take twice as long.
   std::chrono::milliseconds patience{5000};
+  // PlanNode, which waits for GPUs that start, ends when it becomes readable (borrowed; -1: none).
+  // Changes do not hear it.
+  int stop_fd = -1;
 };
 
 struct DeviceMode {
@@ -40,7 +43,7 @@ struct Plan {
 
 // Changes nothing. kUnsupported "NotCapable" names each device that cannot be in that mode,
 // kNotFound "NoGpus" without any GPU; kUnavailable "DevicesUnreadable" when one that is listed
-// could not be read: it may be one of them.
+// could not be read: it may be one of them; kCancelled on stop.
 base::Result<Plan> PlanNode(const Settings& settings, Mode wanted);
 
 // Whether these devices can be taken now. kConflict "DriverBound" or "InUse" names the driver, or

@@ -1,11 +1,11 @@
 #include "node/mig/pci_mode.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <chrono>
 
 #include "base/deadline.h"
+#include "host/pause.h"
 #include "host/pci_registers.h"
 
 namespace pitcrew::node::mig {
@@ -33,14 +33,6 @@ base::Status RequireCapable(const host::PciRegisters& registers,
                   fmt::format("non Mig-capable GPU: {}", device.filename().string())});
 }
 
-// For 100 ms, or until the stop.
-base::Status Pause(int stop_fd) {
-  pollfd stop{stop_fd, POLLIN, 0};
-  ::poll(&stop, 1, base::Deadline::After(100ms).poll_milliseconds());
-  if (stop.revents == 0) return {};
-  return base::Fail({base::Code::kCancelled, "Stopped", "told to stop"});
-}
-
 // A register has no event: it is read again every 100 ms, as long as upstream does.
 base::Status WaitForBoot(const host::PciRegisters& registers, const std::filesystem::path& device,
                          int stop_fd) {
@@ -49,7 +41,7 @@ base::Status WaitForBoot(const host::PciRegisters& registers, const std::filesys
     TRY_ASSIGN(const auto state, registers.Read(kBoot));
     if (state == kBooted) return {};
     if (deadline.passed()) break;
-    TRY(Pause(stop_fd));
+    TRY(host::PauseBeforeReadingAgain(100ms, stop_fd));
   }
   return base::Fail(base::Error{
       base::Code::kTimeout, "GpuNotBooted",

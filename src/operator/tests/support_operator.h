@@ -16,6 +16,7 @@
 #include "desired/testing/render_cluster.h"
 #include "operator/runner.h"
 #include "operator/watches/world.h"
+#include "tests/support/eventually.h"
 #include "tests/support/patience.h"
 
 namespace pitcrew::gpu_operator::testing {
@@ -23,21 +24,12 @@ namespace pitcrew::gpu_operator::testing {
 using codec::Json;
 using kube::ObjectKey;
 using pitcrew::testing::ApiServer;
+using test_support::Eventually;
 
 inline constexpr kube::WriteOptions kAdmin{.field_manager = "test", .subresource = {}};
 
 // The spec of a policy that leaves drivers to NVIDIADrivers.
 inline constexpr const char* kDelegated = "{driver: {useNvidiaDriverCRD: true}}";
-
-// Asks until it is so; for at most as long as the slowest machine needs.
-inline bool Eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + test_support::kPatience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return true;
-}
 
 // The controllers on a thread, with a client of their own whose requests can be counted.
 class RunningOperator {

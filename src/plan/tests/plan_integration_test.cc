@@ -19,9 +19,10 @@
 #include "operator/runner.h"
 #include "plan/budgets.h"
 #include "plan/run.h"
-#include "support/temporary_folder.h"
+#include "tests/support/eventually.h"
 #include "tests/support/folders.h"
 #include "tests/support/patience.h"
+#include "tests/support/temporary_folder.h"
 
 namespace pitcrew::plan {
 namespace {
@@ -49,15 +50,6 @@ spec:
   psa: {enabled: true}
   toolkit: {}
 )";
-
-bool Eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + test_support::kPatience;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  return true;
-}
 
 desired::DefaultImages Images() {
   desired::DefaultImages images;

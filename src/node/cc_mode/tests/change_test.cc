@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <fstream>
 #include <memory>
 
+#include "base/file_descriptor.h"
 #include "base/journal_file.h"
 #include "tests/support/security_processor.h"
 #include "tests/support/vgpu_tree.h"
@@ -185,8 +187,9 @@ TEST_F(CcMode, AWayBackThatFailsIsKeptForLater) {
   const auto failed = Become(Mode::kOn);
   EXPECT_EQ(failed.error().reason, "RollbackFailed");
   EXPECT_EQ(failed.error().code, base::Code::kUnavailable) << "which is tried again";
-  EXPECT_THAT(failed.error().message, AllOf(HasSubstr("has not started within"),
-                                            HasSubstr("going back to the modes before failed too")));
+  EXPECT_THAT(failed.error().message,
+              AllOf(HasSubstr("has not started within"),
+                    HasSubstr("going back to the modes before failed too")));
   EXPECT_EQ(first.mode(), "off") << "what can go back does";
   EXPECT_TRUE(HasJournal());
   second.faults().never_starts = false;
@@ -292,6 +295,22 @@ TEST_F(CcMode, KilledInTheMiddle) {
     ASSERT_FALSE(HasJournal());
   }
   EXPECT_GT(died, 15);
+}
+
+TEST_F(CcMode, AStopEndsTheWaitForAGpuThatDoesNotStart) {
+  auto& gpu = Add("0000:41:00.0");
+  gpu.faults().never_starts = true;
+  std::ofstream(gpu.folder() / "reset") << "1";
+  const base::FileDescriptor stop(::eventfd(1, EFD_CLOEXEC));
+  auto with_stop = settings();
+  with_stop.stop_fd = stop.get();
+  EXPECT_EQ(PlanNode(settings(), Mode::kOn).error().reason, "GpuNotBooted");
+  with_stop.patience = 24h;
+  EXPECT_EQ(PlanNode(with_stop, Mode::kOn).error().code, base::Code::kCancelled);
+  gpu.faults().never_starts = false;
+  std::ofstream(gpu.folder() / "reset") << "1";
+  ASSERT_TRUE(PlanNode(settings(), Mode::kOn));
+  EXPECT_TRUE(Apply(with_stop, Mode::kOn)) << "a change does not hear it";
 }
 
 TEST_F(CcMode, NoGpu) { EXPECT_EQ(Become(Mode::kOff).error().reason, "NoGpus"); }

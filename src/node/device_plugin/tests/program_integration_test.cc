@@ -4,13 +4,11 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <thread>
-
 #include "apiserver/api_server.h"
 #include "base/file.h"
 #include "kube/client.h"
 #include "support_daemon.h"
-#include "tests/support/patience.h"
+#include "tests/support/eventually.h"
 #include "tests/support/program.h"
 
 namespace pitcrew::node::device_plugin {
@@ -18,6 +16,7 @@ namespace {
 
 using rpc::testing::FakeKubelet;
 using rpc::testing::PluginClient;
+using test_support::Eventually;
 using test_support::Program;
 using test_support::SimulatedNode;
 using ::testing::SizeIs;
@@ -80,13 +79,11 @@ TEST_F(DevicePluginProgram, TellsTheNodeOfARefusedConfiguration) {
   const auto is_told = [&](const std::string& reason) {
     kube::ListOptions options;
     options.field_selector = "involvedObject.name=" + name + ",reason=" + reason;
-    const auto deadline = base::Deadline::After(test_support::kPatience);
-    while (!deadline.passed()) {
+    return Eventually([&] {
       const auto events = client->List(kube::kEvents, "default", options);
-      if (!events || !events->items.empty()) return events.has_value();
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return false;
+      EXPECT_TRUE(events) << events.error().ToString();
+      return !events || !events->items.empty();
+    });
   };
   auto environment = Environment();
   environment.push_back("NODE_NAME=" + name);
