@@ -365,7 +365,7 @@ base::Result<Cluster> ReadLive(kube::Client& client, const std::string& name_spa
   };
   TRY(reading.Read(Kind::kEvents, kube::kEvents, "", "type=Warning", extent, take_event));
   if (!cluster.has_read(Kind::kEvents)) {
-    // Those about the operands matter most, and may be allowed.
+    // Events of the operands' namespace matter most, and reading these alone may be allowed.
     TRY(reading.Note(Kind::kEvents, ForEach(client, kube::kEvents, name_space, "type=Warning",
                                             extent, stop, take_event)));
   }

@@ -293,7 +293,8 @@ int Http2Session::OnHeader(nghttp2_session* /*session*/, const nghttp2_frame* fr
   const std::string_view key = Text(name, name_length);
   const std::string_view text = Text(value, value_length);
   if (key == ":status") {
-    // Also of an informational head, of which nothing is kept.
+    // The status of an informational response (1xx), too: its headers go when the final status
+    // comes.
     stream->status = static_cast<int>(base::ParseInteger(text).value_or(0));
     stream->headers.clear();
   } else if (!key.starts_with(':')) {

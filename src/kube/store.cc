@@ -84,7 +84,7 @@ void ObjectStore::TellProblem(const ObjectKey& key, const base::Error& problem) 
     try {
       handler(key, problem);
     } catch (...) {
-      // Whoever is told of problems cannot be told of its own.
+      // A problem of a handler of problems has no handler: it is only logged.
       base::LogError("a handler of problems has thrown an exception", problem,
                      {{"key", key.ToString()}});
     }

@@ -78,6 +78,88 @@ base::Status RunTogether(const std::vector<Task>& tasks, const io::StopSource& s
   return {};
 }
 
+// All controllers, and what each is told by the others.
+class Controllers {
+ public:
+  // All that is given is borrowed, and outlives it.
+  Controllers(const std::shared_ptr<kube::Client>& client, const ClusterIdentity& identity,
+              const RunnerOptions& options, World& world, desired::RemovalBudget& budget,
+              kube::EventRecorder& events, Metrics& metrics, const std::function<void()>& synced)
+      : nodes_(world, options.removal_grace, budget, events, synced),
+        definitions_(client, options.manage_definitions, [this] { policies_.EnqueuePolicies(); }),
+        upgrades_(
+            world, metrics, events,
+            [this] {
+              policies_.EnqueuePolicies();
+              if (drivers_) drivers_->EnqueueAllSoon();
+            },
+            synced),
+        policies_(world, metrics, events,
+                  {.images = options.images,
+                   .removals_held = [this] { return nodes_.removals_held(); },
+                   .schema_outdated = [this] { return definitions_.outdated(); },
+                   .upgrade_stopped = [this] { return upgrades_.stopped(""); },
+                   .upgrades_incomplete = [this] { return upgrades_.incomplete(); },
+                   .progress_interval = options.progress_interval,
+                   .refusal_retry = options.refusal_retry,
+                   .synced = synced}) {
+    if (identity.nvidia_drivers) {
+      drivers_.emplace(world, events,
+                       DriverControllerOptions{
+                           .images = options.images,
+                           .upgrade_stopped =
+                               [this](const std::string& name) { return upgrades_.stopped(name); },
+                           .progress_interval = options.progress_interval,
+                           .refusal_retry = options.refusal_retry,
+                           .synced = synced});
+    }
+    if (options.permitted_devices.names != nullptr) {
+      devices_.emplace(world, events, options.permitted_devices);
+    }
+  }
+  // They point to each other.
+  Controllers(const Controllers&) = delete;
+  Controllers& operator=(const Controllers&) = delete;
+
+  // How many of them call `synced`.
+  static int CountSynced(const ClusterIdentity& identity) {
+    return identity.nvidia_drivers ? 4 : 3;
+  }
+
+  void Expose(prom::Exposition& exposition) const {
+    ExposeController(nodes_.statistics(), exposition);
+    ExposeController(policies_.statistics(), exposition);
+    ExposeController(definitions_.statistics(), exposition);
+    if (drivers_) ExposeController(drivers_->statistics(), exposition);
+    if (devices_) ExposeController(devices_->statistics(), exposition);
+    ExposeController(upgrades_.statistics(), exposition);
+    upgrades_.Expose(exposition);
+  }
+
+  // Whichever ends first ends the others by `source`.
+  base::Status Run(const io::StopSource& source) {
+    std::vector<Task> tasks = {[&](const io::StopToken& token) { return nodes_.Run(token); },
+                               [&](const io::StopToken& token) { return policies_.Run(token); },
+                               [&](const io::StopToken& token) { return definitions_.Run(token); },
+                               [&](const io::StopToken& token) { return upgrades_.Run(token); }};
+    if (drivers_) {
+      tasks.emplace_back([&](const io::StopToken& token) { return drivers_->Run(token); });
+    }
+    if (devices_) {
+      tasks.emplace_back([&](const io::StopToken& token) { return devices_->Run(token); });
+    }
+    return RunTogether(tasks, source);
+  }
+
+ private:
+  NodeController nodes_;
+  DefinitionController definitions_;
+  UpgradeController upgrades_;
+  PolicyController policies_;
+  std::optional<DriverController> drivers_;
+  std::optional<PermittedDeviceController> devices_;
+};
+
 // One life of the controllers; true when the cluster has become another one, or more labels of
 // nodes are wanted, and they have to start anew.
 base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
@@ -91,10 +173,7 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
     source.Stop();
   };
   options.synced(false);
-  std::atomic<int> unsynced = identity.nvidia_drivers ? 4 : 3;
-  const auto synced = [&] {
-    if (--unsynced == 0) options.synced(true);
-  };
+  std::atomic<int> unsynced = Controllers::CountSynced(identity);
   World world(client, options.operator_namespace, identity, *options.operands, node_labels);
   std::mutex wanted_mutex;
   desired::LabelKeys wanted;
@@ -106,52 +185,11 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
     restart();
   };
   kube::EventRecorder events(client, "nvidia-gpu-operator", kube::MakeLeaderIdentity());
-  NodeController nodes(world, options.removal_grace, budget, events, synced);
-  PolicyController* told = nullptr;  // before the watches start
-  DriverController* drivers_told = nullptr;
-  DefinitionController definitions(client, options.manage_definitions,
-                                   [&] { told->EnqueuePolicies(); });
-  UpgradeController upgrades(
-      world, metrics, events,
-      [&] {
-        told->EnqueuePolicies();
-        if (drivers_told != nullptr) drivers_told->EnqueueAllSoon();
-      },
-      synced);
-  PolicyController policies(world, metrics, events,
-                            {.images = options.images,
-                             .removals_held = [&] { return nodes.removals_held(); },
-                             .schema_outdated = [&] { return definitions.outdated(); },
-                             .upgrade_stopped = [&] { return upgrades.stopped(""); },
-                             .upgrades_incomplete = [&] { return upgrades.incomplete(); },
-                             .progress_interval = options.progress_interval,
-                             .refusal_retry = options.refusal_retry,
-                             .synced = synced});
-  told = &policies;
-  std::optional<DriverController> drivers;
-  if (identity.nvidia_drivers) {
-    drivers.emplace(
-        world, events,
-        DriverControllerOptions{
-            .images = options.images,
-            .upgrade_stopped = [&](const std::string& name) { return upgrades.stopped(name); },
-            .progress_interval = options.progress_interval,
-            .refusal_retry = options.refusal_retry,
-            .synced = synced});
-    drivers_told = &*drivers;
-  }
-  std::optional<PermittedDeviceController> devices;
-  if (options.permitted_devices.names != nullptr) {
-    devices.emplace(world, events, options.permitted_devices);
-  }
+  Controllers controllers(client, identity, options, world, budget, events, metrics, [&] {
+    if (--unsynced == 0) options.synced(true);
+  });
   const auto collecting = metrics.Collect([&](prom::Exposition& exposition) {
-    ExposeController(nodes.statistics(), exposition);
-    ExposeController(policies.statistics(), exposition);
-    ExposeController(definitions.statistics(), exposition);
-    if (drivers) ExposeController(drivers->statistics(), exposition);
-    if (devices) ExposeController(devices->statistics(), exposition);
-    ExposeController(upgrades.statistics(), exposition);
-    upgrades.Expose(exposition);
+    controllers.Expose(exposition);
     world.Expose(exposition);
   });
   const DefinitionWatch monitors(client, desired::kServiceMonitorDefinition,
@@ -162,13 +200,7 @@ base::Result<bool> RunOnce(const std::shared_ptr<kube::Client>& client,
                                  restart);
   const DefinitionWatch driver_objects(client, desired::kNvidiaDriverDefinition,
                                        identity.nvidia_drivers, restart);
-  std::vector<Task> tasks = {[&](const io::StopToken& token) { return nodes.Run(token); },
-                             [&](const io::StopToken& token) { return policies.Run(token); },
-                             [&](const io::StopToken& token) { return definitions.Run(token); },
-                             [&](const io::StopToken& token) { return upgrades.Run(token); }};
-  if (drivers) tasks.emplace_back([&](const io::StopToken& token) { return drivers->Run(token); });
-  if (devices) tasks.emplace_back([&](const io::StopToken& token) { return devices->Run(token); });
-  const auto ended = RunTogether(tasks, source);
+  const auto ended = controllers.Run(source);
   world.Stop();
   node_labels.merge(std::move(wanted));
   TRY(ended);

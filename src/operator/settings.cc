@@ -76,12 +76,7 @@ struct LogFlags {
   }
 };
 
-}  // namespace
-
-base::Result<std::optional<Settings>> ReadSettings(
-    int argc, const char* const* argv, const base::CommandLine::Environment& environment) {
-  base::CommandLine line("gpu-operator", "Decides what a cluster's GPU nodes should run.",
-                         "gpu-operator " PITCREW_VERSION);
+struct Flags {
   OptionalText metrics_address;
   OptionalText health_address;
   std::optional<bool> leader_elect;
@@ -92,50 +87,64 @@ base::Result<std::optional<Settings>> ReadSettings(
   std::optional<bool> manage_kubevirt;
   OptionalText pci_ids;
   LogFlags log;
-  line.Add({"metrics-bind-address", "", "where /metrics listens (default :8080)"},
-           &metrics_address);
-  line.Add({"health-probe-bind-address", "", "where /healthz and /readyz listen (default :8081)"},
-           &health_address);
-  line.Add({"leader-elect", "", "of several operators let one work"}, &leader_elect);
-  line.Add({"leader-elect-namespace", "", "namespace of the lease; default: the pod's own"},
-           &leader_namespace);
-  line.Add({"leader-lease-renew-deadline", "", "how long a leader tries to renew, for example 60s"},
-           &renew_deadline);
-  line.Add({"kubeconfig", "", "kubeconfig file; then KUBECONFIG, in-cluster, ~/.kube/config"},
-           &kubeconfig);
-  line.Add({"manage-crds", "MANAGE_CRDS",
-            "install and upgrade the CustomResourceDefinitions (default true)"},
-           &manage_definitions);
-  line.Add({"manage-kubevirt", "MANAGE_KUBEVIRT",
-            "keep permittedHostDevices of KubeVirt or HyperConverged equal to what nodes offer "
-            "(default false)"},
-           &manage_kubevirt);
-  line.Add({"pci-ids", "PCI_IDS",
-            "with --manage-kubevirt: the PCI ID database after which GPUs are named (default "
-            "/usr/pci.ids)"},
-           &pci_ids);
-  log.AddTo(line);
+
+  void AddTo(base::CommandLine& line) {
+    line.Add({"metrics-bind-address", "", "where /metrics listens (default :8080)"},
+             &metrics_address);
+    line.Add({"health-probe-bind-address", "", "where /healthz and /readyz listen (default :8081)"},
+             &health_address);
+    line.Add({"leader-elect", "", "of several operators let one work"}, &leader_elect);
+    line.Add({"leader-elect-namespace", "", "namespace of the lease; default: the pod's own"},
+             &leader_namespace);
+    line.Add(
+        {"leader-lease-renew-deadline", "", "how long a leader tries to renew, for example 60s"},
+        &renew_deadline);
+    line.Add({"kubeconfig", "", "kubeconfig file; then KUBECONFIG, in-cluster, ~/.kube/config"},
+             &kubeconfig);
+    line.Add({"manage-crds", "MANAGE_CRDS",
+              "install and upgrade the CustomResourceDefinitions (default true)"},
+             &manage_definitions);
+    line.Add({"manage-kubevirt", "MANAGE_KUBEVIRT",
+              "keep permittedHostDevices of KubeVirt or HyperConverged equal to what nodes offer "
+              "(default false)"},
+             &manage_kubevirt);
+    line.Add({"pci-ids", "PCI_IDS",
+              "with --manage-kubevirt: the PCI ID database after which GPUs are named (default "
+              "/usr/pci.ids)"},
+             &pci_ids);
+    log.AddTo(line);
+  }
+};
+
+}  // namespace
+
+base::Result<std::optional<Settings>> ReadSettings(
+    int argc, const char* const* argv, const base::CommandLine::Environment& environment) {
+  base::CommandLine line("gpu-operator", "Decides what a cluster's GPU nodes should run.",
+                         "gpu-operator " PITCREW_VERSION);
+  Flags flags;
+  flags.AddTo(line);
   TRY_ASSIGN(const bool go_on, line.Parse(argc, argv, environment));
   if (!go_on) return std::nullopt;
 
   Settings settings;
-  settings.metrics_address = metrics_address.value_or(settings.metrics_address);
-  settings.health_address = health_address.value_or(settings.health_address);
-  settings.leader_elect = leader_elect.value_or(false);
-  settings.leader_namespace = leader_namespace.value_or("");
-  settings.kubeconfig = kubeconfig.value_or("");
-  settings.manage_definitions = manage_definitions.value_or(true);
-  settings.manage_kubevirt = manage_kubevirt.value_or(false);
-  settings.pci_ids = pci_ids.value_or(std::string(gpu::kDatabaseFile));
-  if (renew_deadline) {
-    const auto duration = base::ParseGoDuration(*renew_deadline);
+  settings.metrics_address = flags.metrics_address.value_or(settings.metrics_address);
+  settings.health_address = flags.health_address.value_or(settings.health_address);
+  settings.leader_elect = flags.leader_elect.value_or(false);
+  settings.leader_namespace = flags.leader_namespace.value_or("");
+  settings.kubeconfig = flags.kubeconfig.value_or("");
+  settings.manage_definitions = flags.manage_definitions.value_or(true);
+  settings.manage_kubevirt = flags.manage_kubevirt.value_or(false);
+  settings.pci_ids = flags.pci_ids.value_or(std::string(gpu::kDatabaseFile));
+  if (flags.renew_deadline) {
+    const auto duration = base::ParseGoDuration(*flags.renew_deadline);
     if (!duration || *duration < std::chrono::nanoseconds::zero()) {
       return base::Fail(
-          BadFlag("leader-lease-renew-deadline", *renew_deadline, "a duration such as 60s"));
+          BadFlag("leader-lease-renew-deadline", *flags.renew_deadline, "a duration such as 60s"));
     }
     settings.renew_deadline = std::chrono::duration_cast<std::chrono::milliseconds>(*duration);
   }
-  TRY_ASSIGN(settings.log, log.Read());
+  TRY_ASSIGN(settings.log, flags.log.Read());
   settings.operator_namespace = environment("OPERATOR_NAMESPACE").value_or("");
   settings.images = desired::ReadDefaultImages(desired::Operands().image_variables(), environment);
   return settings;

@@ -50,11 +50,7 @@ base::Status CheckTogether(const Arguments& arguments) {
   return {};
 }
 
-}  // namespace
-
-base::Result<std::optional<Arguments>> ReadArguments(
-    int argc, const char* const* argv, const base::CommandLine::Environment& environment) {
-  base::CommandLine line("pitcrew plan", kDescription, "pitcrew plan " PITCREW_VERSION);
+struct Flags {
   OptionalText policy;
   OptionalText cluster;
   std::optional<bool> live;
@@ -65,51 +61,66 @@ base::Result<std::optional<Arguments>> ReadArguments(
   std::optional<bool> uninstall;
   std::optional<bool> manage_kubevirt;
   OptionalText pci_ids;
+
+  void AddTo(base::CommandLine& line) {
+    line.Add({"filename,f", "", "a ClusterPolicy, NVIDIADrivers, or both; - for standard input"},
+             &policy);
+    line.Add({"cluster", "", "the objects of the cluster: YAML stream, List or JSON, - for stdin"},
+             &cluster);
+    line.Add({"live", "", "read the cluster that kubectl would talk to"}, &live);
+    connection.AddTo(line);
+    line.Add(
+        {"namespace,n", "OPERATOR_NAMESPACE", "the operator's namespace; default gpu-operator"},
+        &name_space);
+    line.Add({"output,o", "", "diff (default), table, yaml or json"}, &output);
+    line.Add({"kube-version", "", "Kubernetes version; default: the cluster's"}, &kube_version);
+    line.Add({"uninstall", "", "what goes when the policies are deleted and the operator leaves"},
+             &uninstall);
+    line.Add({"manage-kubevirt", "MANAGE_KUBEVIRT",
+              "also what an operator with this flag would permit virtual machines"},
+             &manage_kubevirt);
+    line.Add({"pci-ids", "PCI_IDS",
+              "with --manage-kubevirt: the PCI ID database after which GPUs are named; default "
+              "/usr/pci.ids"},
+             &pci_ids);
+  }
+
+  [[nodiscard]] base::Result<gpu::DeviceNames> LoadNames() const {
+    const std::filesystem::path file = pci_ids.value_or(std::string(gpu::kDatabaseFile));
+    auto names = gpu::DeviceNames::Load(file);
+    if (names) return names;
+    return base::Fail(BadUsage(names.error().message + " (--pci-ids names another one)"));
+  }
+};
+
+}  // namespace
+
+base::Result<std::optional<Arguments>> ReadArguments(
+    int argc, const char* const* argv, const base::CommandLine::Environment& environment) {
+  base::CommandLine line("pitcrew plan", kDescription, "pitcrew plan " PITCREW_VERSION);
+  Flags flags;
   Arguments arguments;
-  line.Add({"filename,f", "", "a ClusterPolicy, NVIDIADrivers, or both; - for standard input"},
-           &policy);
-  line.Add({"cluster", "", "the objects of the cluster: YAML stream, List or JSON, - for stdin"},
-           &cluster);
-  line.Add({"live", "", "read the cluster that kubectl would talk to"}, &live);
-  connection.AddTo(line);
-  line.Add({"namespace,n", "OPERATOR_NAMESPACE", "the operator's namespace; default gpu-operator"},
-           &name_space);
-  line.Add({"output,o", "", "diff (default), table, yaml or json"}, &output);
-  line.Add({"kube-version", "", "Kubernetes version; default: the cluster's"}, &kube_version);
-  line.Add({"uninstall", "", "what goes when the policies are deleted and the operator leaves"},
-           &uninstall);
-  line.Add({"manage-kubevirt", "MANAGE_KUBEVIRT",
-            "also what an operator with this flag would permit virtual machines"},
-           &manage_kubevirt);
-  line.Add({"pci-ids", "PCI_IDS",
-            "with --manage-kubevirt: the PCI ID database after which GPUs are named; default "
-            "/usr/pci.ids"},
-           &pci_ids);
+  flags.AddTo(line);
   line.AddWords("KIND[/NAME]", "print only these", &arguments.only);
   TRY_ASSIGN(const bool go_on, line.Parse(argc, argv, environment));
   if (!go_on) return std::nullopt;
 
-  arguments.policy_file = policy.value_or("");
-  arguments.cluster_file = cluster.value_or("");
-  arguments.live = live.value_or(false);
-  arguments.connection = connection.Read();
-  arguments.uninstall = uninstall.value_or(false);
-  TRY_ASSIGN(arguments.format, ReadFormat(output.value_or("diff")));
+  arguments.policy_file = flags.policy.value_or("");
+  arguments.cluster_file = flags.cluster.value_or("");
+  arguments.live = flags.live.value_or(false);
+  arguments.connection = flags.connection.Read();
+  arguments.uninstall = flags.uninstall.value_or(false);
+  TRY_ASSIGN(arguments.format, ReadFormat(flags.output.value_or("diff")));
   TRY(CheckTogether(arguments));
-  if (kube_version) {
-    TRY_ASSIGN(arguments.options.kubernetes_version, ReadKubernetesVersion(*kube_version));
+  if (flags.kube_version) {
+    TRY_ASSIGN(arguments.options.kubernetes_version, ReadKubernetesVersion(*flags.kube_version));
   }
-  arguments.options.operator_namespace = name_space.value_or("");
+  arguments.options.operator_namespace = flags.name_space.value_or("");
   if (arguments.options.operator_namespace.empty()) {
     arguments.options.operator_namespace = "gpu-operator";
   }
-  if (manage_kubevirt.value_or(false)) {
-    const std::filesystem::path file = pci_ids.value_or(std::string(gpu::kDatabaseFile));
-    auto names = gpu::DeviceNames::Load(file);
-    if (!names) {
-      return base::Fail(BadUsage(names.error().message + " (--pci-ids names another one)"));
-    }
-    arguments.options.permit = *std::move(names);
+  if (flags.manage_kubevirt.value_or(false)) {
+    TRY_ASSIGN(arguments.options.permit, flags.LoadNames());
   }
   arguments.options.images =
       desired::ReadDefaultImages(desired::Operands().image_variables(), environment);

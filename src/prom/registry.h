@@ -29,7 +29,7 @@ class Family {
   Family(const Family&) = delete;
   Family& operator=(const Family&) = delete;
 
-  // One series goes; nothing happens when there is none.
+  // Takes away the series with these labels; nothing happens when there is none.
   void Remove(const LabelValues& labels) {
     const std::lock_guard lock(mutex_);
     series_.erase(labels);

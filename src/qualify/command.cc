@@ -29,7 +29,7 @@ constexpr const char* kHelp =
     "possible (with --wait: or a GPU failed), 2 wrong usage.";
 
 struct Options {
-  Wish wish;
+  PodRequest request;
   std::string name_space;
   snapshot::Connection connection;
   bool wait = false;
@@ -60,10 +60,10 @@ base::Result<std::optional<Options>> ReadOptions(int argc, const char* const* ar
   if (!go_on) return std::nullopt;
   if (words.size() != 1) return base::Fail(BadUsage("one NODE is needed: pitcrew qualify NODE"));
   Options options;
-  options.wish = {.node = words.front(),
-                  .memory = memory.value_or(""),
-                  .deadline = deadline.value_or(""),
-                  .even_if_used = even_if_used.value_or(false)};
+  options.request = {.node = words.front(),
+                     .memory = memory.value_or(""),
+                     .deadline = deadline.value_or(""),
+                     .even_if_used = even_if_used.value_or(false)};
   options.name_space = name_space.value_or("");
   options.connection = connection.Read();
   options.wait = wait.value_or(false);
@@ -82,7 +82,7 @@ base::Result<std::optional<Options>> ReadOptions(int argc, const char* const* ar
 
 void Print(const api::Qualification& told, const Options& options) {
   if (options.format == "text") {
-    fmt::print("{}: {} ({})\n", options.wish.node, ToString(told.state), told.message);
+    fmt::print("{}: {} ({})\n", options.request.node, ToString(told.state), told.message);
     for (const auto& gpu : told.gpus) {
       fmt::print("GPU {}  {}  {}: {}\n", gpu.index, gpu.name, gpu.uuid,
                  gpu.passed ? "passed" : "failed");
@@ -91,7 +91,7 @@ void Print(const api::Qualification& told, const Options& options) {
     return;
   }
   auto value = codec::ParseJson(api::ToText(told)).value_or(codec::Json::object());
-  value["node"] = options.wish.node;
+  value["node"] = options.request.node;
   fmt::print("{}", options.format == "json" ? codec::ToPrettyJsonText(value) + "\n"
                                             : codec::ToYamlText(value));
 }
@@ -101,13 +101,13 @@ base::Result<int> Run(const Options& options) {
   io::StopSource stop;
   TRY(stop.StopOnSignals({SIGINT, SIGTERM}));
   TRY_ASSIGN(const auto client, snapshot::Connect(options.connection));
-  TRY_ASSIGN(const auto pod, Ask(*client, options.wish, options.name_space, stop.token()));
+  TRY_ASSIGN(const auto pod, Ask(*client, options.request, options.name_space, stop.token()));
   if (!options.wait) {
     fmt::print("pod {} tests the GPUs of {}; `kubectl logs -f -n {} {}` follows it\n",
-               pod.ToString(), options.wish.node, pod.namespace_name, pod.name);
+               pod.ToString(), options.request.node, pod.namespace_name, pod.name);
     return 0;
   }
-  TRY_ASSIGN(const auto told, Follow(client, options.wish.node, pod, stop.token(),
+  TRY_ASSIGN(const auto told, Follow(client, options.request.node, pod, stop.token(),
                                      base::Deadline::After(options.timeout)));
   Print(told, options);
   return told.state == api::QualificationState::kPassed ? 0 : kFailed;

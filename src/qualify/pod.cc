@@ -20,21 +20,21 @@ const Json* FindContainer(const Json& daemon_set) {
   return nullptr;
 }
 
-Json Arguments(const Wish& wish) {
+Json Arguments(const PodRequest& request) {
   Json arguments = {"qualify", "--tell"};
-  if (!wish.memory.empty()) arguments.push_back("--memory=" + wish.memory);
-  if (!wish.deadline.empty()) arguments.push_back("--deadline=" + wish.deadline);
-  if (wish.even_if_used) arguments.push_back("--even-if-used");
+  if (!request.memory.empty()) arguments.push_back("--memory=" + request.memory);
+  if (!request.deadline.empty()) arguments.push_back("--deadline=" + request.deadline);
+  if (request.even_if_used) arguments.push_back("--even-if-used");
   return arguments;
 }
 
-Json MakeContainer(const Wish& wish, const Json& pattern) {
+Json MakeContainer(const PodRequest& request, const Json& pattern) {
   Json container = {{"name", kContainer},
                     {"image", codec::FindString(pattern, {"image"})},
                     {"command", {"nvidia-validator"}},
-                    {"args", Arguments(wish)},
+                    {"args", Arguments(request)},
                     {"env", Json::array({{{"name", "NVIDIA_VISIBLE_DEVICES"}, {"value", "all"}},
-                                         {{"name", "NODE_NAME"}, {"value", wish.node}}})},
+                                         {{"name", "NODE_NAME"}, {"value", request.node}}})},
                     // The end of its log says what went wrong.
                     {"terminationMessagePolicy", "FallbackToLogsOnError"}};
   for (const auto* field : {"imagePullPolicy", "securityContext"}) {
@@ -56,7 +56,7 @@ std::string DescribeState(const Json& status) {
 
 }  // namespace
 
-base::Result<Json> MakePod(const Wish& wish, const Json& daemon_set) {
+base::Result<Json> MakePod(const PodRequest& request, const Json& daemon_set) {
   const Json* pattern = FindContainer(daemon_set);
   if (pattern == nullptr) {
     return base::Fail(
@@ -75,11 +75,11 @@ base::Result<Json> MakePod(const Wish& wish, const Json& daemon_set) {
     metadata["ownerReferences"] = *owners;
     for (auto& owner : metadata["ownerReferences"]) owner.erase("controller");
   }
-  Json spec = {{"nodeName", wish.node},
+  Json spec = {{"nodeName", request.node},
                {"restartPolicy", "Never"},
                // Somebody chose the node, whatever keeps others from it.
                {"tolerations", Json::array({{{"operator", "Exists"}}})},
-               {"containers", Json::array({MakeContainer(wish, *pattern)})}};
+               {"containers", Json::array({MakeContainer(request, *pattern)})}};
   for (const auto* field :
        {"serviceAccountName", "runtimeClassName", "priorityClassName", "imagePullSecrets"}) {
     const Json* value = codec::Find(daemon_set, {"spec", "template", "spec", field});

@@ -12,7 +12,7 @@ namespace pitcrew::qualify {
 
 inline constexpr std::string_view kApp = "nvidia-qualification";  // label app
 
-struct Wish {
+struct PodRequest {
   std::string node;
   std::string memory = {};    // "": the program's default
   std::string deadline = {};  // "": the program's default
@@ -20,7 +20,7 @@ struct Wish {
 };
 
 // kInvalid "NotAValidator" for a DaemonSet without the container that gets the node's GPUs.
-base::Result<codec::Json> MakePod(const Wish& wish, const codec::Json& daemon_set);
+base::Result<codec::Json> MakePod(const PodRequest& request, const codec::Json& daemon_set);
 
 // What a pod's status says about its end.
 struct Progress {

@@ -45,9 +45,9 @@ base::Result<Json> FindValidator(kube::Client& client, const std::string& name_s
 }
 
 // Of earlier qualifications: those that have ended go, one that runs is an obstacle.
-base::Status ClearEarlier(kube::Client& client, const Wish& wish, const std::string& name_space,
-                          const io::StopToken& stop) {
-  auto selection = PodsOfNode(wish.node);
+base::Status ClearEarlier(kube::Client& client, const PodRequest& request,
+                          const std::string& name_space, const io::StopToken& stop) {
+  auto selection = PodsOfNode(request.node);
   selection.label_selector = "app=" + std::string(kApp);
   TRY_ASSIGN(const auto pods, client.List(kube::kPods, name_space, selection, stop));
   for (const auto& pod : pods.items) {
@@ -138,29 +138,29 @@ base::Result<std::vector<std::string>> GpuPodsOn(kube::Client& client, const std
   return using_gpus;
 }
 
-base::Result<kube::ObjectKey> Ask(kube::Client& client, const Wish& wish,
+base::Result<kube::ObjectKey> Ask(kube::Client& client, const PodRequest& request,
                                   const std::string& name_space, const io::StopToken& stop) {
-  const auto node = client.Get(kube::kNodes, {"", wish.node}, stop);
+  const auto node = client.Get(kube::kNodes, {"", request.node}, stop);
   if (!node) return base::Fail(node.error());
   TRY_ASSIGN(const auto validator, FindValidator(client, name_space, stop));
-  TRY_ASSIGN(const auto pod, MakePod(wish, validator));
+  TRY_ASSIGN(const auto pod, MakePod(request, validator));
   const auto place = codec::FindString(pod, {"metadata", "namespace"});
-  TRY(ClearEarlier(client, wish, place, stop));
-  if (!wish.even_if_used) {
-    TRY_ASSIGN(const auto pods, GpuPodsOn(client, wish.node, stop));
+  TRY(ClearEarlier(client, request, place, stop));
+  if (!request.even_if_used) {
+    TRY_ASSIGN(const auto pods, GpuPodsOn(client, request.node, stop));
     if (!pods.empty()) {
       return base::Fail(base::Error{
           base::Code::kConflict, "GpuPodsRun",
           fmt::format("pods on {} have GPUs, and tests would disturb them: {}; drain the node, or "
                       "say --even-if-used",
-                      wish.node, base::Join(pods, ", "))});
+                      request.node, base::Join(pods, ", "))});
     }
   }
   // First the word, which the pod replaces: else an older result could be taken for this one's.
-  TRY(Tell(client, wish.node, Pending(), stop));
+  TRY(Tell(client, request.node, Pending(), stop));
   const auto made = client.Create(kube::kPods, pod, {}, stop);
   if (made) return kube::KeyOf(*made);
-  TRY(Tell(client, wish.node, ToldBefore(*node), {}));
+  TRY(Tell(client, request.node, ToldBefore(*node), {}));
   return base::Fail(made.error());
 }
 

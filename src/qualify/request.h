@@ -23,7 +23,7 @@ base::Result<std::vector<std::string>> GpuPodsOn(kube::Client& client, const std
 // ("": where its DaemonSet is). Replaces pods of earlier qualifications that have ended. kConflict
 // "AlreadyRunning", kConflict "GpuPodsRun" (unless that was allowed), kNotFound "NoValidator",
 // kNotFound "NodeNotFound".
-base::Result<kube::ObjectKey> Ask(kube::Client& client, const Wish& wish,
+base::Result<kube::ObjectKey> Ask(kube::Client& client, const PodRequest& request,
                                   const std::string& name_space, const io::StopToken& stop);
 
 // Until the pod has ended; what the Node then tells. kUnavailable "NotDone" when the pod ended

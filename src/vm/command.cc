@@ -30,7 +30,7 @@ constexpr const char* kDefaultMemory = "16Gi";
 constexpr const char* kDefaultDisk = "quay.io/containerdisks/ubuntu:24.04";
 
 struct Options {
-  Wish wish;
+  MachineRequest request;
   snapshot::Connection connection;
   std::string file;
   bool json = false;
@@ -69,17 +69,17 @@ base::Result<std::optional<Options>> ReadOptions(int argc, const char* const* ar
         base::Invalid("BadUsage", fmt::format("--output {} is none of yaml, json", wanted)));
   }
   Options options;
-  options.wish = {.name = words.front(),
-                  .name_space = name_space.value_or(""),
-                  .resource = gpu.value_or(""),
-                  .count = count.value_or(1),
-                  .cores = cores.value_or(4),
-                  .memory = memory.value_or(kDefaultMemory),
-                  .disk = disk.value_or(kDefaultDisk)};
+  options.request = {.name = words.front(),
+                     .name_space = name_space.value_or(""),
+                     .resource = gpu.value_or(""),
+                     .count = count.value_or(1),
+                     .cores = cores.value_or(4),
+                     .memory = memory.value_or(kDefaultMemory),
+                     .disk = disk.value_or(kDefaultDisk)};
   options.connection = connection.Read();
   options.file = file.value_or("");
   options.json = wanted == "json";
-  TRY(Check(options.wish));
+  TRY(Check(options.request));
   return options;
 }
 
@@ -103,11 +103,11 @@ base::Status Print(const Options& options) {
   TRY(stop.StopOnSignals({SIGINT, SIGTERM}));
   TRY_ASSIGN(const auto cluster, ReadCluster(options, stop.token()));
   TRY_ASSIGN(const auto offered, Offered(cluster));
-  TRY_ASSIGN(const auto wish, Choose(options.wish, offered));
-  for (const auto& caution : Cautions(wish, cluster)) {
+  TRY_ASSIGN(const auto request, Choose(options.request, offered));
+  for (const auto& caution : Cautions(request, cluster)) {
     fmt::print(stderr, "warning: {}\n", caution);
   }
-  const auto machine = VirtualMachine(wish);
+  const auto machine = VirtualMachine(request);
   fmt::print("{}",
              options.json ? codec::ToPrettyJsonText(machine) + "\n" : codec::ToYamlText(machine));
   return {};

@@ -69,23 +69,26 @@ std::string CautionOf(const std::string& resource, const kube::ObjectKey& key,
 
 }  // namespace
 
-base::Status Check(const Wish& wish) {
-  if (!IsLabel(wish.name)) {
+base::Status Check(const MachineRequest& request) {
+  if (!IsLabel(request.name)) {
     return Refuse(
         fmt::format("\"{}\" is no name for a virtual machine: small letters, digits and "
                     "-, with a letter or digit at both ends, at most {} characters",
-                    wish.name, kLongestName));
+                    request.name, kLongestName));
   }
-  if (!wish.name_space.empty() && !IsLabel(wish.name_space)) {
-    return Refuse(fmt::format("\"{}\" is no name of a namespace", wish.name_space));
+  if (!request.name_space.empty() && !IsLabel(request.name_space)) {
+    return Refuse(fmt::format("\"{}\" is no name of a namespace", request.name_space));
   }
-  if (wish.count < 1) return Refuse(fmt::format("--count is {}; it must be 1 or more", wish.count));
-  if (wish.cores < 1) return Refuse(fmt::format("--cores is {}; it must be 1 or more", wish.cores));
-  if (!IsMemory(wish.memory)) {
+  if (request.count < 1)
+    return Refuse(fmt::format("--count is {}; it must be 1 or more", request.count));
+  if (request.cores < 1)
+    return Refuse(fmt::format("--cores is {}; it must be 1 or more", request.cores));
+  if (!IsMemory(request.memory)) {
     return Refuse(
-        fmt::format("--memory is \"{}\"; it must be an amount such as 16Gi", wish.memory));
+        fmt::format("--memory is \"{}\"; it must be an amount such as 16Gi", request.memory));
   }
-  if (wish.disk.empty()) return Refuse("--disk is empty; it must be the image of a container disk");
+  if (request.disk.empty())
+    return Refuse("--disk is empty; it must be the image of a container disk");
   return {};
 }
 
@@ -108,9 +111,10 @@ base::Result<std::map<std::string, std::int64_t>> Offered(const snapshot::Snapsh
   return offered;
 }
 
-base::Result<Wish> Choose(Wish wish, const std::map<std::string, std::int64_t>& offered) {
-  if (!wish.resource.empty() && wish.resource.find('/') == std::string::npos) {
-    wish.resource.insert(0, api::kResourcePrefix);
+base::Result<MachineRequest> Choose(MachineRequest request,
+                                    const std::map<std::string, std::int64_t>& offered) {
+  if (!request.resource.empty() && request.resource.find('/') == std::string::npos) {
+    request.resource.insert(0, api::kResourcePrefix);
   }
   if (offered.empty()) {
     return base::Fail(base::NotFound(
@@ -119,55 +123,56 @@ base::Result<Wish> Choose(Wish wish, const std::map<std::string, std::int64_t>& 
                     "{}=vm-passthrough or vm-vgpu, and is it ready (pitcrew status)?",
                     api::kWorkloadConfig)));
   }
-  if (wish.resource.empty() && offered.size() == 1) wish.resource = offered.begin()->first;
-  if (wish.resource.empty()) {
+  if (request.resource.empty() && offered.size() == 1) request.resource = offered.begin()->first;
+  if (request.resource.empty()) {
     return base::Fail(base::Invalid("SeveralResources",
                                     fmt::format("say which GPU, with --gpu: {}", ListOf(offered))));
   }
-  const auto found = offered.find(wish.resource);
+  const auto found = offered.find(request.resource);
   if (found == offered.end()) {
     return base::Fail(base::NotFound(
         "ResourceNotOffered", fmt::format("no node offers {} to virtual machines; there are: {}",
-                                          wish.resource, ListOf(offered))));
+                                          request.resource, ListOf(offered))));
   }
-  if (found->second < wish.count) {
+  if (found->second < request.count) {
     return base::Fail(
         base::Invalid("TooMany", fmt::format("no node has {} {}: a virtual machine gets up to {}",
-                                             wish.count, wish.resource, found->second)));
+                                             request.count, request.resource, found->second)));
   }
-  return wish;
+  return request;
 }
 
-codec::Json VirtualMachine(const Wish& wish) {
+codec::Json VirtualMachine(const MachineRequest& request) {
   Json gpus = Json::array();
-  for (std::int64_t index = 1; index <= wish.count; ++index) {
-    gpus.push_back({{"name", fmt::format("gpu{}", index)}, {"deviceName", wish.resource}});
+  for (std::int64_t index = 1; index <= request.count; ++index) {
+    gpus.push_back({{"name", fmt::format("gpu{}", index)}, {"deviceName", request.resource}});
   }
   Json devices = {{"gpus", std::move(gpus)},
                   {"disks", {{{"name", "root"}, {"disk", {{"bus", "virtio"}}}}}},
                   {"interfaces", {{{"name", "default"}, {"masquerade", Json::object()}}}}};
   Json machine = {{"evictionStrategy", "None"},
                   {"domain",
-                   {{"cpu", {{"cores", wish.cores}}},
-                    {"memory", {{"guest", wish.memory}}},
+                   {{"cpu", {{"cores", request.cores}}},
+                    {"memory", {{"guest", request.memory}}},
                     {"devices", std::move(devices)}}},
                   {"networks", {{{"name", "default"}, {"pod", Json::object()}}}},
-                  {"volumes", {{{"name", "root"}, {"containerDisk", {{"image", wish.disk}}}}}}};
-  Json metadata = {{"name", wish.name}};
-  if (!wish.name_space.empty()) metadata["namespace"] = wish.name_space;
+                  {"volumes", {{{"name", "root"}, {"containerDisk", {{"image", request.disk}}}}}}};
+  Json metadata = {{"name", request.name}};
+  if (!request.name_space.empty()) metadata["namespace"] = request.name_space;
   return {{"apiVersion", "kubevirt.io/v1"},
           {"kind", "VirtualMachine"},
           {"metadata", std::move(metadata)},
           {"spec",
            {{"runStrategy", "Always"},
             {"template",
-             {{"metadata", {{"labels", {{"kubevirt.io/domain", wish.name}}}}},
+             {{"metadata", {{"labels", {{"kubevirt.io/domain", request.name}}}}},
               {"spec", std::move(machine)}}}}}};
 }
 
-std::vector<std::string> Cautions(const Wish& wish, const snapshot::Snapshot& snapshot) {
+std::vector<std::string> Cautions(const MachineRequest& request,
+                                  const snapshot::Snapshot& snapshot) {
   if (snapshot.coverage(kubevirt::kKubeVirts) == snapshot::Coverage::kUnknown) {
-    return {fmt::format("whether KubeVirt permits {} is not known: {}", wish.resource,
+    return {fmt::format("whether KubeVirt permits {} is not known: {}", request.resource,
                         snapshot.error(kubevirt::kKubeVirts)->message)};
   }
   const auto& kubevirts = snapshot.All(kubevirt::kKubeVirts);
@@ -176,7 +181,7 @@ std::vector<std::string> Cautions(const Wish& wish, const snapshot::Snapshot& sn
   }
   std::vector<std::string> cautions;
   for (const auto& [key, object] : kubevirts) {
-    auto caution = CautionOf(wish.resource, key, object);
+    auto caution = CautionOf(request.resource, key, object);
     if (!caution.empty()) cautions.push_back(std::move(caution));
   }
   return cautions;

@@ -106,7 +106,7 @@ base::Result<std::vector<Object>> RenderPool(const api::NvidiaDriver& driver,
 
 std::vector<api::FieldProblem> CheckDriver(const api::NvidiaDriver& driver) {
   std::vector<api::FieldProblem> problems = driver.problems;
-  // Those are about upgrades alone, and the condition of these tells.
+  // Wrong annotations concern upgrades alone, whose own condition tells of them.
   std::erase_if(problems, [](const api::FieldProblem& problem) {
     return problem.path.starts_with("metadata.annotations");
   });

@@ -153,7 +153,7 @@ class Change {
     Enter(done ? "done" : "failed", done ? "" : done.error().message);
     context_.progress.Settle();
     const std::string_view state = done ? std::string_view(wanted_) : kFailed;
-    // Who is resumed next looks for it.
+    // Operands that are resumed next, the validator first, look for the file.
     base::Status told =
         done ? base::WriteFileAtomically(options_.ready_file, "") : ForgetReady(options_);
     if (told) {

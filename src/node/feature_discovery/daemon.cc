@@ -67,7 +67,7 @@ Status Daemon::Run() {
                   {{"why", kernel.error().ToString()}});
   }
   TRY(Load());
-  // Whoever looks only once does not follow.
+  // A daemon that looks at the GPUs only once does not follow changes of MIG.
   if (!settings_.oneshot && !settings_.LooksOnce()) FollowMigChanges();
   while (true) {
     const auto looked = Look();

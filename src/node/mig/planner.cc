@@ -88,7 +88,7 @@ class Search {
  private:
   bool PlaceFrom(std::size_t next) {
     if (next == instances_.size()) return true;
-    // The same places taken, whoever has them: seen to fail before.
+    // With the same places taken, by whichever instances, the rest was seen to find none before.
     auto taken = placed_;
     std::ranges::sort(taken);
     if (failed_.contains(taken)) return false;

@@ -9,7 +9,7 @@
 
 namespace pitcrew::node::nfd {
 
-// Both are mappings.
+// The worker's configuration, from its file and from its flag --options; each is a mapping.
 struct ConfigTexts {
   codec::Json file;
   codec::Json options;

@@ -6,19 +6,19 @@ namespace pitcrew::node::own_node {
 namespace {
 
 // Unknown is not another value.
-bool AsksForOther(const base::Observed<std::string>& value, const Wish& wish) {
+bool AsksForOther(const base::Observed<std::string>& value, const LabelRequest& request) {
   if (value.is_unknown()) return false;
   const std::string text = value.is_present() ? *value.value() : "";
-  return (text.empty() ? wish.fallback : text) != wish.value;
+  return (text.empty() ? request.fallback : text) != request.value;
 }
 
 }  // namespace
 
-SupersededStop::SupersededStop(LabelWatch& watch, Wish wish, const io::StopToken& stop)
-    : stop_(io::StopSource::LinkedTo(stop)), thread_([this, &watch, wish = std::move(wish)] {
+SupersededStop::SupersededStop(LabelWatch& watch, LabelRequest request, const io::StopToken& stop)
+    : stop_(io::StopSource::LinkedTo(stop)), thread_([this, &watch, request = std::move(request)] {
         while (true) {
           watch.Take();
-          if (AsksForOther(watch.Value(wish.label), wish)) {
+          if (AsksForOther(watch.Value(request.label), request)) {
             superseded_ = true;
             stop_.Stop();
             return;

@@ -12,10 +12,10 @@
 namespace pitcrew::node::own_node {
 
 // What a label asks for.
-struct Wish {
+struct LabelRequest {
   std::string label;
   std::string value;
-  // What a missing or empty label means; empty: nothing, which is another wish than any value.
+  // What a missing or empty label means; empty: nothing, which is another request than any value.
   std::string fallback = {};
 };
 
@@ -23,7 +23,7 @@ struct Wish {
 class SupersededStop {
  public:
   // The watch must outlive this object.
-  SupersededStop(LabelWatch& watch, Wish wish, const io::StopToken& stop);
+  SupersededStop(LabelWatch& watch, LabelRequest request, const io::StopToken& stop);
   ~SupersededStop();
   SupersededStop(const SupersededStop&) = delete;
   SupersededStop& operator=(const SupersededStop&) = delete;

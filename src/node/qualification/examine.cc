@@ -125,7 +125,7 @@ void CopyBetween(std::vector<Measurement>& gpus, const ExamineOptions& options,
   }
 }
 
-// Also what was stopped is no finding.
+// Fails when it was told to stop: measurements that were cut off say nothing of a GPU.
 base::Status Exercised(std::vector<Measurement>& gpus, const ExamineOptions& options,
                        const io::StopToken& stop) {
   std::vector<std::pair<Measurement*, std::unique_ptr<Helper>>> helpers;

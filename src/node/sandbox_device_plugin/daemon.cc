@@ -205,7 +205,8 @@ base::Result<bool> Daemon::WaitForChange() {
     if (!ready && ready.error().code == base::Code::kCancelled) return false;
     if (!ready && ready.error().code == base::Code::kTimeout) return true;
     if (!ready) return base::Fail(ready.error());
-    // Both: what one event tells of has been seen with the other's.
+    // Changes of files and events of the kernel are both taken, even if one of them is a reason to
+    // look: one look answers both.
     const bool by_files = TakeFileChanges();
     const bool by_kernel = TakeUevents();
     if (by_files || by_kernel) return true;

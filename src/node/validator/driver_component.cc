@@ -80,7 +80,7 @@ class DriverRound {
     }
     const auto managed = IsManaged();
     if (managed && *managed) TRY(RequireDriverContainer());
-    // One that does not work is none, whoever brings it.
+    // A driver of a container that does not work is none, whoever brings that container.
     TRY_ASSIGN(auto driver, CheckContainerDriver(options_, stop_));
     if (!managed) return base::Fail(OwnerUnknown(managed.error()));
     if (*managed) TRY(CheckAdditionalModules());

@@ -76,10 +76,10 @@ base::Status HandleAll(const Settings& settings, const std::vector<Bundle>& bund
   return {};
 }
 
-class Giver {
+class ToVfio {
  public:
-  Giver(const Settings& settings, const Node& node, const Variants& variants,
-        const io::StopToken& stop)
+  ToVfio(const Settings& settings, const Node& node, const Variants& variants,
+         const io::StopToken& stop)
       : settings_(settings), node_(node), variants_(variants), stop_(stop) {}
 
   // Whether anything was changed.
@@ -222,9 +222,9 @@ class Giver {
   const io::StopToken& stop_;
 };
 
-class Taker {
+class ToDriver {
  public:
-  Taker(const Settings& settings, bool from_any_driver, const io::StopToken& stop)
+  ToDriver(const Settings& settings, bool from_any_driver, const io::StopToken& stop)
       : settings_(settings), from_any_driver_(from_any_driver), stop_(stop) {}
 
   base::Result<bool> Take(const Bundle& bundle, Deadline deadline) const {
@@ -265,7 +265,8 @@ class Taker {
     return only == kFunctionsDriver;
   }
 
-  // One that a run left which was cut off: with it VFIO alone would get the device.
+  // Takes away a driver_override that a run left which was cut off: with it VFIO alone would get
+  // the device.
   base::Status DropOverride(const PciDevice& function, bool (*is_meant)(std::string_view)) const {
     TRY_ASSIGN(const auto name, OverrideOf(function));
     if (name.empty() || !is_meant(name)) return {};
@@ -324,9 +325,9 @@ base::Result<Report> GiveToVfio(const Settings& settings, const Selection& selec
     return report;
   }
   TRY_ASSIGN(const auto variants, Variants::Read(settings));
-  const Giver giver(settings, node, variants, stop);
+  const ToVfio to_vfio(settings, node, variants, stop);
   TRY(HandleAll(settings, MakeBundles(node, devices), deadline, report,
-                [&](const Bundle& bundle, Deadline until) { return giver.Give(bundle, until); }));
+                [&](const Bundle& bundle, Deadline until) { return to_vfio.Give(bundle, until); }));
   return report;
 }
 
@@ -336,9 +337,10 @@ base::Result<Report> TakeFromVfio(const Settings& settings, const Selection& sel
   TRY_ASSIGN(const auto devices, SelectDevices(node, selection));
   Report report;
   if (!selection.device) report.failures = node.unread;
-  const Taker taker(settings, selection.device.has_value(), stop);
-  TRY(HandleAll(settings, MakeBundles(node, devices), deadline, report,
-                [&](const Bundle& bundle, Deadline until) { return taker.Take(bundle, until); }));
+  const ToDriver to_driver(settings, selection.device.has_value(), stop);
+  TRY(HandleAll(
+      settings, MakeBundles(node, devices), deadline, report,
+      [&](const Bundle& bundle, Deadline until) { return to_driver.Take(bundle, until); }));
   return report;
 }
 

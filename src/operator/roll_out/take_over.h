@@ -43,7 +43,7 @@ class Predecessor {
   // their names tell the state. `kind` must outlive the result.
   [[nodiscard]] std::vector<desired::StandingObject> Leftovers(
       const kube::ResourceKind& kind) const;
-  // It is ours now, or gone.
+  // Forgets an object that Look found: it is the operator's now, or gone.
   void Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key);
 
  private:

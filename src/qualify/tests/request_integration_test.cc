@@ -21,7 +21,7 @@ class RequestTest : public ::testing::Test {
   void SetUp() override {
     client_ = ApiServer::Shared().MakeClient();
     name_ = "ask-" + std::to_string(++counter_);
-    wish_.node = name_;
+    request_.node = name_;
     ASSERT_TRUE(client_->Create(kube::kNamespaces, {{"metadata", {{"name", name_}}}}));
     ASSERT_TRUE(client_->Create(kube::kNodes, {{"metadata", {{"name", name_}}}}));
     const auto account = client_->Create(
@@ -45,7 +45,7 @@ class RequestTest : public ::testing::Test {
                {"containers", Json::array({{{"name", "c"}, {"image", "pitcrew"}}})}}}}}}}});
     ASSERT_TRUE(made) << made.error().ToString();
   }
-  base::Result<kube::ObjectKey> AskIt() { return Ask(*client_, wish_, name_, {}); }
+  base::Result<kube::ObjectKey> AskIt() { return Ask(*client_, request_, name_, {}); }
   [[nodiscard]] Json Node() const { return client_->Get(kube::kNodes, {"", name_}).value(); }
   [[nodiscard]] std::string Label() const {
     return codec::FindString(Node(), {"metadata", "labels", api::kQualification});
@@ -82,7 +82,7 @@ class RequestTest : public ::testing::Test {
   static int counter_;
   std::shared_ptr<kube::Client> client_;
   std::string name_;
-  Wish wish_;
+  PodRequest request_;
 };
 int RequestTest::counter_ = 0;
 
@@ -126,15 +126,15 @@ TEST_F(RequestTest, PodsWithGpusAreNotDisturbed) {
   EXPECT_EQ(refused.error().reason, "GpuPodsRun");
   EXPECT_THAT(refused.error().message, HasSubstr(name_ + "/training"));
   EXPECT_EQ(Label(), "") << "nothing was asked for";
-  wish_.even_if_used = true;
+  request_.even_if_used = true;
   EXPECT_TRUE(AskIt());
 }
 
 TEST_F(RequestTest, WhatIsNotThereIsNamed) {
-  wish_.node = "nowhere";
+  request_.node = "nowhere";
   EXPECT_EQ(AskIt().error().code, base::Code::kNotFound);
-  wish_.node = name_;
-  EXPECT_EQ(Ask(*client_, wish_, "default", {}).error().reason, "NoValidator");
+  request_.node = name_;
+  EXPECT_EQ(Ask(*client_, request_, "default", {}).error().reason, "NoValidator");
 }
 
 TEST_F(RequestTest, WhenThePodCannotBeMadeTheNodeTellsWhatItToldBefore) {
