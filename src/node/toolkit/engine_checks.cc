@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 
 #include "base/log.h"
 #include "base/strings.h"
 #include "codec/json.h"
 #include "host/root.h"
 #include "node/toolkit/crio.h"
+#include "node/toolkit/docker.h"
 #include "node/toolkit/engine_process.h"
 #include "rpc/container_runtime.h"
 
@@ -49,6 +51,23 @@ base::Status CheckHandlers(const EngineOptions& options, const std::vector<Runti
                   ToString(options.kind), base::Join(missing, ", "), base::Join(handlers, ", "))));
 }
 
+// Docker has no dump, and tells the kubelet nothing: it is asked itself. A daemon that does not
+// answer in words, or refuses to, tells nothing.
+base::Status CheckDocker(const EngineOptions& options, const std::vector<Runtime>& runtimes,
+                         const io::StopToken& stop, base::Deadline deadline) {
+  constexpr int kOk = 200;
+  const auto answer = AskDocker(options.socket, "/info", stop, deadline);
+  if (!answer && answer.error().code == base::Code::kCancelled) return base::Fail(answer.error());
+  if (answer && answer->status == kOk) {
+    const auto info = codec::ParseJson(answer->body, "docker's /info");
+    if (info && info->is_object()) return CheckDockerInfo(options, runtimes, *info);
+  }
+  base::LogInfo(
+      "Docker does not tell which runtimes it has",
+      {{"why", answer ? "status " + std::to_string(answer->status) : answer.error().message}});
+  return {};
+}
+
 }  // namespace
 
 base::Status CheckFiles(const EngineOptions& options, const std::vector<Runtime>& runtimes) {
@@ -68,7 +87,7 @@ base::Status CheckFiles(const EngineOptions& options, const std::vector<Runtime>
 
 base::Status CheckRunning(const EngineOptions& options, const std::vector<Runtime>& runtimes,
                           const io::StopToken& stop, base::Deadline deadline) {
-  if (options.restart == RestartMode::kNone || options.kind == EngineKind::kDocker) return {};
+  if (options.restart == RestartMode::kNone) return {};
   // CRI-O's dump is that of the process which runs: there is none of files that it has not read.
   if (options.kind == EngineKind::kCrio) {
     TRY_ASSIGN(const auto dump, ReadDump(options));
@@ -78,6 +97,7 @@ base::Status CheckRunning(const EngineOptions& options, const std::vector<Runtim
   }
   const auto exists = host::Exists(options.socket);
   if (!exists || !*exists) return {};
+  if (options.kind == EngineKind::kDocker) return CheckDocker(options, runtimes, stop, deadline);
   const auto status = rpc::WaitForContainerRuntime(options.socket, stop, deadline);
   if (status && status->handlers.empty() && options.distribution.name != Distribution::kNone) {
     TRY_ASSIGN(const auto dump, ReadDump(options));

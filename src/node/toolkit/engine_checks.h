@@ -1,5 +1,6 @@
-// Whether the engine has taken what was written for it: by its own dump of its configuration, and
-// by the runtimes that it tells the kubelet (runtimes-and-distributions.md 1.8, 12 #3, #8).
+// Whether the engine has taken what was written for it: by its own dump of its configuration, by
+// the runtimes that it tells the kubelet, by Docker's answer to GET /info
+// (runtimes-and-distributions.md 1.8, 12 #3, #8).
 #pragma once
 
 #include <vector>
@@ -18,7 +19,7 @@ namespace pitcrew::node::toolkit {
 base::Status CheckFiles(const EngineOptions& options, const std::vector<Runtime>& runtimes);
 
 // What the engine that has been restarted says. kInvalid "RuntimeHandlerMissing" names the runtimes
-// that it does not offer.
+// that it does not offer, "EngineConfigNotEffective" what it has instead of ours.
 base::Status CheckRunning(const EngineOptions& options, const std::vector<Runtime>& runtimes,
                           const io::StopToken& stop, base::Deadline deadline);
 

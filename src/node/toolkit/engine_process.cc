@@ -3,9 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,13 +11,14 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "host/driver_root.h"
 #include "host/process.h"
 #include "io/file_watcher.h"
 #include "io/unix_socket.h"
+#include "node/toolkit/docker.h"
 #include "node/toolkit/engine_command.h"
+#include "node/toolkit/engine_signal.h"
 #include "rpc/container_runtime.h"
 #include "systemd/manager.h"
 
@@ -84,16 +83,6 @@ base::Status ReadGreeting(int fd, const std::filesystem::path& socket,
                                   socket.string() + " is not the socket of a container engine"));
 }
 
-// One process's status line "SigIgn:" has a hexadecimal mask of ignored signals.
-bool IgnoresHangup(pid_t pid) {
-  const auto status = base::ReadFile(fmt::format("/proc/{}/status", pid));
-  if (!status) return false;
-  const auto at = status->find("SigIgn:");
-  if (at == std::string::npos) return false;
-  const auto mask = std::strtoull(status->c_str() + at + 7, nullptr, 16);
-  return (mask & (1ULL << (SIGHUP - 1))) != 0;
-}
-
 // Waits until the process at the other end of a connection closes it; what it says is passed over.
 base::Status WaitForClose(int connection, const io::StopToken& stop,
                           base::SteadyClock::time_point deadline) {
@@ -138,6 +127,8 @@ base::Status WaitForExit(const EngineProcess& engine, const EngineOptions& optio
 
 base::Status SignalEngine(const EngineOptions& options, const io::StopToken& stop,
                           base::SteadyClock::time_point deadline) {
+  // It reads its file again and stays; containerd ends, and its supervisor starts it anew.
+  if (options.kind == EngineKind::kDocker) return ReloadDocker(options, stop, deadline);
   auto engine = FindEngine(options.socket);
   if (!engine) {
     const auto code = engine.error().code;
@@ -145,24 +136,7 @@ base::Status SignalEngine(const EngineOptions& options, const io::StopToken& sto
     if (code == base::Code::kNotFound || code == base::Code::kUnavailable) return {};
     return base::Fail(engine.error());
   }
-  if (IgnoresHangup(engine->pid)) {
-    return base::Fail(base::Error{
-        base::Code::kUnsupported, "RestartSignalIgnored",
-        fmt::format(
-            "{} (pid {}) ignores SIGHUP; set RUNTIME_RESTART_MODE to systemd, or none and restart "
-            "it yourself",
-            ToString(options.kind), engine->pid)});
-  }
-  base::LogInfo("Restarting the container engine",
-                {{"engine", ToString(options.kind)}, {"pid", engine->pid}, {"signal", "SIGHUP"}});
-  const long sent = engine->handle.valid()
-                        ? ::syscall(SYS_pidfd_send_signal, engine->handle.get(), SIGHUP, nullptr, 0)
-                        : ::kill(engine->pid, SIGHUP);
-  if (sent != 0) {
-    return base::Fail(base::FromErrno(errno, fmt::format("send SIGHUP to pid {}", engine->pid)));
-  }
-  // Docker reads its file again and stays; containerd ends and its supervisor starts it anew.
-  if (options.kind == EngineKind::kDocker) return {};
+  TRY(HangUp(options.kind, engine->pid, engine->handle));
   return WaitForExit(*engine, options, stop, deadline);
 }
 
@@ -276,16 +250,19 @@ base::Result<EngineProcess> FindEngine(const std::filesystem::path& socket) {
             socket.string())});
   }
   engine.pid = peer.pid;
-  engine.handle = base::FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
-  if (engine.handle.valid() || errno == ENOSYS || errno == EPERM) return engine;
   // Gone between the two calls: as if nobody listened.
-  return base::Fail(NoEngine(errno == ESRCH ? ECONNREFUSED : errno, socket));
+  TRY_ASSIGN(engine.handle, OpenProcess(peer.pid));
+  return engine;
 }
 
 base::Status ProbeEngine(EngineKind kind, const std::filesystem::path& socket,
-                         base::SteadyClock::time_point deadline) {
+                         const io::StopToken& stop, base::SteadyClock::time_point deadline) {
+  if (kind == EngineKind::kDocker) {
+    // A connection says nothing: systemd takes it, where docker.socket is used.
+    TRY(AskDocker(socket, "/_ping", stop, deadline));
+    return {};
+  }
   TRY_ASSIGN(const auto connection, io::ConnectUnix(socket));
-  if (kind == EngineKind::kDocker) return {};
   if (::send(connection.get(), kHttp2Greeting.data(), kHttp2Greeting.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(kHttp2Greeting.size())) {
     return base::Fail(NoEngine(ECONNREFUSED, socket));
@@ -299,7 +276,7 @@ base::Status WaitForEngine(EngineKind kind, const std::filesystem::path& socket,
   const auto waited = io::WaitForFiles(
       {socket.parent_path()},
       [&]() -> base::Result<bool> {
-        const auto answer = ProbeEngine(kind, socket, deadline);
+        const auto answer = ProbeEngine(kind, socket, stop, deadline);
         if (answer) return true;
         last = answer.error();
         const bool may_come =

@@ -24,15 +24,16 @@ struct EngineProcess {
   base::FileDescriptor connection;
 };
 
-// The process that listens on `socket`, from the connection's peer credentials. kNotFound or
-// kUnavailable when nobody does; kUnsupported "EngineNotVisible" when it lives in a pid namespace
-// that this process does not see (hostPID is missing).
+// The process that listens on `socket`, from the connection's peer credentials: not that of an
+// engine whose socket systemd has made (docker.h). kNotFound or kUnavailable when nobody does;
+// kUnsupported "EngineNotVisible" when it lives in a pid namespace that this process does not see
+// (hostPID is missing).
 base::Result<EngineProcess> FindEngine(const std::filesystem::path& socket);
 
-// Whether the engine answers on its socket: containerd's gRPC server must greet (HTTP/2 SETTINGS),
-// of others a connection is enough. kUnavailable when not yet.
+// Whether the engine answers on its socket: the gRPC servers of containerd and CRI-O must greet
+// (HTTP/2 SETTINGS), Docker must answer a request. kUnavailable when not yet.
 base::Status ProbeEngine(EngineKind kind, const std::filesystem::path& socket,
-                         base::SteadyClock::time_point deadline);
+                         const io::StopToken& stop, base::SteadyClock::time_point deadline);
 
 // Waits by events of the socket's folder until ProbeEngine succeeds, and for containerd and CRI-O
 // until they take the kubelet's calls too: containerd greets before it has recovered its state.
