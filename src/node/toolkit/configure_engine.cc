@@ -18,11 +18,8 @@
 namespace pitcrew::node::toolkit {
 namespace {
 
-using namespace std::chrono_literals;
 using codec::Json;
 
-// A pod that is being deleted has 30 s in all.
-constexpr auto kCleanupTime = 20s;
 // A file that changes more often than that is under somebody's work.
 constexpr int kMostAttempts = 3;
 
@@ -347,7 +344,7 @@ base::Status ConfigureOnce(const EngineOptions& options, const Json& source,
 }
 
 base::Status RestoreOnce(const EngineOptions& options, const std::filesystem::path& toolkit_folder,
-                         const std::filesystem::path& state_folder) {
+                         const std::filesystem::path& state_folder, base::Deadline deadline) {
   Tidy(options, state_folder);
   const EngineFileStore store(options.host_root);
   TRY_ASSIGN(const FilesNow files, ReadFiles(options));
@@ -365,7 +362,7 @@ base::Status RestoreOnce(const EngineOptions& options, const std::filesystem::pa
   const Restart restart(options);
   TRY(PutAllBack(store, difference, originals));
   if (options.restart != RestartMode::kByDistribution || !difference.wanted.empty()) {
-    TRY(restart.Run({}, base::SteadyClock::now() + kCleanupTime));
+    TRY(restart.Run({}, deadline.at()));
   }
   base::LogInfo("The NVIDIA runtimes are out of the container engine's configuration");
   TRY(ForgetOriginals(options));
@@ -395,10 +392,10 @@ base::Status ConfigureEngine(const EngineOptions& options, const Json& source,
 
 base::Status RestoreEngine(const EngineOptions& options,
                            const std::filesystem::path& toolkit_folder,
-                           const std::filesystem::path& state_folder) {
-  auto done = RestoreOnce(options, toolkit_folder, state_folder);
+                           const std::filesystem::path& state_folder, base::Deadline deadline) {
+  auto done = RestoreOnce(options, toolkit_folder, state_folder, deadline);
   for (int attempt = 1; HasToTryAgain(done, attempt); ++attempt) {
-    done = RestoreOnce(options, toolkit_folder, state_folder);
+    done = RestoreOnce(options, toolkit_folder, state_folder, deadline);
   }
   return done;
 }

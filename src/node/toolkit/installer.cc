@@ -4,6 +4,7 @@
 #include <csignal>
 #include <thread>
 
+#include "base/deadline.h"
 #include "base/log.h"
 #include "codec/toml.h"
 #include "io/stop.h"
@@ -18,12 +19,17 @@
 #include "node/toolkit/nri_plugin.h"
 #include "node/toolkit/options.h"
 #include "node/toolkit/pid_file.h"
+#include "node/toolkit/successor.h"
 #include "shim/config_members.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
 
-// Of the 30 seconds that a pod has for its end; the engine's restart needs some of them.
+// Of the 30 seconds that a pod has for its end: all that is done in them, the API server's part of
+// it (its answers, and the end of other pods), and the wait for other pods alone. The engine's
+// restart has what is left.
+constexpr std::chrono::seconds kWholeTime{26};
+constexpr std::chrono::seconds kAskingTime{14};
 constexpr std::chrono::seconds kLeavingTime{8};
 
 std::vector<std::string> RuntimeList(const Options& options, const codec::Json& engine_config) {
@@ -77,24 +83,37 @@ void RetryWaitingPods(const io::StopToken& stop) {
 }
 
 bool StaysConfigured(const base::Result<NodePods>& pods) {
-  if (!pods) return false;
-  const auto successor = pods->HasSuccessor({});
+  const auto successor =
+      pods ? pods->HasSuccessor({}) : base::Result<bool>(base::Fail(pods.error()));
+  const bool keeps = KeepsConfiguration(successor);
   if (!successor) {
     base::LogInfo("It is not known whether another toolkit takes over",
                   {{"why", successor.error().message}});
   }
-  return successor.value_or(false);
+  if (keeps) {
+    base::LogInfo(successor
+                      ? "Another toolkit takes over: the container engine keeps its configuration"
+                      : "The container engine keeps its configuration for the next toolkit");
+  }
+  return keeps;
+}
+
+void RetryLeavingPods(base::Deadline deadline) {
+  const auto pods = NodePods::InCluster({}, deadline);
+  if (!pods) return;
+  const auto count = pods->RetryLeaving(kRetryPauses, {});
+  if (count && *count > 0) {
+    base::LogInfo("Told the kubelet to end pods now", {{"pods", std::to_string(*count)}});
+  }
 }
 
 // Unless another toolkit takes over, the engine goes back to what it was before, in a restart.
 // Operands often leave together with the toolkit, and a pod whose end the restart breaks stays for
 // 10 seconds and more: so they go first.
 base::Status Leave(const Options& options) {
-  const auto pods = NodePods::InCluster({});
-  if (StaysConfigured(pods)) {
-    base::LogInfo("Another toolkit takes over: the container engine keeps its configuration");
-    return {};
-  }
+  const auto end = base::Deadline::After(kWholeTime);
+  const auto pods = NodePods::InCluster({}, base::Deadline::After(kAskingTime));
+  if (StaysConfigured(pods)) return {};
   base::Status told;
   if (pods) told = pods->AwaitLeaving({}, base::SteadyClock::now() + kLeavingTime);
   if (!pods || !told) {

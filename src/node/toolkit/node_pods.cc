@@ -59,7 +59,7 @@ std::string PodUidOf(std::string_view mountinfo) {
 base::Result<NodePods> NodePods::Find(std::shared_ptr<kube::Client> client,
                                       const std::string& namespace_name,
                                       const std::string& host_name, const std::string& pod_uid,
-                                      const io::StopToken& stop) {
+                                      const io::StopToken& stop, base::Deadline deadline) {
   const auto is_own = [&](const Json& pod) {
     return pod_uid.empty() || codec::FindString(pod, {"metadata", "uid"}) == pod_uid;
   };
@@ -80,17 +80,19 @@ base::Result<NodePods> NodePods::Find(std::shared_ptr<kube::Client> client,
     own = *found;
   }
   return NodePods(std::move(client), namespace_name, codec::FindString(*own, {"metadata", "name"}),
-                  codec::FindString(*own, {"spec", "nodeName"}));
+                  codec::FindString(*own, {"spec", "nodeName"}), deadline);
 }
 
-base::Result<NodePods> NodePods::InCluster(const io::StopToken& stop) {
+base::Result<NodePods> NodePods::InCluster(const io::StopToken& stop, base::Deadline deadline) {
   TRY_ASSIGN(auto config, kube::LoadInCluster());
   const std::string namespace_name = config.default_namespace;
   TRY_ASSIGN(auto client,
-             kube::Client::Create(std::move(config), {.user_agent = "nvidia-container-toolkit",
-                                                      .limits = {.timeout = kTimeout}}));
+             kube::Client::Create(std::move(config),
+                                  {.user_agent = "nvidia-container-toolkit",
+                                   .limits = {.timeout = kTimeout, .deadline = deadline}}));
   const auto mounts = base::ReadFile("/proc/self/mountinfo");
-  return Find(std::move(client), namespace_name, Hostname(), PodUidOf(mounts.value_or("")), stop);
+  return Find(std::move(client), namespace_name, Hostname(), PodUidOf(mounts.value_or("")), stop,
+              deadline);
 }
 
 bool NodePods::IsIn(State state, const Json& pod) const {
@@ -115,7 +117,7 @@ base::Status NodePods::AwaitNone(State state, const io::StopToken& stop,
         const auto pods = store.Snapshot();
         return std::none_of(pods.begin(), pods.end(), [](auto& pod) { return *pod.second; });
       },
-      stop, deadline);
+      stop, std::min(base::Deadline(deadline), deadline_).at());
 }
 
 base::Status NodePods::AwaitLeaving(const io::StopToken& stop,
@@ -149,8 +151,15 @@ base::Result<bool> NodePods::HasSuccessor(const io::StopToken& stop) const {
                                              {.field_selector = "metadata.name=" + name}, stop));
   if (daemon_sets.items.empty()) return false;
   around.daemon_set = std::move(daemon_sets.items.front());
-  TRY_ASSIGN(around.node, client_->Get(kube::kNodes, {.name = node_}, stop));
-  TRY_ASSIGN(around.name_space, client_->Get(kube::kNamespaces, {.name = namespace_}, stop));
+  auto node = client_->Get(kube::kNodes, {.name = node_}, stop);
+  auto name_space = client_->Get(kube::kNamespaces, {.name = namespace_}, stop);
+  for (const auto* object : {&node, &name_space}) {
+    // Of a node or a namespace that the API server does not know there will be no other pod.
+    if (!*object && object->error().code == base::Code::kNotFound) return false;
+    if (!*object) return base::Fail(object->error());
+  }
+  around.node = *std::move(node);
+  around.name_space = *std::move(name_space);
   return toolkit::HasSuccessor(around);
 }
 

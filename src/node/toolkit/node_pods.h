@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "base/result.h"
 #include "io/stop.h"
 #include "kube/client.h"
@@ -37,12 +38,13 @@ class NodePods {
   // Pods of `namespace_name` that are on the node of the pod that this process is in, without that
   // one. It is the one named as the host; in the host's network that is the node's name, and the
   // pod is the one with `pod_uid` on it ("": not known). kNotFound when there is no such pod.
+  // No wait below goes beyond `deadline`.
   static base::Result<NodePods> Find(std::shared_ptr<kube::Client> client,
                                      const std::string& namespace_name,
                                      const std::string& host_name, const std::string& pod_uid,
-                                     const io::StopToken& stop);
-  // The same with this pod's service account and name.
-  static base::Result<NodePods> InCluster(const io::StopToken& stop);
+                                     const io::StopToken& stop, base::Deadline deadline = {});
+  // The same with this pod's service account and name. No call goes beyond `deadline` either.
+  static base::Result<NodePods> InCluster(const io::StopToken& stop, base::Deadline deadline = {});
 
   // Changes the pods that have a runtime class but no sandbox, until all have one, with the pauses
   // in between. Returns how many there were; kCancelled on stop.
@@ -62,11 +64,12 @@ class NodePods {
   enum class State { kWaiting, kLeaving };
 
   NodePods(std::shared_ptr<kube::Client> client, std::string namespace_name, std::string own_pod,
-           std::string node)
+           std::string node, base::Deadline deadline)
       : client_(std::move(client)),
         namespace_(std::move(namespace_name)),
         own_pod_(std::move(own_pod)),
-        node_(std::move(node)) {}
+        node_(std::move(node)),
+        deadline_(deadline) {}
   [[nodiscard]] bool IsIn(State state, const codec::Json& pod) const;
   [[nodiscard]] base::Status AwaitNone(State state, const io::StopToken& stop,
                                        base::SteadyClock::time_point deadline) const;
@@ -80,6 +83,7 @@ class NodePods {
   std::string namespace_;
   std::string own_pod_;
   std::string node_;
+  base::Deadline deadline_;
 };
 
 }  // namespace pitcrew::node::toolkit

@@ -75,4 +75,10 @@ bool HasSuccessor(const Surroundings& around) {
          SetsTheSame(*specification, *own);
 }
 
+bool KeepsConfiguration(const base::Result<bool>& has_successor) {
+  if (has_successor) return *has_successor;
+  const auto& why = has_successor.error();
+  return why.reason != "NotInCluster" && why.code != base::Code::kDenied;
+}
+
 }  // namespace pitcrew::node::toolkit

@@ -9,6 +9,7 @@
 #include "apiserver/api_server.h"
 #include "kube/await.h"
 #include "kube/projection.h"
+#include "node/toolkit/successor.h"
 #include "tests/support/patience.h"
 
 namespace pitcrew::node::toolkit {
@@ -197,6 +198,35 @@ TEST_F(NodePodsTest, LeavingOnesAreWaitedForAndTriedAgain) {
   EXPECT_EQ(*count, 1u);
   EXPECT_EQ(Mark("stays"), "");
   EXPECT_TRUE(pods.AwaitLeaving({}, std::chrono::steady_clock::now() + test_support::kPatience));
+}
+
+// Its own grace ends sooner than what it waits for.
+TEST_F(NodePodsTest, NoWaitGoesBeyondTheDeadlineOfAll) {
+  AddPod("plugin", "here", "nvidia", "Running");
+  Delete("plugin");
+  const auto pods =
+      NodePods::Find(client_, namespace_, "toolkit", "", {}, base::Deadline::After(0s));
+  ASSERT_TRUE(pods) << pods.error().message;
+  const auto late =
+      pods->AwaitLeaving({}, std::chrono::steady_clock::now() + test_support::kPatience);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, base::Code::kTimeout);
+  End("plugin");
+}
+
+// An API server that is away does not say that nobody takes over.
+TEST_F(NodePodsTest, WithoutAnAnswerTheEngineStaysConfigured) {
+  const auto pods = Pods();
+  const auto alone = pods.HasSuccessor({});
+  ASSERT_TRUE(alone) << alone.error().message;
+  EXPECT_FALSE(KeepsConfiguration(alone)) << "a pod of no DaemonSet";
+  kube::Config away = client_->config();
+  away.server = "https://127.0.0.1:1";
+  auto client = kube::Client::Create(std::move(away), {.limits = {.retry = {.attempts = 1}}});
+  ASSERT_TRUE(client) << client.error().message;
+  const auto nobody = NodePods::Find(*std::move(client), namespace_, "toolkit", "", {});
+  ASSERT_FALSE(nobody);
+  EXPECT_TRUE(KeepsConfiguration(base::Fail(nobody.error()))) << nobody.error().ToString();
 }
 
 TEST_F(NodePodsTest, AStopEndsTheTries) {

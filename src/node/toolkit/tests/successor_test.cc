@@ -93,5 +93,19 @@ TEST_F(Successor, WithOtherSettingsStartsFromACleanEngine) {
   EXPECT_FALSE(HasSuccessor(around_));
 }
 
+// Unknown is not absent.
+TEST(KeepsConfiguration, UnlessItIsKnownThatNobodyTakesOver) {
+  const auto unknown = [](base::Code code, std::string reason) {
+    return KeepsConfiguration(base::Fail(base::Error{code, std::move(reason), "no"}));
+  };
+  EXPECT_TRUE(KeepsConfiguration(true));
+  EXPECT_FALSE(KeepsConfiguration(false));
+  EXPECT_TRUE(unknown(base::Code::kUnavailable, "ConnectionRefused"));
+  EXPECT_TRUE(unknown(base::Code::kTimeout, "RequestTimeout"));
+  EXPECT_TRUE(unknown(base::Code::kNotFound, "OwnPodNotFound"));
+  EXPECT_FALSE(unknown(base::Code::kUnavailable, "NotInCluster"));
+  EXPECT_FALSE(unknown(base::Code::kDenied, "Forbidden"));
+}
+
 }  // namespace
 }  // namespace pitcrew::node::toolkit
