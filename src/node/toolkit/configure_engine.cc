@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/strings.h"
+#include "node/toolkit/crio.h"
 #include "node/toolkit/distribution.h"
 #include "node/toolkit/engine.h"
 #include "node/toolkit/engine_checks.h"
@@ -277,8 +278,10 @@ base::Result<Json> ReadEngineConfig(const EngineOptions& options) {
         equals == std::string::npos ? "" : std::string(base::Trim(item.substr(equals + 1))));
     base::Result<Json> loaded = Json::object();
     if (name == "file") {
-      loaded =
-          LoadFile(options, argument.empty() ? options.config : std::filesystem::path(argument));
+      // CRI-O's root file is one of several, and need not be there.
+      loaded = argument.empty() && options.kind == EngineKind::kCrio ? ReadCrioFiles(options)
+               : argument.empty() ? LoadFile(options, options.config)
+                                  : LoadFile(options, argument);
     } else if (name == "command") {
       const auto dump = DumpEngineConfig(options);
       loaded = dump ? ParseEngineConfig(options.kind, *dump, "the engine's configuration dump")

@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "codec/toml.h"
 #include "host/root.h"
+#include "node/toolkit/engine_files.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -17,19 +18,71 @@ namespace fs = std::filesystem;
 // The folders of programs that a hook finds besides its own (container-toolkit.md 4.12).
 constexpr const char* kHookPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-// The settings that our runtimes start from: those of the default runtime, runc or crun.
-Json BaseCrioRuntime(const Json& source) {
-  const std::string preferred = codec::FindString(source, {"crio", "runtime", "default_runtime"});
-  for (const std::string& name : {preferred, std::string("runc"), std::string("crun")}) {
-    if (name.empty() || name.starts_with("nvidia")) continue;
-    const Json* found = codec::Find(source, {"crio", "runtime", "runtimes", name});
-    if (found != nullptr && found->is_object()) return *found;
-  }
-  return Json::object();
+const Json* FindRuntime(const Json& config, const std::string& name) {
+  const Json* found = codec::Find(config, {"crio", "runtime", "runtimes", name});
+  return found != nullptr && found->is_object() ? found : nullptr;
 }
 
 const fs::path& RuntimesFile(const EngineOptions& options) {
   return options.drop_in.empty() ? options.config : options.drop_in;
+}
+
+// Settings of a runtime of ours as an earlier start wrote them.
+const Json* OwnRuntime(const EngineOptions& options, const std::vector<Runtime>& runtimes,
+                       const Json& written) {
+  for (const auto& runtime : runtimes) {
+    const Json* own = FindRuntime(written, runtime.name);
+    const auto program = own != nullptr ? codec::FindString(*own, {"runtime_path"}) : "";
+    if (!program.empty() && !IsOfTheNode(options, program)) return own;
+  }
+  return nullptr;
+}
+
+// The settings that our runtimes start from: those of the default runtime, runc or crun. Files
+// alone, when CRI-O does not answer, need not tell the default's: then ours keep what they have,
+// since containers that run can be entered with that only. NVIDIA's own of the node's image is no
+// base.
+Json BaseCrioRuntime(const EngineOptions& options, const std::vector<Runtime>& runtimes,
+                     const Json& source, const Json& written) {
+  const std::string preferred = codec::FindString(source, {"crio", "runtime", "default_runtime"});
+  const Json* found = FindRuntime(source, preferred);
+  const bool is_of_the_node =
+      found != nullptr && IsOfTheNode(options, codec::FindString(*found, {"runtime_path"}));
+  if (preferred.starts_with("nvidia")) {
+    found = is_of_the_node ? nullptr : OwnRuntime(options, runtimes, written);
+  } else if (found == nullptr) {
+    found = OwnRuntime(options, runtimes, written);
+  }
+  for (const auto* name : {"runc", "crun"}) {
+    if (found == nullptr) found = FindRuntime(source, name);
+  }
+  return found != nullptr ? *found : Json::object();
+}
+
+// The files below a folder in CRI-O's order: names within each folder, whatever their endings.
+base::Result<std::vector<fs::path>> FilesBelow(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code problem;
+  for (auto entry = fs::directory_iterator(folder, problem);
+       !problem && entry != fs::directory_iterator(); entry.increment(problem)) {
+    entries.push_back(entry->path());
+  }
+  std::vector<fs::path> files;
+  if (problem == std::errc::no_such_file_or_directory) return files;
+  if (problem) {
+    return base::Fail(base::FromErrno(problem.value(), "read the folder " + folder.string()));
+  }
+  std::ranges::sort(entries);
+  for (const auto& entry : entries) {
+    std::error_code ignored;
+    if (!fs::is_directory(fs::symlink_status(entry, ignored))) {
+      files.push_back(entry);
+      continue;
+    }
+    TRY_ASSIGN(const auto deeper, FilesBelow(entry));
+    files.insert(files.end(), deeper.begin(), deeper.end());
+  }
+  return files;
 }
 
 // A file of that name can also be a package's: only one that runs our program is taken away.
@@ -96,10 +149,37 @@ std::string OciHookText(const fs::path& program) {
                      quoted("PATH=" + path));
 }
 
+base::Result<Json> ReadCrioFiles(const EngineOptions& options) {
+  std::vector<fs::path> paths = {options.config.parent_path() / "crio.conf"};
+  if (options.config != paths.front()) paths.push_back(options.config);
+  if (!options.drop_in.empty()) {
+    TRY_ASSIGN(const auto files, FilesBelow(options.drop_in.parent_path()));
+    paths.insert(paths.end(), files.begin(), files.end());
+  }
+  const EngineFileStore store(options.host_root);
+  Json all = Json::object();
+  for (const auto& path : paths) {
+    TRY_ASSIGN(const auto text, store.Read(path));
+    TRY_ASSIGN(const Json config, codec::ParseToml(text.value_or(""), path.string()));
+    if (const Json* runtimes = codec::Find(config, {"crio", "runtime", "runtimes"});
+        runtimes != nullptr && runtimes->is_object() &&
+        codec::Find(all, {"crio", "runtime", "runtimes"}) != nullptr) {
+      for (const auto& item : runtimes->items()) {
+        all["crio"]["runtime"]["runtimes"].erase(item.key());
+      }
+    }
+    codec::ApplyMergePatch(all, config);
+  }
+  return all;
+}
+
 base::Result<std::vector<FileContent>> PlanCrioSetup(const EngineOptions& options,
                                                      const std::vector<Runtime>& runtimes,
                                                      const Json& source, const EngineFiles& files) {
-  const Json base_runtime = BaseCrioRuntime(source);
+  // What does not parse is written over: CRI-O would not start with it.
+  const auto& text = options.drop_in.empty() ? files.config : files.drop_in;
+  const Json written = codec::ParseToml(text.value_or("")).value_or(Json::object());
+  const Json base_runtime = BaseCrioRuntime(options, runtimes, source, written);
   Json drop_in = Json::object();
   Json& table = drop_in["crio"]["runtime"];
   for (const auto& runtime : runtimes) {

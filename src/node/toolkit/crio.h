@@ -14,6 +14,11 @@ base::Result<std::vector<FileContent>> PlanCrioCleanup(const EngineOptions& opti
                                                        const std::vector<Runtime>& runtimes,
                                                        const EngineFiles& files);
 
+// What CRI-O reads of itself when it starts: crio.conf beside the root file, the root file where
+// that is another one, and every file below the drop-in's folder in the order of their names; a
+// runtime of a later file takes the place of an earlier one's. Its own defaults are not in it.
+base::Result<codec::Json> ReadCrioFiles(const EngineOptions& options);
+
 // The file of an OCI hook that runs `program` for every container.
 std::string OciHookText(const std::filesystem::path& program);
 

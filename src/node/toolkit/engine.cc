@@ -207,7 +207,8 @@ Json WithDefaultBeforeOurs(const EngineOptions& options, Json source) {
   return source;
 }
 
-std::vector<std::string> LowLevelRuntimes(EngineKind kind, const Json& source) {
+std::vector<std::string> LowLevelRuntimes(EngineKind kind, const Json& source,
+                                          const std::string& earlier) {
   const int version = VersionOf(kind, source);
   std::vector<std::string> programs;
   const auto add = [&](const std::string& program) {
@@ -217,6 +218,7 @@ std::vector<std::string> LowLevelRuntimes(EngineKind kind, const Json& source) {
   };
   const std::string preferred = DefaultRuntime(kind, source, version);
   if (!preferred.starts_with("nvidia")) add(ProgramOf(kind, source, preferred, version));
+  if (programs.empty()) add(earlier);
   for (const auto* name : {"runc", "crun"}) add(ProgramOf(kind, source, name, version));
   add("runc");
   add("crun");

@@ -68,8 +68,11 @@ bool HasDefaultOfTheNode(const EngineOptions& options, const codec::Json& root);
 codec::Json WithDefaultBeforeOurs(const EngineOptions& options, codec::Json source);
 
 // Programs of the engine's default runtime (unless it is one of NVIDIA's), runc and crun as the
-// configuration names them, then "runc" and "crun"; each once.
-std::vector<std::string> LowLevelRuntimes(EngineKind kind, const codec::Json& source);
+// configuration names them, then "runc" and "crun"; each once. `earlier`, the first of the last
+// start, stays the first where `source` does not tell the default runtime's program: CRI-O that
+// does not answer, whose files need not name it.
+std::vector<std::string> LowLevelRuntimes(EngineKind kind, const codec::Json& source,
+                                          const std::string& earlier = {});
 
 // Whether the engine's own dump has all runtimes with their programs: the proof that the files are
 // the ones which the engine reads.

@@ -34,7 +34,10 @@ constexpr std::chrono::seconds kLeavingTime{8};
 
 std::vector<std::string> RuntimeList(const Options& options, const codec::Json& engine_config) {
   if (options.runtime.low_level_runtimes) return *options.runtime.low_level_runtimes;
-  return LowLevelRuntimes(options.engine.kind, engine_config);
+  // Of the others the default runtime's program need not be named, and runc is it then.
+  const bool is_crio = options.engine.kind == EngineKind::kCrio;
+  return LowLevelRuntimes(options.engine.kind, engine_config,
+                          is_crio ? options.engine.earlier_low_level : "");
 }
 
 // Flags can set members of config.toml that nothing heeds.

@@ -143,5 +143,60 @@ TEST_F(CrioTest, AHookThatIsNotReadIsTakenBack) {
   EXPECT_FALSE(fs::exists(options_.hook.file));
 }
 
+// As its packages lay it out; the root file that the operator names is none that CRI-O reads.
+TEST_F(CrioTest, ItsFilesAreReadAsItReadsThem) {
+  RecordProperty("holds", "runtimes-and-distributions.md #21");
+  options_.config = folder_.path() / "etc/config.toml";
+  options_.config_sources = {"file"};
+  folder_.Write("etc/crio.conf",
+                "[crio.runtime]\ndefault_runtime = \"runc\"\n"
+                "[crio.runtime.runtimes.crun]\nruntime_path = \"/old\"\nruntime_root = \"/o\"\n");
+  folder_.Write("etc/crio.conf.d/10-crio",
+                "[crio.runtime]\ndefault_runtime = \"crun\"\n"
+                "[crio.runtime.runtimes.crun]\nruntime_path = \"/usr/libexec/crio/crun\"\n"
+                "monitor_path = \"/usr/libexec/crio/conmon\"\n");
+  folder_.Write("etc/crio.conf.d/20/deeper.conf",
+                "[crio.runtime.runtimes.runc]\nruntime_path = \"/usr/libexec/crio/runc\"\n");
+  const auto read = ReadEngineConfig(options_);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->at("crio").at("runtime"),
+            (Json{{"default_runtime", "crun"},
+                  {"runtimes",
+                   {{"crun",
+                     {{"runtime_path", "/usr/libexec/crio/crun"},
+                      {"monitor_path", "/usr/libexec/crio/conmon"}}},
+                    {"runc", {{"runtime_path", "/usr/libexec/crio/runc"}}}}}}));
+  EXPECT_EQ(LowLevelRuntimes(options_.kind, *read).front(), "/usr/libexec/crio/crun");
+  // One that cannot be read is not an empty one.
+  folder_.Write("etc/crio.conf.d/30", "[");
+  EXPECT_FALSE(ReadCrioFiles(options_));
+}
+
+// CRI-O in a restart, with a default runtime that it has of itself and no file names.
+TEST_F(CrioTest, WithoutItsAnswerOursKeepWhatTheyHave) {
+  options_.executable = "/no/such/crio";
+  options_.own_program = "/opt/t/toolkit/nvidia-container-runtime";
+  options_.earlier_low_level = "/usr/libexec/crio/crun";
+  for (const bool is_default : {false, true}) {
+    options_.set_as_default = is_default;
+    const Json dump = *codec::ParseToml(
+        "[crio.runtime]\ndefault_runtime = \"crun\"\n"
+        "[crio.runtime.runtimes.crun]\nruntime_path = \"/usr/libexec/crio/crun\"\n"
+        "runtime_root = \"/run/crun\"\nmonitor_path = \"/usr/libexec/crio/conmon\"\n");
+    ASSERT_TRUE(ConfigureEngine(options_, dump, "/opt/t/toolkit", State(), {}));
+    const auto text = Text(options_.drop_in);
+    EXPECT_NE(text.find("monitor_path = \"/usr/libexec/crio/conmon\""), std::string::npos);
+    const auto unanswered = ReadEngineConfig(options_);
+    ASSERT_TRUE(unanswered) << unanswered.error().message;
+    ASSERT_TRUE(ConfigureEngine(options_, *unanswered, "/opt/t/toolkit", State(), {}));
+    EXPECT_EQ(Text(options_.drop_in), text);
+    EXPECT_EQ(LowLevelRuntimes(options_.kind, *unanswered, options_.earlier_low_level).front(),
+              "/usr/libexec/crio/crun");
+    // Not even a file of it can be read.
+    ASSERT_TRUE(ConfigureEngine(options_, Json::object(), "/opt/t/toolkit", State(), {}));
+    EXPECT_EQ(Text(options_.drop_in), text);
+  }
+}
+
 }  // namespace
 }  // namespace pitcrew::node::toolkit
