@@ -127,7 +127,9 @@ base::Status ConfigureRuntime(const GlobalFlags&, int argc, char** argv) {
   TRY_ASSIGN(const std::string path, RuntimePath(flags, engine.kind));
   const EngineFileStore store(engine.host_root);
   EngineFiles files;
-  TRY_ASSIGN(files.config, store.Read(engine.config));
+  TRY_ASSIGN(const auto root, store.Save(engine.config));
+  files.config = root.file.content;
+  if (files.config) files.config_mode = root.mode;
   TRY_ASSIGN(files.drop_in, store.Read(engine.drop_in));
   TRY_ASSIGN(const auto source, ReadSource(flags, engine, files));
   const std::vector<Runtime> runtimes = {{engine.runtime_name, path, engine.set_as_default}};

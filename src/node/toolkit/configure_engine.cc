@@ -39,6 +39,7 @@ base::Result<FilesNow> ReadFiles(const EngineOptions& options) {
     if (path.empty()) continue;
     TRY_ASSIGN(auto saved, store.Save(path));
     *text = saved.file.content;
+    if (text == &now.texts.config && saved.file.content) now.texts.config_mode = saved.mode;
     now.saved.push_back(std::move(saved));
   }
   return now;

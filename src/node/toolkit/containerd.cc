@@ -119,6 +119,19 @@ bool HasCdiOff(const Json& source, int version) {
   return enabled != nullptr && enabled->is_boolean() && !enabled->get<bool>();
 }
 
+bool HasCredentials(const Json& cri_table) {
+  for (const auto* place : {"headers", "auths"}) {
+    const Json* found = codec::Find(cri_table, {"registry", place});
+    if (found != nullptr && !found->empty()) return true;
+  }
+  const Json* configs = codec::Find(cri_table, {"registry", "configs"});
+  return configs != nullptr && configs->is_object() &&
+         std::ranges::any_of(*configs, [](const Json& registry) {
+           const Json* auth = codec::Find(registry, {"auth"});
+           return auth != nullptr && !auth->empty();
+         });
+}
+
 bool IsEmptyObject(const Json& value) { return value.is_object() && value.empty(); }
 
 // Removes our runtimes below one CRI table; empty tables on the way go too. Whether anything did.
@@ -251,15 +264,9 @@ void AddRuntimes(Json& config, const ContainerdBasis& basis, const EngineOptions
                                : CriTablePath(version))["enable_cdi"] = true;
 }
 
-bool HasCredentials(const Json& cri_table) {
-  const Json* headers = codec::Find(cri_table, {"registry", "headers"});
-  if (headers != nullptr && !headers->empty()) return true;
-  const Json* configs = codec::Find(cri_table, {"registry", "configs"});
-  return configs != nullptr && configs->is_object() &&
-         std::ranges::any_of(*configs, [](const Json& registry) {
-           const Json* auth = codec::Find(registry, {"auth"});
-           return auth != nullptr && !auth->empty();
-         });
+mode_t ModeOfCopy(const Json& cri_table, mode_t root_mode) {
+  constexpr mode_t kOwnerOnly = 0600;
+  return HasCredentials(cri_table) ? root_mode & kOwnerOnly : root_mode;
 }
 
 base::Result<std::string> AddImport(const std::string& text, const std::string& pattern) {
@@ -293,24 +300,32 @@ base::Result<std::vector<FileContent>> PlanContainerdSetup(const EngineOptions& 
   const int version = basis.version;
   if (version == 1 || options.drop_in.empty()) {
     // Version 1 knows no imports, so the drop-in would never be read (container-toolkit.md 13 row
-    // 7).
-    Json config = basis.names_version ? basis.config : source;
-    if (basis.names_version) config["version"] = version;
+    // 7). The root file gets the runtimes and nothing else: what the engine prints of itself has
+    // the imported files in it, which may be for their owner only.
+    if (!basis.names_version) {
+      return base::Fail(base::Error{
+          base::Code::kUnsupported, "DropInNeeded",
+          fmt::format("{} has version 1, from which containerd 2 takes no runtimes: name a drop-in "
+                      "(RUNTIME_DROP_IN_CONFIG)",
+                      options.config.string())});
+    }
+    TRY_ASSIGN(Json config, codec::ParseToml(files.config.value_or(""), options.config.string()));
+    config["version"] = version;
     AddRuntimes(config, basis, options, runtimes);
     return std::vector<FileContent>{{options.config, codec::ToTomlText(config)}};
   }
   Json drop_in = Json::object();
   if (basis.names_version) drop_in["version"] = version;
-  bool has_credentials = false;
+  mode_t most_mode = FileContent().most_mode;
   const Json* cri = FindAt(basis.config, CriTablePath(version));
   if (cri != nullptr && !basis.is_deep) {
     // An engine before 2.0 takes the last file's table as a whole.
     TableAt(drop_in, CriTablePath(version)) = *cri;
-    has_credentials = HasCredentials(*cri);
+    most_mode = ModeOfCopy(*cri, files.config_mode);
   }
   AddRuntimes(drop_in, basis, options, runtimes);
   TRY_ASSIGN(std::string top_level, TopLevelText(options, version, files.config));
-  return std::vector<FileContent>{{options.drop_in, codec::ToTomlText(drop_in), has_credentials},
+  return std::vector<FileContent>{{options.drop_in, codec::ToTomlText(drop_in), most_mode},
                                   {options.config, std::move(top_level)}};
 }
 

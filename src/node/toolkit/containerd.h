@@ -40,8 +40,10 @@ base::Result<ContainerdBasis> ChooseBasis(const EngineOptions& options, const co
 // Adds our runtimes to `config`, whose CRI table lies where the basis' version says.
 void AddRuntimes(codec::Json& config, const ContainerdBasis& basis, const EngineOptions& options,
                  const std::vector<Runtime>& runtimes);
-// Whether a CRI table has passwords or tokens of registries, or headers, which can be either.
-bool HasCredentials(const codec::Json& cri_table);
+// Permissions of a file with a copy of this table out of the root file: no more than that one has,
+// and the owner's only where the table has passwords or tokens of registries, or headers, which can
+// be either.
+mode_t ModeOfCopy(const codec::Json& cri_table, mode_t root_mode);
 
 // `text` with `pattern` added to the root list "imports": only that line changes, comments stay.
 base::Result<std::string> AddImport(const std::string& text, const std::string& pattern);

@@ -116,9 +116,9 @@ base::Result<std::vector<FileContent>> PlanTemplate(const EngineOptions& options
 
 std::vector<FileContent> PlanDropIn(const EngineOptions& options,
                                     const std::vector<Runtime>& runtimes,
-                                    const ContainerdBasis& basis) {
+                                    const ContainerdBasis& basis, mode_t root_mode) {
   Json drop_in = Json::object();
-  bool has_credentials = false;
+  mode_t most_mode = FileContent().most_mode;
   // k0s merges the tables of its drop-ins itself, and stops at a version that it does not want.
   if (options.distribution.name != Distribution::kK0s) {
     if (basis.names_version) drop_in["version"] = basis.version;
@@ -127,11 +127,11 @@ std::vector<FileContent> PlanDropIn(const EngineOptions& options,
     if (basis.version < 3 && !basis.is_deep && cri != nullptr) {
       const auto path = CriTablePath(basis.version);
       drop_in[path[0]][path[1]] = *cri;
-      has_credentials = HasCredentials(*cri);
+      most_mode = ModeOfCopy(*cri, root_mode);
     }
   }
   AddRuntimes(drop_in, basis, options, runtimes);
-  return {{options.drop_in, codec::ToTomlText(drop_in), has_credentials}};
+  return {{options.drop_in, codec::ToTomlText(drop_in), most_mode}};
 }
 
 // Seconds and nanoseconds; of a link its own.
@@ -193,7 +193,7 @@ base::Result<std::vector<FileContent>> PlanDistributionSetup(const EngineOptions
   TRY_ASSIGN(const ContainerdBasis basis, ChooseBasis(options, source, files.config));
   return options.distribution.placement == Placement::kTemplate
              ? PlanTemplate(options, runtimes, basis, files)
-             : PlanDropIn(options, runtimes, basis);
+             : PlanDropIn(options, runtimes, basis, files.config_mode);
 }
 
 base::Result<std::vector<FileContent>> PlanDistributionCleanup(const EngineOptions& options,

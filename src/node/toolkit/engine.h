@@ -2,6 +2,8 @@
 // to what its files should say (container-toolkit.md 4.5, 4.6, 4.11 to 4.13, 4.16).
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -19,8 +21,8 @@ namespace pitcrew::node::toolkit {
 struct FileContent {
   std::filesystem::path path;
   std::optional<std::string> content;
-  bool has_credentials = false;  // then nobody but its owner may read it
-  bool is_followed = false;      // the engine sees its changes by itself, without a restart
+  mode_t most_mode = 07777;  // permissions beyond these it may not have
+  bool is_followed = false;  // the engine sees its changes by itself, without a restart
   bool operator==(const FileContent&) const = default;
 };
 
@@ -29,6 +31,7 @@ struct EngineFiles {
   std::optional<std::string> config;
   std::optional<std::string> drop_in;
   std::optional<std::string> hook;
+  mode_t config_mode = 07777;  // permissions of `config`, where it is there
 };
 
 struct Runtime {

@@ -17,7 +17,6 @@ namespace fs = std::filesystem;
 
 constexpr mode_t kOrdinary = 0644;
 constexpr mode_t kOwnerOnly = 0600;
-constexpr mode_t kOfOthers = 0077;
 // As the kernel's own limit of links in one path.
 constexpr int kMostLinks = 40;
 
@@ -58,9 +57,8 @@ SavedFile FromJson(const Json& json) {
 }  // namespace
 
 bool Differs(const FileContent& wanted, const SavedFile& now) {
-  const bool open_to_others =
-      now.file.content && wanted.has_credentials && (now.mode & kOfOthers) != 0;
-  return now.file.content != wanted.content || open_to_others;
+  const bool is_too_open = now.file.content && (now.mode & ~wanted.most_mode) != 0;
+  return now.file.content != wanted.content || is_too_open;
 }
 
 base::Result<fs::path> EngineFileStore::Resolve(fs::path path) const {
@@ -108,7 +106,7 @@ base::Status EngineFileStore::Put(const FileContent& file, const SavedFile& befo
   TRY_ASSIGN(const auto path, Resolve(file.path));
   FileState wanted = StateOf(before);
   if (!before.file.content) wanted = {{}, kOrdinary, ::geteuid(), ::getegid()};
-  if (file.has_credentials) wanted.mode &= kOwnerOnly;
+  wanted.mode &= file.most_mode;
   wanted.content = file.content;
   return ReplaceFile(path, wanted, before.file.content);
 }

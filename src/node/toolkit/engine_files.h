@@ -37,8 +37,8 @@ class EngineFileStore {
       const std::filesystem::path& path) const;
   [[nodiscard]] base::Result<SavedFile> Save(const std::filesystem::path& path) const;
 
-  // In one step, behind links, with the mode and the owner that the file had; a new one is 0644.
-  // What has credentials is readable by its owner only. kConflict "FileChanged" when it is not as
+  // In one step, behind links, with the mode and the owner that the file had; a new one is 0644. No
+  // more than `file` may have of permissions. kConflict "FileChanged" when it is not as
   // it was `before` any more; then it stays.
   [[nodiscard]] base::Status Put(const FileContent& file, const SavedFile& before) const;
   // Over whatever is there.

@@ -105,6 +105,7 @@ TEST_F(EngineFilesTest, OnlyCredentialsCloseTheCopy) {
   const std::string registry = "[plugins.\"io.containerd.grpc.v1.cri\".registry";
   for (const auto& [table, mode] :
        {std::pair(registry + ".headers]\nAuthorization = [\"Bearer x\"]\n", 0600U),
+        std::pair(registry + ".auths.\"https://r.example.com\"]\npassword = \"x\"\n", 0600U),
         std::pair(registry + ".headers]\n", 0644U),
         std::pair(registry + ".configs.\"r.example.com\".auth]\n", 0644U),
         std::pair(registry + ".configs.\"r.example.com\".tls]\nca_file = \"x\"\n", 0644U)}) {
@@ -116,6 +117,47 @@ TEST_F(EngineFilesTest, OnlyCredentialsCloseTheCopy) {
     EXPECT_EQ(Mode(options_.drop_in), mode) << table;
     ASSERT_TRUE(Restore());
   }
+}
+
+// What nobody else could read in the root file, nobody else can read in a copy of its table.
+TEST_F(EngineFilesTest, ACopyIsNoMoreOpenThanTheRootFile) {
+  folder_.Write("etc/config.toml",
+                "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\nsandbox_image = \"p\"\n");
+  ASSERT_EQ(::chmod(config_.c_str(), 0600), 0);
+  ASSERT_TRUE(Configure());
+  EXPECT_EQ(Mode(options_.drop_in), 0600U);
+  ASSERT_TRUE(Restore());
+  ASSERT_EQ(::chmod(config_.c_str(), 0640), 0);
+  ASSERT_TRUE(Configure());
+  EXPECT_EQ(Mode(options_.drop_in), 0640U);
+}
+
+// The engine's own words have its imported files in them, which may be for their owner only.
+TEST_F(EngineFilesTest, TheRootFileGetsNothingOfADump) {
+  const std::string cri = "[plugins.\"io.containerd.grpc.v1.cri\"";
+  const codec::Json dump = *ParseEngineConfig(
+      EngineKind::kContainerd,
+      "version = 2\n" + cri +
+          ".registry.configs.\"i.example.com\".auth]\npassword = \"imported\"\n" + cri +
+          ".containerd]\ndefault_runtime_name = \"runc\"\n" + cri +
+          ".containerd.runtimes.runc]\nruntime_type = \"io.containerd.runc.v2\"\n" + cri +
+          ".containerd.runtimes.runc.options]\nSystemdCgroup = true\n",
+      "dump");
+  options_.drop_in.clear();
+  ASSERT_EQ(::chmod(config_.c_str(), 0640), 0);
+  ASSERT_TRUE(ConfigureEngine(options_, dump, "/t", State(), {}));
+  EXPECT_EQ(Text(config_).find("imported"), std::string::npos);
+  EXPECT_NE(Text(config_).find("secret"), std::string::npos) << "its own";
+  EXPECT_NE(Text(config_).find("SystemdCgroup = true"), std::string::npos);
+  EXPECT_EQ(Mode(config_), 0640U);
+  // One whose tables of runtimes the engine does not read at all.
+  folder_.Write("etc/config.toml", "[plugins.cri]\n");
+  codec::Json newer = dump;
+  newer["version"] = 3;
+  const auto refused = ConfigureEngine(options_, newer, "/t", State(), {});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().reason, "DropInNeeded");
+  EXPECT_EQ(Text(config_), "[plugins.cri]\n");
 }
 
 TEST_F(EngineFilesTest, LinksStayLinks) {
