@@ -43,8 +43,23 @@ bool Continue(pid_t child) {
   return ::waitpid(child, &status, 0) == child && WIFSTOPPED(status);
 }
 
-// Runs `work` in a child process until it begins its change `number`. 0 when it made fewer.
-pid_t StopAtChange(int number, const std::function<void()>& work) {
+using IsWanted = std::function<bool(const __ptrace_syscall_info&)>;
+
+bool IsAChange(const __ptrace_syscall_info& call) { return IsChange(call) || IsWrite(call); }
+
+// Lets the child go on until it begins call `number` of the wanted ones. False when it has ended.
+bool ContinueTo(pid_t child, int number, const IsWanted& is_wanted) {
+  while (Continue(child)) {
+    __ptrace_syscall_info call{};
+    ::ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof(call), &call);
+    if (call.op != PTRACE_SYSCALL_INFO_ENTRY) continue;
+    if (is_wanted(call) && --number == 0) return true;
+  }
+  return false;
+}
+
+// Runs `work` in a child process until it begins such a call. 0 when it made fewer.
+pid_t StopAt(int number, const std::function<void()>& work, const IsWanted& is_wanted) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::ptrace(PTRACE_TRACEME, 0, 0, 0);
@@ -57,13 +72,22 @@ pid_t StopAtChange(int number, const std::function<void()>& work) {
   EXPECT_TRUE(WIFSTOPPED(status));
   // Without it the kernel does not tell entries of calls from other stops.
   EXPECT_EQ(::ptrace(PTRACE_SETOPTIONS, child, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL), 0);
+  return ContinueTo(child, number, is_wanted) ? child : 0;
+}
+
+pid_t StopAtChange(int number, const std::function<void()>& work) {
+  return StopAt(number, work, IsAChange);
+}
+
+void Kill(pid_t child) {
+  int status = 0;
+  ::kill(child, SIGKILL);
+  ::waitpid(child, &status, 0);
+}
+
+void LetEnd(pid_t child) {
   while (Continue(child)) {
-    __ptrace_syscall_info call{};
-    ::ptrace(PTRACE_GET_SYSCALL_INFO, child, sizeof(call), &call);
-    if (call.op != PTRACE_SYSCALL_INFO_ENTRY) continue;
-    if ((IsChange(call) || IsWrite(call)) && --number == 0) return child;
   }
-  return 0;
 }
 
 }  // namespace
@@ -71,9 +95,7 @@ pid_t StopAtChange(int number, const std::function<void()>& work) {
 bool KillAtChange(int number, const std::function<void()>& work) {
   const pid_t child = StopAtChange(number, work);
   if (child == 0) return false;
-  int status = 0;
-  ::kill(child, SIGKILL);
-  ::waitpid(child, &status, 0);
+  Kill(child);
   return true;
 }
 
@@ -82,8 +104,29 @@ bool InterruptAtChange(int number, const std::function<void()>& work,
   const pid_t child = StopAtChange(number, work);
   if (child == 0) return false;
   meanwhile();
-  while (Continue(child)) {
-  }
+  LetEnd(child);
+  return true;
+}
+
+bool KillAfterInterrupt(int number, int later, const std::function<void()>& work,
+                        const std::function<void()>& meanwhile) {
+  const pid_t child = StopAtChange(number, work);
+  if (child == 0) return false;
+  meanwhile();
+  // The change at which it stands is the first one.
+  if (!ContinueTo(child, later, IsAChange)) return false;
+  Kill(child);
+  return true;
+}
+
+bool InterruptAtCall(long call, const std::function<void()>& work,
+                     const std::function<void()>& meanwhile) {
+  const pid_t child = StopAt(1, work, [&](const __ptrace_syscall_info& info) {
+    return info.entry.nr == static_cast<std::uint64_t>(call);
+  });
+  if (child == 0) return false;
+  meanwhile();
+  LetEnd(child);
   return true;
 }
 

@@ -16,4 +16,13 @@ bool KillAtChange(int number, const std::function<void()>& work);
 bool InterruptAtChange(int number, const std::function<void()>& work,
                        const std::function<void()>& meanwhile);
 
+// The same, but it is killed as it begins its change `later`, counted from there; false when it ran
+// to its end.
+bool KillAfterInterrupt(int number, int later, const std::function<void()>& work,
+                        const std::function<void()>& meanwhile);
+
+// As InterruptAtChange, at the first system call of this number: one that changes nothing.
+bool InterruptAtCall(long call, const std::function<void()>& work,
+                     const std::function<void()>& meanwhile);
+
 }  // namespace pitcrew::test_support

@@ -68,14 +68,35 @@ Difference Compare(const std::vector<FileContent>& wanted, const std::vector<Sav
   return difference;
 }
 
-// What a killed run before this one has noted stays: it has the files as they were before both.
-void NoteFiles(const std::vector<SavedFile>& now, EngineChange& change) {
-  for (const auto& saved : now) {
+void NoteMark(const FileContent& file, std::vector<ContentMark>& marks) {
+  if (!IsMarked(marks, file)) marks.push_back(MarkOf(file));
+}
+
+void NoteMarks(const Difference& difference, EngineChange& change) {
+  for (const auto& file : difference.wanted) NoteMark(file, change.ours);
+  for (const auto& saved : difference.now) NoteMark(saved.file, change.replaced);
+}
+
+// What a killed run before this one has noted stays while its own files are there: it has them as
+// they were before both. Where somebody has changed one since, theirs is what goes back.
+void NoteFiles(const std::vector<SavedFile>& files, const Difference& difference,
+               EngineChange& change) {
+  for (auto& before : change.before) {
+    const auto now = std::ranges::find_if(
+        files, [&](const SavedFile& one) { return one.file.path == before.file.path; });
+    if (now == files.end()) continue;
+    const bool told =
+        std::ranges::find(change.ours, before.file.path, &ContentMark::path) != change.ours.end();
+    const bool is_theirs = told && !IsMarked(change.ours, now->file);
+    if (is_theirs || now->file.content == before.file.content) before = *now;
+  }
+  for (const auto& saved : difference.now) {
     const bool noted = std::ranges::any_of(change.before, [&](const SavedFile& before) {
       return before.file.path == saved.file.path;
     });
     if (!noted) change.before.push_back(saved);
   }
+  NoteMarks(difference, change);
 }
 
 // What `wanted` says of a file; nullptr when it says nothing.
@@ -84,13 +105,16 @@ const FileContent* Find(const std::vector<FileContent>& wanted, const std::files
   return found == wanted.end() ? nullptr : &*found;
 }
 
-// The last error, when a file could not be put back. One that somebody else has changed since is
-// theirs.
+// The last error, when a file could not be put back. One that is none of `ours` now, nor what
+// `wanted` says, was changed by somebody since, and stays.
 base::Status PutBack(const EngineFileStore& store, const std::vector<SavedFile>& before,
-                     const std::vector<FileContent>& wanted) {
+                     const std::vector<FileContent>& wanted,
+                     const std::vector<ContentMark>& ours = {}) {
   base::Status all;
   for (const auto& saved : before) {
-    const auto done = store.PutBack(saved, Find(wanted, saved.file.path));
+    const auto now = store.Save(saved.file.path);
+    const bool is_ours = now && IsMarked(ours, now->file);
+    const auto done = store.PutBack(saved, is_ours ? &now->file : Find(wanted, saved.file.path));
     if (done) continue;
     base::LogError("A file of the container engine could not be put back", done.error(),
                    {{"file", saved.file.path.string()}});
@@ -99,10 +123,17 @@ base::Status PutBack(const EngineFileStore& store, const std::vector<SavedFile>&
   return all;
 }
 
-void Tidy(const EngineOptions& options, const std::filesystem::path& state_folder) {
+// Takes away what a killed toolkit has left beside its files. Returns its change, if it was not
+// through.
+base::Result<std::optional<EngineChange>> Tidy(const EngineOptions& options,
+                                               const std::filesystem::path& state_folder) {
   TidyEngineChange(state_folder);
+  TRY_ASSIGN(auto unfinished, ReadEngineChange(state_folder));
   const EngineFileStore store(options.host_root);
-  for (const auto& path : {options.config, options.drop_in, options.hook.file}) store.Tidy(path);
+  for (const auto& path : {options.config, options.drop_in, options.hook.file}) {
+    store.Tidy(path, unfinished.value_or(EngineChange()));
+  }
+  return unfinished;
 }
 
 // The files as they are `now`, each replaced by what is wanted of it.
@@ -254,7 +285,7 @@ void RollBack(const EngineOptions& options, const EngineChange& change,
   base::LogError("The container engine's configuration is put back", why);
   const Restart restart(options);
   // The journal stays for the next process where something is left to put back.
-  if (!PutBack(EngineFileStore(options.host_root), change.before, wanted)) return;
+  if (!PutBack(EngineFileStore(options.host_root), change.before, wanted, change.ours)) return;
   base::Status done;
   if (change.restarting && !change.before.empty()) {
     // An engine in a restart loop picks the old files up by itself; one that still runs needs
@@ -310,12 +341,11 @@ namespace {
 base::Status ConfigureOnce(const EngineOptions& options, const Json& source,
                            const std::filesystem::path& toolkit_folder,
                            const std::filesystem::path& state_folder, const io::StopToken& stop) {
-  Tidy(options, state_folder);
+  TRY_ASSIGN(const auto unfinished, Tidy(options, state_folder));
   TRY_ASSIGN(const FilesNow files, ReadFiles(options));
   TRY_ASSIGN(const auto wanted,
              PlanSetup(options, RuntimesFor(options, toolkit_folder), source, files.texts));
   const auto difference = Compare(wanted, files.saved);
-  TRY_ASSIGN(const auto unfinished, ReadEngineChange(state_folder));
   TRY_ASSIGN(const bool has_to_look,
              HasToLook(options, RuntimesFor(options, toolkit_folder), files.texts));
   if (difference.wanted.empty() && !unfinished && !has_to_look) {
@@ -331,7 +361,7 @@ base::Status ConfigureOnce(const EngineOptions& options, const Json& source,
     base::LogInfo("A change of the container engine's configuration was not finished; going on");
   }
   EngineChange change = unfinished.value_or(EngineChange{});
-  NoteFiles(difference.now, change);
+  NoteFiles(files.saved, difference, change);
   TRY(WriteEngineChange(state_folder, change));
   const auto done =
       WriteAndRestart(options, difference, toolkit_folder, state_folder, change, stop);
@@ -349,20 +379,21 @@ base::Status ConfigureOnce(const EngineOptions& options, const Json& source,
 
 base::Status RestoreOnce(const EngineOptions& options, const std::filesystem::path& toolkit_folder,
                          const std::filesystem::path& state_folder, base::Deadline deadline) {
-  Tidy(options, state_folder);
+  TRY_ASSIGN(const auto unfinished, Tidy(options, state_folder));
   const EngineFileStore store(options.host_root);
   TRY_ASSIGN(const FilesNow files, ReadFiles(options));
   TRY_ASSIGN(auto wanted, PlanCleanup(options, RuntimesFor(options, toolkit_folder), files.texts));
   const auto originals = WantOriginals(options, files.saved, wanted);
   const auto difference = Compare(wanted, files.saved);
-  TRY_ASSIGN(const auto unfinished, ReadEngineChange(state_folder));
   if (difference.wanted.empty() && !unfinished) return ForgetOriginals(options);
   if (!unfinished && !NeedsRestart(difference)) {
     TRY(PutAllBack(store, difference, originals));
     return ForgetOriginals(options);
   }
   // Nothing to put back: whoever starts after a kill either goes on here or configures anew.
-  TRY(WriteEngineChange(state_folder, {.before = {}, .restarting = true}));
+  EngineChange change{.before = {}, .restarting = true};
+  NoteMarks(difference, change);
+  TRY(WriteEngineChange(state_folder, change));
   const Restart restart(options);
   TRY(PutAllBack(store, difference, originals));
   if (options.restart != RestartMode::kByDistribution || !difference.wanted.empty()) {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/file.h"
+#include "base/strings.h"
 #include "codec/json.h"
 #include "node/toolkit/replace_file.h"
 
@@ -54,7 +56,37 @@ SavedFile FromJson(const Json& json) {
   return saved;
 }
 
+Json MarksToJson(const std::vector<ContentMark>& marks) {
+  Json list = Json::array();
+  for (const auto& mark : marks) {
+    list.push_back({{"path", mark.path.string()},
+                    {"exists", mark.exists},
+                    {"hash", mark.hash},
+                    {"size", mark.size}});
+  }
+  return list;
+}
+
+// A journal of an older toolkit has none.
+std::vector<ContentMark> MarksFromJson(const Json& change, const char* name) {
+  std::vector<ContentMark> marks;
+  for (const auto& json : change.value(name, Json::array())) {
+    marks.push_back({json.at("path").get<std::string>(), json.at("exists").get<bool>(),
+                     json.at("hash").get<std::uint32_t>(), json.at("size").get<std::size_t>()});
+  }
+  return marks;
+}
+
 }  // namespace
+
+ContentMark MarkOf(const FileContent& file) {
+  if (!file.content) return {file.path};
+  return {file.path, true, base::HashFnv1a32(*file.content), file.content->size()};
+}
+
+bool IsMarked(const std::vector<ContentMark>& marks, const FileContent& file) {
+  return std::ranges::find(marks, MarkOf(file)) != marks.end();
+}
 
 bool Differs(const FileContent& wanted, const SavedFile& now) {
   const bool is_too_open = now.file.content && (now.mode & ~wanted.most_mode) != 0;
@@ -128,9 +160,22 @@ base::Status EngineFileStore::PutBack(const SavedFile& saved, const FileContent*
   return ReplaceFile(path, before, ours->content);
 }
 
-void EngineFileStore::Tidy(const fs::path& path) const {
+void EngineFileStore::Tidy(const fs::path& path, const EngineChange& change) const {
   if (path.empty()) return;
-  if (const auto file = Resolve(path)) RemoveLeftover(*file);
+  const auto file = Resolve(path);
+  if (!file) return;
+  using Content = std::optional<std::string>;
+  // What goes back in a roll-back is written by us as well.
+  const auto is_ours = [&](const Content& content) {
+    return IsMarked(change.ours, {path, content}) ||
+           std::ranges::any_of(change.before, [&](const SavedFile& saved) {
+             return saved.file.path == path && saved.file.content == content;
+           });
+  };
+  toolkit::Tidy(*file, {[&](const Content& content) {
+                          return is_ours(content) || IsMarked(change.replaced, {path, content});
+                        },
+                        is_ours});
 }
 
 base::Result<std::optional<EngineChange>> ReadEngineChange(const fs::path& state_folder) {
@@ -143,6 +188,8 @@ base::Result<std::optional<EngineChange>> ReadEngineChange(const fs::path& state
     EngineChange change;
     change.restarting = json.at("restarting").get<bool>();
     for (const auto& file : json.at("before")) change.before.push_back(FromJson(file));
+    change.ours = MarksFromJson(json, "ours");
+    change.replaced = MarksFromJson(json, "replaced");
     return change;
   } catch (const Json::exception& problem) {
     return base::Fail(base::Invalid(
@@ -156,7 +203,10 @@ base::Result<std::optional<EngineChange>> ReadEngineChange(const fs::path& state
 base::Status WriteEngineChange(const fs::path& state_folder, const EngineChange& change) {
   Json before = Json::array();
   for (const auto& saved : change.before) before.push_back(ToJson(saved));
-  const Json json = {{"before", std::move(before)}, {"restarting", change.restarting}};
+  const Json json = {{"before", std::move(before)},
+                     {"ours", MarksToJson(change.ours)},
+                     {"replaced", MarksToJson(change.replaced)},
+                     {"restarting", change.restarting}};
   const auto path = Journal(state_folder);
   TRY_ASSIGN(const auto now, ReadFileState(path));
   return ReplaceFile(path, {codec::ToJsonText(json), kOwnerOnly, ::geteuid(), ::getegid()},

@@ -5,6 +5,8 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -26,6 +28,27 @@ struct SavedFile {
 // Whether the content or the privacy is not as wanted.
 bool Differs(const FileContent& wanted, const SavedFile& now);
 
+// Tells a content again without keeping it: it can have passwords.
+struct ContentMark {
+  std::filesystem::path path;
+  bool exists = false;
+  std::uint32_t hash = 0;
+  std::size_t size = 0;
+  bool operator==(const ContentMark&) const = default;
+};
+ContentMark MarkOf(const FileContent& file);
+bool IsMarked(const std::vector<ContentMark>& marks, const FileContent& file);
+
+// A change of the engine's files that is not through.
+struct EngineChange {
+  std::vector<SavedFile> before;  // what a roll-back puts back
+  // What was to be written in their place, by this toolkit or by killed ones before it. Anything
+  // else that is there now is somebody's.
+  std::vector<ContentMark> ours{};
+  std::vector<ContentMark> replaced{};  // what these took the place of
+  bool restarting = false;              // the engine may have read the new files
+};
+
 class EngineFileStore {
  public:
   // `host_root` is where the node's own root is seen: links with absolute targets mean that one.
@@ -46,19 +69,13 @@ class EngineFileStore {
   // "FileChanged" when it is neither as it was nor as we wanted it: then somebody else has changed
   // it since, and it stays. Without `ours` it is put back whatever it is now.
   [[nodiscard]] base::Status PutBack(const SavedFile& saved, const FileContent* ours) const;
-  // What a process that was killed while it wrote this file has left beside it.
-  void Tidy(const std::filesystem::path& path) const;
+  // What a process that was killed while it wrote this file has left beside it, by its journal.
+  void Tidy(const std::filesystem::path& path, const EngineChange& change) const;
 
  private:
   [[nodiscard]] base::Result<std::filesystem::path> Resolve(std::filesystem::path path) const;
 
   std::filesystem::path host_root_;
-};
-
-// A change of the engine's files that is not through.
-struct EngineChange {
-  std::vector<SavedFile> before;  // what a roll-back puts back
-  bool restarting = false;        // the engine may have read the new files
 };
 
 // In `state_folder`, readable by root only: it has the content of files. nullopt: none is under
@@ -68,7 +85,7 @@ base::Result<std::optional<EngineChange>> ReadEngineChange(
 base::Status WriteEngineChange(const std::filesystem::path& state_folder,
                                const EngineChange& change);
 base::Status ForgetEngineChange(const std::filesystem::path& state_folder);
-// As EngineFileStore::Tidy, of the journal.
+// What a killed process has left beside the journal.
 void TidyEngineChange(const std::filesystem::path& state_folder);
 
 }  // namespace pitcrew::node::toolkit

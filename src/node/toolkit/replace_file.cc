@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/file_descriptor.h"
+#include "base/log.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -26,6 +27,11 @@ fs::path FolderOf(const fs::path& path) {
 
 fs::path Leftover(const fs::path& path) {
   return FolderOf(path) / ("." + path.filename().string() + ".new");
+}
+
+// Of a content that is not whole yet.
+fs::path Part(const fs::path& path) {
+  return FolderOf(path) / ("." + path.filename().string() + ".part");
 }
 
 base::Status Failed(int error_number, const char* what, const fs::path& path) {
@@ -54,7 +60,7 @@ base::Status WriteAll(int file, std::string_view content, const fs::path& path) 
   return {};
 }
 
-// A file without a name; with its leftover's name where the file system has none of that kind.
+// A file without a name; with that of a part where the file system has none of that kind.
 base::Result<base::FileDescriptor> OpenUnnamed(const fs::path& path, bool& is_named) {
   is_named = false;
   base::FileDescriptor file(
@@ -64,8 +70,8 @@ base::Result<base::FileDescriptor> OpenUnnamed(const fs::path& path, bool& is_na
     return base::Fail(base::FromErrno(errno, "write " + path.string()));
   }
   is_named = true;
-  file = base::FileDescriptor(::open(
-      Leftover(path).c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, kPrivate));
+  file = base::FileDescriptor(
+      ::open(Part(path).c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, kPrivate));
   if (file.valid()) return file;
   return base::Fail(base::FromErrno(errno, "write " + path.string()));
 }
@@ -121,21 +127,43 @@ base::Status Take(const fs::path& path, const std::optional<std::string>& expect
 
 base::Status GiveName(int file, bool is_named, const fs::path& path,
                       const std::optional<std::string>& expected) {
-  const auto fresh = Leftover(path);
+  const auto self = is_named ? Part(path).string() : fmt::format("/proc/self/fd/{}", file);
   const auto link = [&](const fs::path& name) {
-    const auto self = fmt::format("/proc/self/fd/{}", file);
     return ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0
                                                                                             : errno;
   };
   if (!expected) {
-    const int problem = is_named ? Rename(fresh, path, RENAME_NOREPLACE) : link(path);
+    const int problem = link(path);
     if (problem == EEXIST) return Changed(path);
     return problem == 0 ? base::Status() : Failed(problem, "make", path);
   }
-  if (!is_named) {
-    if (const int problem = link(fresh); problem != 0) return Failed(problem, "make", fresh);
-  }
+  const auto fresh = Leftover(path);
+  if (const int problem = link(fresh); problem != 0) return Failed(problem, "make", fresh);
   return Exchange(path, expected);
+}
+
+// nullopt where there is none; an error where it cannot be known.
+base::Result<std::optional<std::string>> ContentOf(const fs::path& path) {
+  TRY_ASSIGN(auto state, ReadFileState(path));
+  return std::move(state.content);
+}
+
+// Under a name that nobody has.
+void SetAside(const fs::path& path) {
+  constexpr int kMostNames = 100;
+  const auto leftover = Leftover(path);
+  const auto name = FolderOf(path) / ("." + path.filename().string() + ".kept");
+  int problem = EEXIST;
+  fs::path kept;
+  for (int i = 0; i < kMostNames && problem == EEXIST; ++i) {
+    kept = i == 0 ? name : fs::path(fmt::format("{}.{}", name.string(), i));
+    problem = ::link(leftover.c_str(), kept.c_str()) == 0 ? 0 : errno;
+  }
+  if (problem == 0) ::unlink(leftover.c_str());
+  base::LogWarning(
+      "Somebody wrote a file while it was being replaced, and something else stands in "
+      "its place now: look which one is right",
+      {{"file", path.string()}, {"kept", problem == 0 ? kept.string() : leftover.string()}});
 }
 
 }  // namespace
@@ -158,7 +186,11 @@ base::Result<FileState> ReadFileState(const fs::path& path) {
 
 base::Status ReplaceFile(const fs::path& path, const FileState& wanted,
                          const std::optional<std::string>& expected) {
-  RemoveLeftover(path);
+  using Content = std::optional<std::string>;
+  const KnownContents known = {
+      [&](const Content& content) { return content == wanted.content || content == expected; },
+      [&](const Content& content) { return content == wanted.content; }};
+  Tidy(path, known);
   base::Status done;
   if (!wanted.content) {
     done = Take(path, expected);
@@ -171,12 +203,38 @@ base::Status ReplaceFile(const fs::path& path, const FileState& wanted,
     done = Fill(file.get(), wanted, path);
     if (done) done = GiveName(file.get(), is_named, path, expected);
   }
-  RemoveLeftover(path);
+  // Also after a failure, and after a change back: whatever was there in that moment stands here.
+  Tidy(path, known);
   return done;
 }
 
+void Tidy(const fs::path& path, const KnownContents& known) {
+  if (path.empty()) return;
+  ::unlink(Part(path).c_str());
+  const auto leftover = Leftover(path);
+  auto left = ContentOf(leftover);
+  if (left && !*left) return;
+  const auto now = ContentOf(path);
+  if (left && !known.may_go(*left) && now) {
+    if (!*now) {
+      if (::link(leftover.c_str(), path.c_str()) == 0) ::unlink(leftover.c_str());
+    } else if (known.is_ours(*now)) {
+      (void)Rename(leftover, path, RENAME_EXCHANGE);
+    }
+    left = ContentOf(leftover);
+    if (left && !*left) return;
+  }
+  if (left && known.may_go(*left)) {
+    ::unlink(leftover.c_str());
+  } else {
+    SetAside(path);
+  }
+}
+
 void RemoveLeftover(const fs::path& path) {
-  if (!path.empty()) ::unlink(Leftover(path).c_str());
+  if (path.empty()) return;
+  ::unlink(Part(path).c_str());
+  ::unlink(Leftover(path).c_str());
 }
 
 }  // namespace pitcrew::node::toolkit

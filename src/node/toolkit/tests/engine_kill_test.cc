@@ -220,68 +220,131 @@ TEST_P(KilledEngine, WhileRollingBackTheOldStateIsWhole) {
   EXPECT_GT(steps, 8);
 }
 
-// Engines whose root file the toolkit writes itself.
-class WrittenRootFile : public KilledEngine {};
+// The file of an engine that others write too.
+class SharedFile : public KilledEngine {
+ protected:
+  SharedFile() {
+    options_.originals = folder_.path() / "toolkit/engine-before.json";
+    refused_.originals = options_.originals;
+  }
+  // CRI-O's root file, and the one that k3s makes, are only read.
+  [[nodiscard]] const fs::path& File() const {
+    const bool is_read_only = options_.kind == EngineKind::kCrio ||
+                              options_.distribution.placement == Placement::kTemplate;
+    return is_read_only ? options_.drop_in : options_.config;
+  }
+  [[nodiscard]] std::string Theirs() const {
+    return options_.kind == EngineKind::kDocker ? "{\"theirs\": true}" : "# theirs\nversion = 2\n";
+  }
+  // Somebody's editor or Ansible renames a file of its own over it.
+  void Write() const { fs::rename(folder_.Write("their.new", Theirs()), File()); }
+  [[nodiscard]] std::string Text() const { return base::ReadFile(File()).value_or("(none)"); }
+  void ResetAll() const {
+    Reset();
+    fs::remove_all(folder_.path() / "toolkit");
+  }
+  // Nothing of theirs is lost: it is what is left when the toolkit leaves.
+  void ExpectTheirs(const std::string& when) const {
+    ASSERT_TRUE(Configure()) << when;
+    EXPECT_TRUE(IsStateEmpty()) << when;
+    ASSERT_TRUE(Restore()) << when;
+    EXPECT_EQ(Text(), Theirs()) << when;
+    EXPECT_TRUE(IsStateEmpty()) << when;
+  }
 
-// Somebody's editor or Ansible renames a file of its own over the root file at any moment.
-TEST_P(WrittenRootFile, AnotherWriterAtAnyStepLosesNothing) {
-  const bool docker = GetParam().kind == EngineKind::kDocker;
-  const std::string theirs = docker ? "{\"theirs\": true}" : "# theirs\nversion = 2\n";
-  const auto write = [&] {
-    const auto path = folder_.Write("their.new", theirs);
-    fs::rename(path, options_.config);
-  };
-  const auto text = [&] { return base::ReadFile(options_.config).value_or("(none)"); };
-  Reset();
-  write();
+  static constexpr int kMostSteps = 100;
+};
+
+TEST_P(SharedFile, AnotherWriterAtAnyStepLosesNothing) {
+  ResetAll();
+  Write();
   ASSERT_TRUE(Configure());
-  const std::string wanted = text();
-  int steps = 1;
-  for (bool stopped = true; stopped; ++steps) {
-    Reset();
-    stopped = test_support::InterruptAtChange(steps, [&] { (void)Configure(); }, write);
-    if (!stopped) break;
-    EXPECT_THAT(text(), HasSubstr("theirs")) << "step " << steps;
-    ASSERT_TRUE(Configure()) << "step " << steps;
-    EXPECT_EQ(text(), wanted) << "step " << steps;
-    EXPECT_TRUE(IsStateEmpty()) << "step " << steps;
-
-    Reset();
-    ASSERT_TRUE(Configure());
-    (void)test_support::InterruptAtChange(steps, [&] { (void)Restore(); }, write);
-    if (text().find("theirs") == std::string::npos) {
-      EXPECT_FALSE(test_support::InterruptAtChange(steps, [&] { (void)Restore(); }, [] {}));
+  const std::string wanted = Text();
+  int written = 0;
+  for (const bool leaves : {false, true}) {
+    for (int step = 1; step <= kMostSteps; ++step) {
+      ResetAll();
+      if (leaves) {
+        ASSERT_TRUE(Configure());
+      }
+      const auto work = [&] { (void)(leaves ? Restore() : Configure()); };
+      if (!test_support::InterruptAtChange(step, work, [&] { Write(); })) break;
+      ++written;
+      const auto when = "step " + std::to_string(step) + (leaves ? " of leaving" : "");
+      if (leaves) {
+        EXPECT_EQ(Text(), Theirs()) << when;
+      } else if (options_.kind != EngineKind::kCrio) {  // whose drop-in is written as a whole
+        EXPECT_THAT(Text(), HasSubstr("theirs")) << when;
+      }
+      ASSERT_TRUE(Configure()) << when;
+      EXPECT_EQ(Text(), wanted) << when;
+      ExpectTheirs(when);
     }
   }
-  EXPECT_GT(steps, 8);
+  EXPECT_GT(written, 16);
 }
 
-// What does not parse is somebody's work in progress: nothing is written over it.
-TEST_P(WrittenRootFile, AFileThatDoesNotParseStays) {
-  const Tree before = [&] {
-    folder_.Write(fs::path("etc") / GetParam().config, "{ \"a\" = [1,\n");
-    return Look();
-  }();
+// And the toolkit is killed in that moment.
+TEST_P(SharedFile, AnotherWriterAndAKillLoseNothing) {
+  int killed = 0;
+  for (const bool leaves : {false, true}) {
+    for (int step = 1; step <= kMostSteps; ++step) {
+      ResetAll();
+      if (leaves) {
+        ASSERT_TRUE(Configure());
+      }
+      const auto work = [&] { (void)(leaves ? Restore() : Configure()); };
+      if (!test_support::KillAfterInterrupt(step, 1, work, [&] { Write(); })) break;
+      ++killed;
+      ExpectTheirs("step " + std::to_string(step) + (leaves ? " of leaving" : ""));
+    }
+  }
+  EXPECT_GT(killed, 16);
+}
+
+// A person changes a file while it is half done, and what comes after that fails: theirs is what is
+// put back, not what was there before both.
+TEST_P(SharedFile, ARollBackAfterAKillKeepsWhatSomebodyChangedBetween) {
+  int killed = 0;
+  for (int step = 1; step <= kMostSteps; ++step) {
+    ResetAll();
+    if (!test_support::KillAtChange(step, [&] { (void)Configure(); })) break;
+    ++killed;
+    Write();
+    ASSERT_FALSE(Configure(refused_)) << "step " << step;
+    EXPECT_EQ(Text(), Theirs()) << "step " << step;
+    ExpectTheirs("step " + std::to_string(step));
+  }
+  EXPECT_GT(killed, 8);
+}
+
+// What does not parse is somebody's work in progress: nothing is written over it. A template is no
+// TOML.
+TEST_P(SharedFile, AFileThatDoesNotParseStays) {
+  if (options_.distribution.placement == Placement::kTemplate) return;
+  folder_.Write(fs::relative(File(), folder_.path()), "{ \"a\" = [1,\n");
+  const Tree before = Look();
   const auto configured = Configure();
   ASSERT_FALSE(configured);
-  EXPECT_THAT(configured.error().message, HasSubstr(GetParam().config));
+  EXPECT_THAT(configured.error().message, HasSubstr(File().filename().string()));
   EXPECT_EQ(Look(), before);
   EXPECT_FALSE(Restore());
   EXPECT_EQ(Look(), before);
   EXPECT_TRUE(IsStateEmpty());
 }
 
-std::vector<Engine> WithRootFile() {
+// One for each way in which a file is written.
+std::vector<Engine> WrittenInTheirOwnWays() {
   std::vector<Engine> engines;
   for (const auto& engine : kEngines) {
-    if (engine.kind != EngineKind::kCrio && engine.placement == Placement::kRootFile) {
-      engines.push_back(engine);
-    }
+    const bool is_alike =
+        engine.hook || engine.name == std::string("containerd_over_an_older_toolkits");
+    if (!is_alike) engines.push_back(engine);
   }
   return engines;
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, WrittenRootFile, ::testing::ValuesIn(WithRootFile()),
+INSTANTIATE_TEST_SUITE_P(Engines, SharedFile, ::testing::ValuesIn(WrittenInTheirOwnWays()),
                          [](const auto& engine) { return std::string(engine.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Engines, KilledEngine, ::testing::ValuesIn(kEngines),

@@ -77,6 +77,60 @@ TEST_F(ReplaceFileTest, AnotherWriterIsNeverLost) {
   }
 }
 
+// Killed after that, it may have taken their file out of its place: the next one puts it back.
+TEST_F(ReplaceFileTest, AnotherWriterIsNotLostByAKillEither) {
+  int killed = 0;
+  for (const Text& expected : {Text(), Text("old")}) {
+    for (const Text& wanted : {Text(), Text("ours")}) {
+      for (int step = 1; step <= 12; ++step) {
+        for (int later = 1; later <= 6; ++later) {
+          Reset(expected);
+          if (!test_support::KillAfterInterrupt(
+                  step, later, [&] { (void)ReplaceFile(path_, State(wanted), expected); },
+                  [&] { fs::rename(folder_.Write("theirs", "theirs"), path_); })) {
+            break;
+          }
+          ++killed;
+          (void)ReplaceFile(path_, State(wanted), expected);
+          EXPECT_EQ(Now(), "theirs") << "step " << step << ", killed " << later << " later";
+          EXPECT_EQ(Names(), 1U) << "step " << step << ", killed " << later << " later";
+        }
+      }
+    }
+  }
+  EXPECT_GT(killed, 10);
+}
+
+TEST_F(ReplaceFileTest, ALeftoverThatNobodyKnowsIsKeptOrPutBack) {
+  const KnownContents known = {[](const Text& text) { return text == "ours" || text == "old"; },
+                               [](const Text& text) { return text == "ours"; }};
+  const auto kept = path_.parent_path() / ".file.kept";
+  for (const Text& now : {Text(), Text("ours")}) {
+    Reset(now);
+    folder_.Write("conf.d/.file.new", "theirs");
+    Tidy(path_, known);
+    EXPECT_EQ(Now(), "theirs");
+    EXPECT_EQ(Names(), 1U);
+  }
+  for (const auto* text : {"ours", "old"}) {
+    Reset("other");
+    folder_.Write("conf.d/.file.new", text);
+    Tidy(path_, known);
+    EXPECT_EQ(Now(), "other");
+    EXPECT_EQ(Names(), 1U);
+  }
+  // Something else stands in its place: neither goes.
+  Reset("other");
+  for (const auto* text : {"theirs", "theirs, later"}) {
+    folder_.Write("conf.d/.file.new", text);
+    Tidy(path_, known);
+    EXPECT_EQ(Now(), "other");
+  }
+  EXPECT_EQ(base::ReadFile(kept).value_or(""), "theirs");
+  EXPECT_EQ(base::ReadFile(kept.string() + ".1").value_or(""), "theirs, later");
+  EXPECT_EQ(Names(), 3U);
+}
+
 // A reader of all files of the folder (CRI-O) finds whole ones only, at whatever step it looks.
 TEST_F(ReplaceFileTest, NoPartOfAFileHasAName) {
   const std::string old(100'000, 'o');
@@ -99,7 +153,8 @@ TEST_F(ReplaceFileTest, NoPartOfAFileHasAName) {
 
 TEST_F(ReplaceFileTest, ModesComeWithTheContentAndALeftoverGoes) {
   Reset("a");
-  folder_.Write("conf.d/.file.new", "of a killed one");
+  folder_.Write("conf.d/.file.new", "b");
+  folder_.Write("conf.d/.file.part", "of a killed one");
   ASSERT_TRUE(ReplaceFile(path_, {"b", 0600, ::geteuid(), ::getegid()}, "a"));
   struct stat status{};
   ASSERT_EQ(::stat(path_.c_str(), &status), 0);
