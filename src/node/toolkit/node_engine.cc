@@ -71,6 +71,21 @@ base::Result<FoundProcess> ProcessOf(const fs::path& socket, std::string why) {
   return base::Fail(engine.error());
 }
 
+// Of a distribution, on the node; empty without any.
+std::string_view FolderOfADistribution(const NodeView& node) {
+  for (const auto folder : kFolders) {
+    if (IsThere(node.root, folder)) return folder;
+  }
+  return {};
+}
+
+base::Error EngineDown(const NodeView& node, std::string_view folder, const std::string& who) {
+  return {base::Code::kUnavailable, "EngineDown",
+          fmt::format("{}, and {} is there: start it, or {}; RUNTIME_DISTRIBUTION=none where that "
+                      "folder is of no use any more",
+                      who, node.root.At(std::string(folder)).string(), kVariables)};
+}
+
 base::Result<FoundProcess> OnlyOneThatAnswers(const NodeView& node) {
   std::vector<FoundProcess> answering;
   for (const auto socket : kSockets) {
@@ -86,12 +101,8 @@ base::Result<FoundProcess> OnlyOneThatAnswers(const NodeView& node) {
                                       "known which one the kubelet uses: {}",
                                       base::Join(names, ", "), kVariables)));
   }
-  for (const auto folder : kFolders) {
-    if (!IsThere(node.root, folder)) continue;
-    return base::Fail(base::Error{
-        base::Code::kUnavailable, "EngineDown",
-        fmt::format("no containerd answers on this node, and {} is there: start it, or {}",
-                    node.root.At(folder).string(), kVariables)});
+  if (const auto folder = FolderOfADistribution(node); !folder.empty()) {
+    return base::Fail(EngineDown(node, folder, "no containerd answers on this node"));
   }
   return FoundProcess{{}, 0, "no containerd answers"};
 }
@@ -99,9 +110,14 @@ base::Result<FoundProcess> OnlyOneThatAnswers(const NodeView& node) {
 base::Result<FoundProcess> FindProcess(const NodeView& node, const fs::path& chosen) {
   if (!chosen.empty()) {
     auto found = ProcessOf(chosen, "its socket is set");
-    // An engine that is down is configured as before, by its files.
-    if (!found) return FoundProcess{chosen, 0, "nobody answers on the socket that is set"};
-    return found;
+    if (found) return found;
+    // In a restart it tells no more whose it is: of a distribution it may be where one has its
+    // folders. Where none has, its files are those of an ordinary one.
+    const std::string nobody = "nobody answers on the socket that is set, " + chosen.string();
+    if (const auto folder = FolderOfADistribution(node); !folder.empty()) {
+      return base::Fail(EngineDown(node, folder, nobody));
+    }
+    return FoundProcess{chosen, 0, nobody};
   }
   if (const std::string own = OwnSocket(node); !own.empty()) {
     auto found = ProcessOf(Seen(node.root, own), "it runs this pod");

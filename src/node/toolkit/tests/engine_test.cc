@@ -1,10 +1,12 @@
 #include "node/toolkit/engine.h"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "base/file.h"
 #include "codec/toml.h"
@@ -13,6 +15,7 @@
 #include "node/toolkit/containerd.h"
 #include "node/toolkit/installation.h"
 #include "node/toolkit/pid_file.h"
+#include "tests/support/kill_at_change.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
@@ -287,6 +290,26 @@ TEST_F(InFolder, OnlyOneToolkitRuns) {
     EXPECT_EQ(*base::ReadFile(path), text);
   }
   EXPECT_FALSE(fs::exists(path));
+}
+
+// One that ends takes its file away while another one has it open already and waits for the lock.
+TEST_F(InFolder, AFileThatIsGoneIsNoLock) {
+  const auto path = folder_ / "run/toolkit.pid";
+  const auto told = folder_ / "told";
+  std::optional<PidFile> third;
+  ASSERT_TRUE(test_support::InterruptAtCall(
+      SYS_flock,
+      [&] {
+        const auto second = PidFile::Lock(path);
+        (void)base::WriteFileAtomically(told, second ? "runs too" : second.error().reason);
+      },
+      [&] {
+        fs::remove(path);
+        auto locked = PidFile::Lock(path);
+        ASSERT_TRUE(locked);
+        third.emplace(*std::move(locked));
+      }));
+  EXPECT_EQ(base::ReadFile(told).value_or(""), "AlreadyRunning");
 }
 
 // container-toolkit.md 4.7, 4.8, #16, #19; 13 row 3: files are replaced, not deleted first.

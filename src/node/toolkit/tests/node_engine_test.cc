@@ -493,6 +493,23 @@ TEST_F(NodeEngineTest, AnEngineThatIsDownIsNotGuessed) {
   EXPECT_THAT(down.error().message, HasSubstr("rancher/k3s"));
 }
 
+// A distribution that restarts at this moment does not become an ordinary node by that.
+TEST_F(NodeEngineTest, ASocketThatIsSetAndDoesNotAnswerIsNotGuessed) {
+  options_.given.socket = true;
+  options_.engine.socket = At("/mounted/containerd.sock");
+  ASSERT_TRUE(Find());
+  EXPECT_EQ(options_.engine.config, "/etc/containerd/config.toml");
+  Put(std::string(kK3s) + "/config.toml", kRendered);
+  const auto down = Find();
+  ASSERT_FALSE(down);
+  EXPECT_EQ(down.error().reason, "EngineDown");
+  EXPECT_THAT(down.error().message,
+              AllOf(HasSubstr("/mounted/containerd.sock"), HasSubstr("rancher/k3s"),
+                    HasSubstr("RUNTIME_DISTRIBUTION=none")));
+  options_.given.distribution = Distribution::kNone;
+  EXPECT_TRUE(Find());
+}
+
 TEST_F(NodeEngineTest, WithoutAUnitTheRestartIsThePersons) {
   K3s(kRendered, "");
   const auto refused = Find();
