@@ -86,12 +86,15 @@ void RemoveLeftovers(const fs::path& folder) {
 
 }  // namespace
 
-std::string InstalledLowLevel(const fs::path& toolkit_folder) {
+base::Result<std::string> InstalledLowLevel(const fs::path& toolkit_folder) {
   const fs::path path = toolkit_folder / kConfigFolder / kRuntimeConfig;
-  const auto config = codec::ParseToml(base::ReadFile(path).value_or(""), path.string());
-  if (!config) return {};
+  const auto text = base::ReadFile(path);
+  if (!text && text.error().code == base::Code::kNotFound) return std::string();
+  if (!text) return base::Fail(text.error());
+  const auto config = codec::ParseToml(*text, path.string());
+  if (!config) return std::string();
   const Json* runtimes = codec::Find(*config, {"nvidia-container-runtime", "runtimes"});
-  if (runtimes == nullptr || !runtimes->is_array() || runtimes->empty()) return {};
+  if (runtimes == nullptr || !runtimes->is_array() || runtimes->empty()) return std::string();
   return runtimes->front().is_string() ? runtimes->front().get<std::string>() : "";
 }
 

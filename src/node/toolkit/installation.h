@@ -14,8 +14,10 @@ namespace pitcrew::node::toolkit {
 std::string RuntimeConfigText(const Options& options,
                               const std::vector<std::string>& low_level_runtimes);
 
-// The program that the runtimes of an installation in this folder run; empty where there is none.
-std::string InstalledLowLevel(const std::filesystem::path& toolkit_folder);
+// The program that the runtimes of an installation in this folder run; empty where there is none,
+// or a config.toml that is none (then no runtime runs either, until it is written anew). An error
+// where it cannot be read: containers that run may need what it names.
+base::Result<std::string> InstalledLowLevel(const std::filesystem::path& toolkit_folder);
 
 // The shim that is to be installed: below options.source_root, else beside this program, else in
 // /usr/bin. kNotFound says where it was looked for.

@@ -123,12 +123,8 @@ base::Status Leave(const Options& options) {
     base::LogInfo("Other pods may still be about to end",
                   {{"why", pods ? told.error().message : pods.error().message}});
   }
-  TRY(RestoreEngine(options.engine, options.toolkit_folder(), options.pid_file.parent_path()));
-  if (!pods) return {};
-  const auto count = pods->RetryLeaving(kRetryPauses, {});
-  if (count && *count > 0) {
-    base::LogInfo("Told the kubelet to end pods now", {{"pods", std::to_string(*count)}});
-  }
+  TRY(RestoreEngine(options.engine, options.toolkit_folder(), options.pid_file.parent_path(), end));
+  if (pods) RetryLeavingPods(end);
   return {};
 }
 
@@ -154,7 +150,7 @@ base::Status FindOnNode(Options& options) {
   // With the node's own disk below it: a node may start anew while it is configured.
   engine.originals = options.toolkit_folder() / ".config/engine-before.json";
   engine.own_program = (options.toolkit_folder() / "nvidia-container-runtime").string();
-  engine.earlier_low_level = InstalledLowLevel(options.toolkit_folder());
+  TRY_ASSIGN(engine.earlier_low_level, InstalledLowLevel(options.toolkit_folder()));
   const host::Root node(engine.host_root.empty() ? "/" : engine.host_root);
   // Nothing is mounted for CRI-O's socket: it is seen in the node's root.
   if (engine.kind == EngineKind::kCrio && !options.given.socket) {

@@ -312,6 +312,20 @@ TEST_F(InFolder, AFileThatIsGoneIsNoLock) {
   EXPECT_EQ(base::ReadFile(told).value_or(""), "AlreadyRunning");
 }
 
+// What it names, containers that run may need.
+TEST_F(InFolder, AnInstallationThatCannotBeReadIsNotNone) {
+  EXPECT_EQ(InstalledLowLevel(folder_).value_or("?"), "");
+  const auto config = folder_ / ".config/nvidia-container-runtime/config.toml";
+  ASSERT_TRUE(base::WriteFileAtomically(
+      config, "[nvidia-container-runtime]\nruntimes = [\"/usr/bin/crun\", \"runc\"]\n"));
+  EXPECT_EQ(InstalledLowLevel(folder_).value_or("?"), "/usr/bin/crun");
+  ASSERT_TRUE(base::WriteFileAtomically(config, "["));
+  EXPECT_EQ(InstalledLowLevel(folder_).value_or("?"), "");
+  fs::remove(config);
+  fs::create_directories(config);
+  EXPECT_FALSE(InstalledLowLevel(folder_));
+}
+
 // container-toolkit.md 4.7, 4.8, #16, #19; 13 row 3: files are replaced, not deleted first.
 TEST_F(InFolder, Installation) {
   RecordProperty("holds", "container-toolkit.md #16, #19");
