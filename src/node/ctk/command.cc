@@ -3,16 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/strings.h"
 #include "node/ctk/subcommands.h"
+#include "node/toolkit/engine_files.h"
 #include "node/toolkit/options.h"
 #include "shim/cdi_hook.h"
 
@@ -117,14 +119,30 @@ bool IsSet(const char* variable) {
   return value != nullptr && base::ParseGoBool(value).value_or(false);
 }
 
+// A pipe or a terminal, "/dev/stdout": nothing can take its place.
+base::Status WriteInto(const std::string& text, const std::string& output) {
+  std::FILE* file = std::fopen(output.c_str(), "we");
+  if (file == nullptr) return base::Fail(base::FromErrno(errno, "open " + output));
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (std::fclose(file) == 0 && written) return {};
+  return base::Fail(base::FromErrno(errno, "write " + output));
+}
+
 }  // namespace
 
 void Print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 base::Status WriteResult(const std::string& text, const std::string& output) {
-  if (!output.empty()) return base::WriteFileAtomically(output, text);
-  Print(text);
-  return {};
+  if (output.empty()) {
+    Print(text);
+    return {};
+  }
+  std::error_code ignored;
+  const auto there = std::filesystem::status(output, ignored);
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+    return WriteInto(text, output);
+  }
+  return toolkit::EngineFileStore("/").Put({std::filesystem::absolute(output), text});
 }
 
 int Command(int argc, char** argv) {

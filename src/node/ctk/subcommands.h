@@ -30,7 +30,8 @@ base::Status ShowDefaultConfig(const GlobalFlags& global, int argc, char** argv)
 base::Status CreateDeviceNodes(const GlobalFlags& global, int argc, char** argv);
 base::Status CreateDevCharLinks(const GlobalFlags& global, int argc, char** argv);
 
-// A result: to standard output, or where --output says, in one step and with the folders to it.
+// A result: to standard output, or where --output says, in one step and with the folders to it. A
+// file that is there keeps its mode and owner, and stays a link where it is one.
 void Print(const std::string& text);
 base::Status WriteResult(const std::string& text, const std::string& output);
 

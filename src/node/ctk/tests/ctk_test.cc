@@ -402,6 +402,38 @@ TEST_F(CtkTest, ShowsAndChangesTheRuntimesConfiguration) {
   EXPECT_THAT(Text("new/config.toml"), HasSubstr("[nvidia-container-runtime.modes.cdi]\n"));
 }
 
+// A file that a person keeps is changed as that person keeps it.
+TEST_F(CtkTest, AFileThatIsThereKeepsItsModeItsOwnerAndItsLink) {
+  folder_.Write("real/config.toml", "[nvidia-container-runtime]\nmode = \"cdi\"\n");
+  ASSERT_EQ(::chmod(At("real/config.toml").c_str(), 0600), 0);
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(At("real/config.toml").c_str(), 12, 34), 0);
+  }
+  fs::create_symlink("real/config.toml", At("config.toml"));
+  struct stat before{};
+  ASSERT_EQ(::stat(At("config.toml").c_str(), &before), 0);
+  for (const auto* mode : {"legacy", "auto"}) {
+    const std::string set = std::string("nvidia-container-runtime.mode=") + mode;
+    const std::vector<std::string> words =
+        mode == std::string("auto")
+            ? std::vector<std::string>{"config", "--config-file=" + At("real/config.toml"),
+                                       "--output=" + At("config.toml"), "--set", set}
+            : std::vector<std::string>{"config", "--config-file=" + At("config.toml"), "--in-place",
+                                       "--set", set};
+    EXPECT_EQ(Ctk(words).status, 0);
+    EXPECT_THAT(Text("real/config.toml"), HasSubstr(std::string("mode = \"") + mode));
+    EXPECT_EQ(fs::read_symlink(At("config.toml")), "real/config.toml");
+    struct stat now{};
+    ASSERT_EQ(::stat(At("config.toml").c_str(), &now), 0);
+    EXPECT_EQ(now.st_mode, before.st_mode);
+    EXPECT_EQ(now.st_uid, before.st_uid);
+    EXPECT_EQ(now.st_gid, before.st_gid);
+  }
+  // What nothing can take the place of is written into.
+  EXPECT_EQ(Ctk({"config", "default", "--output=/dev/null"}).status, 0);
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
+
 TEST_F(CtkTest, HooksAreThoseOfTheHookProgram) {
   // A hook that is not known is passed over, as newer specifications name.
   EXPECT_EQ(StatusInChild({"hook", "noop"}), 0);
