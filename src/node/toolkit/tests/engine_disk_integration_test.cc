@@ -122,6 +122,48 @@ TEST_P(EngineDisk, WhereItCannotBeWrittenTheErrorNamesTheFile) {
   EXPECT_TRUE(Configure());
 }
 
+// Leaving is finished by the next one, and meanwhile each file is whole.
+TEST_P(EngineDisk, LeavingWhereItCannotBeWrittenIsMadeUpFor) {
+  const auto restore = [&] { return RestoreEngine(options_, "/t", folder_.path() / "state"); };
+  ASSERT_TRUE(Configure());
+  const auto configured = Look();
+  ASSERT_TRUE(restore());
+  const auto restored = Look();
+  ASSERT_NE(restored, configured);
+  const auto is_whole = [&](const std::string& path, const std::string& text) {
+    for (const auto* tree : {&configured, &restored}) {
+      if (const auto file = tree->find(path); file != tree->end() && file->second == text) {
+        return true;
+      }
+    }
+    return false;
+  };
+  for (const bool read_only : {false, true}) {
+    ASSERT_TRUE(Configure());
+    if (read_only) {
+      ASSERT_EQ(::mount(nullptr, Etc().c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
+    } else {
+      Fill(0);
+    }
+    const auto done = restore();
+    if (read_only) {
+      ASSERT_FALSE(done);
+      EXPECT_EQ(Look(), configured);
+    }
+    if (!done) {
+      EXPECT_THAT(done.error().message, HasSubstr(Etc().string()));
+    }
+    for (const auto& [path, text] : Look()) EXPECT_TRUE(is_whole(path, text)) << path;
+    if (read_only) {
+      ASSERT_EQ(::mount(nullptr, Etc().c_str(), nullptr, MS_REMOUNT, nullptr), 0);
+    }
+    fs::remove(Etc() / "filler");
+    ASSERT_TRUE(restore());
+    EXPECT_EQ(Look(), restored);
+    EXPECT_FALSE(HasJournal());
+  }
+}
+
 // Without a journal nothing is begun.
 TEST_P(EngineDisk, WithoutRoomForTheJournalNothingIsWritten) {
   const auto site = Look();
