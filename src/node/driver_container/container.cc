@@ -1,7 +1,6 @@
 #include "node/driver_container/container.h"
 
 #include <fmt/format.h>
-#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <array>
@@ -12,8 +11,6 @@
 
 #include "base/log.h"
 #include "base/strings.h"
-#include "host/device_users.h"
-#include "host/kernel.h"
 #include "host/mounts.h"
 #include "host/selinux.h"
 #include "node/driver_container/daemons.h"
@@ -23,63 +20,10 @@
 #include "node/driver_container/parameters.h"
 #include "node/driver_container/plan.h"
 #include "node/driver_container/run_files.h"
+#include "node/driver_container/take_down.h"
 
 namespace pitcrew::node::driver_container {
 namespace {
-
-constexpr std::chrono::seconds kBetweenTries{2};
-
-// All that the driver's modules may have made: which of its nodes there are is not asked.
-base::Result<host::DeviceNumbers> DriverDevices(const Places& places) {
-  constexpr unsigned kMinors = 256;
-  TRY_ASSIGN(const auto majors, host::ReadCharacterMajors(places.proc));
-  host::DeviceNumbers numbers;
-  for (const auto& [name, major_number] : majors) {
-    if (!name.starts_with("nvidia")) continue;
-    for (unsigned minor_number = 0; minor_number < kMinors; ++minor_number) {
-      numbers.insert(makedev(major_number, minor_number));
-    }
-  }
-  return numbers;
-}
-
-// Programs that have GPUs open, beside the driver's own daemons: with them the daemons must stay,
-// too. What cannot be seen from here is found out when the modules are to go.
-base::Status RefuseUsedDevices(const Places& places) {
-  const auto devices = DriverDevices(places);
-  if (!devices) return base::Fail(devices.error());
-  if (devices->empty()) return {};
-  const auto users = host::FindDeviceUsers(*devices, places.proc);
-  if (!users) {
-    base::LogWarning("Who uses the GPUs cannot be seen", users.error());
-    return {};
-  }
-  const auto own = RunningDaemons(places);
-  std::vector<std::string> foreign;
-  for (const auto& user : *users) {
-    if (!own.contains(user.pid)) foreign.push_back(user.ToString());
-  }
-  if (foreign.empty()) return {};
-  return base::Fail(base::Unavailable(
-      "DriverInUse", fmt::format("the loaded driver is in use by {}; end the programs that use "
-                                 "GPUs of this node",
-                                 base::Join(foreign, ", "))));
-}
-
-// Daemons and modules go together, or stay together.
-base::Status TakeDown(const Options& options) {
-  TRY_ASSIGN(const auto loaded, ReadDriverModules(options.places.sys));
-  if (!loaded.empty()) TRY(RefuseUsedDevices(options.places));
-  const bool had_daemons = !RunningDaemons(options.places).empty();
-  TRY(StopDaemons(options.places));
-  const base::Status unloaded = UnloadDriverModules(options);
-  if (!unloaded && had_daemons) {
-    if (const auto again = StartDaemons(options, {}); !again) {
-      base::LogWarning("A daemon could not be started again", again.error());
-    }
-  }
-  return unloaded;
-}
 
 class Container {
  public:
@@ -188,16 +132,7 @@ class Container {
   // included.
   base::Status Leave(RunFiles& files) {
     TRY(files.RemoveReadiness());
-    std::string said;
-    while (true) {
-      const base::Status down = TakeDown(options_);
-      if (down) break;
-      if (down.error().message != said) {
-        base::LogWarning("The driver stays for now; it is tried again", down.error());
-        said = down.error().message;
-      }
-      [[maybe_unused]] const bool stopped = io::StopToken().WaitFor(kBetweenTries);
-    }
+    TakeDownWhenUnused(options_);
     TRY(host::DetachMounts(DriverRoot()));
     TRY(files.Remove());
     base::LogInfo("The driver is down");
@@ -266,7 +201,7 @@ base::Status Preflight(const Options& options) {
     fmt::print("loaded driver    none\n");
     return {};
   }
-  TRY(RefuseUsedDevices(options.places));
+  TRY(RefuseUsedDriver(options.places));
   fmt::print("loaded driver    is not used, and would be taken out\n");
   return {};
 }

@@ -10,8 +10,8 @@ namespace pitcrew::node::driver_container {
 
 // `init` and `load`: brings the driver up and stays until `stop`; success when it is down then.
 //
-// A driver in use is not taken down: the container stays, and tries again every
-// two seconds, until somebody kills it.
+// A driver in use is not taken down: the container stays until nobody uses it, or until somebody
+// kills it.
 base::Status RunDriver(const Options& options, const io::StopToken& stop);
 
 // `build` and `update`: files in this image, nothing of the node.

@@ -52,13 +52,17 @@ std::string KernelName(std::string_view process) {
 }
 
 // 0 when it does not run. A number in an old file may be another program's by now.
-pid_t RunningProcess(const Places& places, const KnownDaemon& daemon) {
-  const auto text = base::ReadFile(places.root / "var/run" / daemon.pid_file);
+pid_t RunningProcess(const Places& places, const fs::path& pid_file, std::string_view process) {
+  const auto text = base::ReadFile(places.root / pid_file.relative_path());
   if (!text) return 0;
   const auto number = base::ParseUnsigned(base::Trim(*text));
   if (!number || *number == 0) return 0;
   const auto name = base::ReadFile(places.proc / std::to_string(*number) / "comm");
-  return name && base::Trim(*name) == KernelName(daemon.process) ? static_cast<pid_t>(*number) : 0;
+  return name && base::Trim(*name) == KernelName(process) ? static_cast<pid_t>(*number) : 0;
+}
+
+pid_t RunningProcess(const Places& places, const KnownDaemon& daemon) {
+  return RunningProcess(places, fs::path("/var/run") / daemon.pid_file, daemon.process);
 }
 
 // Readable when the process has ended; not valid where the kernel has no such thing (before 5.3).
@@ -266,6 +270,7 @@ base::Status StartDaemons(const Options& options, const io::StopToken& stop) {
   if (fabric != Fabric::kNone) TRY(ConfigureFabricManager(options));
   if (fabric == Fabric::kManagedSubnet) TRY(AwaitNetworkModules(options.places, stop));
   for (const auto& daemon : DaemonsOf(options, fabric)) {
+    if (RunningProcess(options.places, daemon.pid_file, daemon.process) != 0) continue;
     std::error_code error;
     fs::create_directories(options.places.root / daemon.pid_file.parent_path().relative_path(),
                            error);

@@ -42,8 +42,8 @@ struct Daemon {
 // In the order of their start.
 std::vector<Daemon> DaemonsOf(const Options& options, Fabric fabric);
 
-// Starts them; they put themselves into the background. kInternal "DaemonFailed" names the one that
-// did not.
+// Starts those that do not run; they put themselves into the background. kInternal "DaemonFailed"
+// names the one that did not.
 base::Status StartDaemons(const Options& options, const io::StopToken& stop);
 
 // Ends those that run, in the order of their start. kTimeout "DaemonStays" when one is still there

@@ -17,9 +17,11 @@
 namespace pitcrew::node::driver_container {
 namespace {
 
-// Each before those that it depends on.
-constexpr std::array kDriverModules = {"nvidia_drm", "nvidia_modeset", "nvidia_uvm",
-                                       "nvidia_peermem", "nvidia"};
+// Each before those that it depends on. Those of the containers beside this one come as late as
+// they can: what has gone of them cannot be loaded again from this image.
+constexpr std::array kDriverModules = {"nvidia_drm",     "nvidia_modeset", "nvidia_uvm",
+                                       "nvidia_peermem", "nvidia_fs",      "gdrdrv",
+                                       "nvidia"};
 // The driver's modules expect them, without saying so in their dependencies.
 constexpr std::array kKernelModules = {"i2c_core", "ipmi_msghandler", "ipmi_devintf", "video"};
 constexpr std::array kLoadOrder = {"nvidia", "nvidia-uvm", "nvidia-modeset"};
@@ -82,6 +84,16 @@ base::Status RefuseUsedModules(const LoadedModules& modules) {
       "DriverInUse",
       fmt::format("the loaded driver is in use: {}; end the programs that use GPUs of this node",
                   base::Join(uses, ", "))));
+}
+
+base::Status RefuseForeignUses(LoadedModules modules) {
+  // How often the daemons have these open is not known; who holds them is.
+  for (const char* name : {"nvidia", "nvidia_uvm", "nvidia_modeset"}) {
+    if (const auto module = modules.find(name); module != modules.end()) {
+      module->second.references = 0;
+    }
+  }
+  return RefuseUsedModules(modules);
 }
 
 std::vector<std::string> UnloadOrder(const LoadedModules& modules) {

@@ -18,15 +18,22 @@ namespace pitcrew::node::driver_container {
 struct LoadedModule {
   std::uint32_t references = 0;
   std::vector<std::string> holders{};
+
+  bool operator==(const LoadedModule&) const = default;
 };
 using LoadedModules = std::map<std::string, LoadedModule>;  // by name, as nvidia_uvm
 
-// Those of the driver that are loaded.
+// Those of the driver that are loaded, and of GPUDirect Storage and GDRCopy (nvidia_fs, gdrdrv),
+// which have nothing to do without it: they go with it when nobody uses them.
 base::Result<LoadedModules> ReadDriverModules(const std::filesystem::path& sys);
 
-// kUnavailable "DriverInUse" when something beside the driver's own modules holds one of them: a
-// program with a device open, or a module that the driver does not bring (nvidia_fs, gdrdrv).
+// kUnavailable "DriverInUse" when something beside these modules holds one of them: a program with
+// a device open, or another module.
 base::Status RefuseUsedModules(const LoadedModules& modules);
+
+// The same while the driver's daemons run, whose own uses do not count: what refuses now would
+// refuse without them, too.
+base::Status RefuseForeignUses(LoadedModules modules);
 
 // In the order in which they go.
 std::vector<std::string> UnloadOrder(const LoadedModules& modules);

@@ -46,14 +46,36 @@ TEST(UsedModules, AreThoseThatProgramsOrForeignModulesHold) {
   EXPECT_TRUE(RefuseUsedModules({}));
 }
 
+TEST(ForeignUses, AreSeenWhileDaemonsHaveTheDriverOpen) {
+  LoadedModules modules = {{"nvidia", {5, {"gdrdrv", "nvidia_fs", "nvidia_uvm"}}},
+                           {"nvidia_uvm", {0, {}}},
+                           {"nvidia_fs", {0, {}}},
+                           {"gdrdrv", {0, {}}}};
+  // Two uses of daemons, which cannot be told from those of programs.
+  EXPECT_FALSE(RefuseUsedModules(modules));
+  EXPECT_TRUE(RefuseForeignUses(modules));
+  modules["gdrdrv"].references = 1;
+  auto refused = RefuseForeignUses(modules);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().reason, "DriverInUse");
+  EXPECT_THAT(refused.error().message, HasSubstr("gdrdrv has 1 uses by programs"));
+  modules["gdrdrv"].references = 0;
+  modules["nvidia"].holders.emplace_back("somebodys");
+  refused = RefuseForeignUses(modules);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message, HasSubstr("nvidia is held by somebodys"));
+}
+
 TEST(UnloadOrder, HasEachModuleBeforeThoseThatItHolds) {
-  EXPECT_THAT(
-      UnloadOrder({{"nvidia", {}},
-                   {"nvidia_peermem", {}},
-                   {"nvidia_uvm", {}},
-                   {"nvidia_modeset", {}},
-                   {"nvidia_drm", {}}}),
-      ElementsAre("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_peermem", "nvidia"));
+  EXPECT_THAT(UnloadOrder({{"nvidia", {}},
+                           {"gdrdrv", {}},
+                           {"nvidia_fs", {}},
+                           {"nvidia_peermem", {}},
+                           {"nvidia_uvm", {}},
+                           {"nvidia_modeset", {}},
+                           {"nvidia_drm", {}}}),
+              ElementsAre("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_peermem",
+                          "nvidia_fs", "gdrdrv", "nvidia"));
   EXPECT_THAT(UnloadOrder({{"nvidia", {}}}), ElementsAre("nvidia"));
 }
 
