@@ -41,14 +41,29 @@ void Copy(const Json& from, std::initializer_list<const char*> members, Json& in
   }
 }
 
-// Volumes of the template that are not the node's own folders, by name.
+// What the node has of Red Hat's subscription: without it the driver's container would be asked for
+// headers without the repositories that it will have.
+constexpr std::array<std::string_view, 3> kSubscriptions = {
+    "/etc/pki/entitlement", "/etc/yum.repos.d/redhat.repo", "/etc/rhsm"};
+
+// Volumes of the template that are not the node's own folders, by name; and its subscription.
 std::set<std::string> OwnVolumes(const Json& pod_spec) {
   std::set<std::string> names;
   for (const Json& volume : ItemsAt(pod_spec, {"volumes"})) {
-    if (!volume.contains("hostPath")) names.insert(codec::FindString(volume, {"name"}));
+    const std::string path = codec::FindString(volume, {"hostPath", "path"});
+    const bool is_subscription =
+        std::ranges::find(kSubscriptions, path) != std::end(kSubscriptions);
+    if (!volume.contains("hostPath") || is_subscription) {
+      names.insert(codec::FindString(volume, {"name"}));
+    }
   }
   return names;
 }
+
+// Where a package tool that is asked for headers writes: nothing else of the container can be
+// written to.
+constexpr const char* kScratchVolume = "image-check-tmp";
+constexpr const char* kScratch = "/tmp";
 
 // A container's runtime is to need no driver.
 void NeedNoDriver(Json& container) {
@@ -75,6 +90,12 @@ Json PreflightOf(const Json& driver, const std::set<std::string>& volumes) {
     mount["readOnly"] = true;
     mount.erase("mountPropagation");
     container["volumeMounts"].push_back(std::move(mount));
+  }
+  const bool has_scratch = std::ranges::any_of(
+      ItemsAt(container, {"volumeMounts"}),
+      [](const Json& mount) { return codec::FindString(mount, {"mountPath"}) == kScratch; });
+  if (!has_scratch) {
+    container["volumeMounts"].push_back({{"name", kScratchVolume}, {"mountPath", kScratch}});
   }
   return container;
 }
@@ -278,6 +299,9 @@ base::Result<Json> ImageCheckPod(const Json& daemonset, const std::string& name,
   }
   for (const Json& volume : ItemsAt(from, {"volumes"})) {
     if (mounted.contains(codec::FindString(volume, {"name"}))) spec["volumes"].push_back(volume);
+  }
+  if (mounted.contains(kScratchVolume)) {
+    spec["volumes"].push_back({{"name", kScratchVolume}, {"emptyDir", Json::object()}});
   }
   Json metadata = {{"name", name},
                    {"namespace", codec::FindString(daemonset, {"metadata", "namespace"})},

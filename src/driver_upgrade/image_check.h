@@ -39,7 +39,8 @@ std::string ImageCheckName(std::string_view daemonset_uid, std::string_view revi
 
 // The pod: the driver's container of the DaemonSet's template, which says what it would do and
 // changes nothing, and one that ends at once for each other image of the template; without folders
-// of the node and without resources, so that it fits beside all that runs there. kNotFound when the
+// of the node (but Red Hat's subscription, which is read) and without resources, so that it fits
+// beside all that runs there. kNotFound when the
 // DaemonSet has no container of the driver.
 base::Result<codec::Json> ImageCheckPod(const codec::Json& daemonset, const std::string& name,
                                         const std::string& node);

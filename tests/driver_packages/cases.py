@@ -63,6 +63,21 @@ class PackagesTest(unittest.TestCase):
         self.assertFalse(self.system.has("/usr/bin/nvidia-smi"), "half of the driver is installed")
         return last
 
+    def preflight(self, kernel: str) -> str:
+        """What the operator reads of a container that it lets write to /tmp alone."""
+        done = self.system.driver("preflight", "--report", "/tmp/report", "--kernel", kernel, read_only=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        [said] = [line for line in done.stdout.splitlines() if line.startswith("preflight: ")]
+        return said
+
+    def assert_headers_missing(self, said: str, kernel: str, package: str):
+        self.assertTrue(said.startswith(f"preflight: KernelHeadersMissing: the headers of the kernel {kernel} cannot be had: "), said)
+        self.assertIn(package, said)
+
+    def assert_nobody_can_tell(self, said: str, package: str):
+        self.assertTrue(said.startswith("preflight: nothing is missing, as far as can be seen from here: "
+                                        f"whether {package} can be had is not known: "), said)
+
     def build_image(self, name: str, kernel: str):
         """As `make driver-image RUNFILE=... SYSTEM=name KERNEL=kernel` describes it, on this case's root as the base; and the
         image starts its program without anything that builds it."""

@@ -150,6 +150,23 @@ class RedHatTest(cases.PackagesTest):
         said = self.headers_missing("build", "--kernel", OLD)
         self.assertIn("There is no repository: Red Hat's come with the subscription of the node", said)
 
+    def test_before_an_upgrade_the_headers_are_looked_for(self):
+        """In a container whose root file system cannot be written to."""
+        self.assert_headers_missing(self.preflight(OLD), OLD, "There is no repository: Red Hat's come with the subscription")
+        # Both releases that are asked for.
+        for release in ("9.4", "9"):
+            self._red_hat_repositories(f"dist/{release}", OLD)
+            self._red_hat_repositories(f"eus/{release}", OLD)
+        self._red_hat()
+        self.assertEqual(self.preflight(OLD), "preflight: nothing is missing")
+        missing = OLD.replace("427.37.1", "427.99.1")
+        self.assert_headers_missing(self.preflight(missing), missing, f"kernel-devel-{missing}")
+        self._red_hat(_repository("tools", "https://tools.example.com/9/"))
+        self.assertEqual(self.preflight(OLD), "preflight: nothing is missing")
+        said = self.preflight(missing)
+        self.assert_nobody_can_tell(said, f"kernel-devel-{missing}")
+        self.assertIn("tools", said)
+
     def test_packages_that_another_key_has_signed(self):
         self._red_hat()
         self._red_hat_repositories("dist/9.4", OLD)

@@ -44,9 +44,12 @@ class System:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, encoding="utf-8")
 
-    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess:
-        """In the root, as its root user, without a network; one process's own view of all that is mounted."""
-        mounts = (f"mount -t proc proc {self.root}/proc && mount --rbind /dev {self.root}/dev && mount --rbind /sys {self.root}/sys"
+    def run(self, *words: str, read_only: bool = False, **variables: str) -> subprocess.CompletedProcess:
+        """In the root, as its root user, without a network; one process's own view of all that is mounted. `read_only`: nothing
+        but /tmp, which is empty, can be written to."""
+        frozen = (f"mount --bind {self.root} {self.root} && mount -o remount,bind,ro {self.root}"
+                  f" && mount -t tmpfs tmpfs {self.root}/tmp && ") if read_only else ""
+        mounts = (f"{frozen}mount -t proc proc {self.root}/proc && mount --rbind /dev {self.root}/dev && mount --rbind /sys {self.root}/sys"
                   f" && mount --bind {self.repositories} {self.root}/repositories && exec chroot {self.root} \"$@\"")
         environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/", **variables}
         environment.update({name: value for name, value in os.environ.items() if name.endswith("SAN_OPTIONS")})
@@ -54,8 +57,8 @@ class System:
                                "sh", "-c", mounts, "sh", *words], check=False, text=True, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, env=environment, timeout=300)
 
-    def driver(self, *words: str, **variables: str) -> subprocess.CompletedProcess:
-        return self.run("nvidia-driver", *words, DRIVER_VERSION=VERSION, **variables)
+    def driver(self, *words: str, read_only: bool = False, **variables: str) -> subprocess.CompletedProcess:
+        return self.run("nvidia-driver", *words, read_only=read_only, DRIVER_VERSION=VERSION, **variables)
 
 
 def _begin(root: pathlib.Path, program: pathlib.Path, os_release: str):

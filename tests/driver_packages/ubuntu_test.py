@@ -109,6 +109,19 @@ class UbuntuTest(cases.PackagesTest):
         said = self.headers_missing("build", "--kernel", OLD)
         self.assertIn("Failed to fetch http://mirror.example.com/ubuntu/dists/noble/InRelease", said)
 
+    def test_before_an_upgrade_the_headers_are_looked_for(self):
+        """In a container whose root file system cannot be written to."""
+        self.publish(_SUITE, NEW)
+        self.configure(_SUITE)
+        self.assertEqual(self.preflight(NEW), "preflight: nothing is missing")
+        said = self.preflight(OLD)
+        self.assert_headers_missing(said, OLD, f"Unable to locate package linux-headers-{OLD}")
+        self.configure("stable", address="http://tools.example.com/ubuntu", name="tools")
+        self.assertEqual(self.preflight(NEW), "preflight: nothing is missing")
+        said = self.preflight(OLD)
+        self.assert_nobody_can_tell(said, f"linux-headers-{OLD}")
+        self.assertIn("Failed to fetch http://tools.example.com/ubuntu/dists/stable/InRelease", said)
+
     def test_a_repository_that_another_key_has_signed(self):
         self.publish(_SUITE, OLD, key=self.stranger)
         self.configure(_SUITE)

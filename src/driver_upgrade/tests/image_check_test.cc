@@ -63,6 +63,7 @@ spec:
         volumeMounts:
         - {name: run-nvidia, mountPath: /run/nvidia, mountPropagation: Bidirectional}
         - {name: parameters, mountPath: /drivers/nvidia.conf, subPath: nvidia.conf}
+        - {name: subscription-config-0, mountPath: /run/secrets/etc-pki-entitlement, readOnly: true}
       - name: nvidia-peermem-ctr
         image: nvcr.io/nvidia/driver:590.1-ubuntu22.04
         command: [nvidia-driver]
@@ -79,6 +80,7 @@ spec:
       - {name: run-nvidia, hostPath: {path: /run/nvidia}}
       - {name: parameters, configMap: {name: parameters}}
       - {name: unused, configMap: {name: other}}
+      - {name: subscription-config-0, hostPath: {path: /etc/pki/entitlement, type: Directory}}
 )");
 }
 
@@ -117,6 +119,8 @@ spec:
     securityContext: {privileged: true, readOnlyRootFilesystem: true}
     volumeMounts:
     - {name: parameters, mountPath: /drivers/nvidia.conf, subPath: nvidia.conf, readOnly: true}
+    - {name: subscription-config-0, mountPath: /run/secrets/etc-pki-entitlement, readOnly: true}
+    - {name: image-check-tmp, mountPath: /tmp}
   - name: k8s-driver-manager
     image: manager:1
     command: [driver-manager]
@@ -139,7 +143,10 @@ spec:
     env: [{name: NVIDIA_VISIBLE_DEVICES, value: void}]
     securityContext:
       {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
-  volumes: [{name: parameters, configMap: {name: parameters}}]
+  volumes:
+  - {name: parameters, configMap: {name: parameters}}
+  - {name: subscription-config-0, hostPath: {path: /etc/pki/entitlement, type: Directory}}
+  - {name: image-check-tmp, emptyDir: {}}
 )"));
 }
 

@@ -20,7 +20,7 @@ base::Status Run(const Options& options, const io::StopToken& stop) {
     case Action::kUpdate:
       return BuildDriver(options, stop);
     case Action::kPreflight:
-      return Preflight(options);
+      return Preflight(options, stop);
     case Action::kReloadPeermem: {
       const auto done = ReloadPeermem(options, stop);
       // Told to end while it waits: nothing was to be undone.

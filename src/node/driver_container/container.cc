@@ -16,6 +16,7 @@
 #include "node/driver_container/daemons.h"
 #include "node/driver_container/driver_files.h"
 #include "node/driver_container/facts.h"
+#include "node/driver_container/kernel_packages.h"
 #include "node/driver_container/kernel_side.h"
 #include "node/driver_container/parameters.h"
 #include "node/driver_container/plan.h"
@@ -187,14 +188,19 @@ base::Status BuildDriver(const Options& options, const io::StopToken& stop) {
   return {};
 }
 
-base::Status Preflight(const Options& options) {
+base::Status Preflight(const Options& options, const io::StopToken& stop) {
   TRY_ASSIGN(const auto facts, ObserveImage(options));
+  const auto look = [&] { return LookForKernelHeaders(options, facts, stop); };
   if (!options.report.empty()) {
-    const std::string report = PreflightReport(options, facts);
+    const std::string report = PreflightReport(options, facts, look);
     fmt::print("{}", report);
     return WriteInPlace(options.report, report);
   }
   TRY_ASSIGN(const auto plan, DecideInstall(options, facts));
+  if (const auto had = plan.fetch_headers ? look() : base::Status(); !had) {
+    if (had.error().reason == "KernelHeadersMissing") return had;
+    base::LogWarning("It is not known whether the kernel's headers can be had", had.error());
+  }
   fmt::print("{}", Describe(options, facts, plan));
   TRY_ASSIGN(const auto loaded, ReadDriverModules(options.places.sys));
   if (loaded.empty()) {

@@ -19,6 +19,6 @@ base::Status BuildDriver(const Options& options, const io::StopToken& stop);
 
 // `preflight`: what RunDriver would do, on standard output; its error is the first thing missing.
 // With Options::report: PreflightReport, there and on standard output.
-base::Status Preflight(const Options& options);
+base::Status Preflight(const Options& options, const io::StopToken& stop);
 
 }  // namespace pitcrew::node::driver_container

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "base/log.h"
@@ -23,6 +25,9 @@ namespace fs = std::filesystem;
 const std::map<std::string, std::string> kToolVariables = {{"DEBIAN_FRONTEND", "noninteractive"},
                                                            {"LC_ALL", "C"}};
 
+// The operator waits two minutes for the answer of a preflight (driver_upgrade/image_check.h).
+constexpr std::chrono::seconds kLongestLook{90};
+
 class KernelPackages {
  public:
   KernelPackages(const Options& options, const Facts& facts, const io::StopToken& stop)
@@ -35,6 +40,33 @@ class KernelPackages {
           Missing("their packages are installed, and have brought no folder of headers"));
     }
     return FetchModules();
+  }
+
+  // `scratch` is an empty folder.
+  base::Status Look(const fs::path& scratch) {
+    scratch_ = scratch;
+    deadline_ = std::chrono::steady_clock::now() + kLongestLook;
+    for (const char* folder : {"cache/archives/partial", "lists/partial", "log", "state"}) {
+      TRY(MakeFolders(scratch / folder));
+    }
+    bool all_answer = true;
+    for (const auto& step : HeaderQuestions(options_, facts_, scratch.string())) {
+      for (const auto& attempt : step.attempts) {
+        const auto end = Run(step.purpose, attempt.words);
+        if (!end) return base::Fail(Unknown(end.error().message));
+        const std::string complaint = Complaint(end->error_output);
+        Complain(step, attempt, complaint);
+        if (IsHad(step, *end)) return {};
+        const bool is_clear = end->exit_status == 0 && complaint.empty();
+        all_answer = all_answer && (is_clear || (!step.may_fail && SaysMissing(complaint)));
+      }
+    }
+    // Of apt's repositories none is known that could not be reached.
+    const bool has_none = facts_.packages == PackageTool::kDnf && Asked() == NoRepository();
+    if (!all_answer && !has_none) return base::Fail(Unknown(Complaints()));
+    return base::Fail(Missing(complaints_.empty()
+                                  ? fmt::format("no repository has {}", HeaderPackage(facts_))
+                                  : Complaints()));
   }
 
   base::Status Take(const PackageStep& step) {
@@ -62,6 +94,11 @@ class KernelPackages {
     std::string key, complaint;
   };
 
+  [[nodiscard]] bool IsHad(const PackageStep& step, const host::ProgramEnd& end) const {
+    if (facts_.packages == PackageTool::kApt) return !step.may_fail && end.exit_status == 0;
+    return end.output.find(HeaderPackage(facts_)) != std::string::npos;
+  }
+
   base::Result<host::ProgramEnd> Run(const std::string& purpose,
                                      const std::vector<std::string>& words,
                                      const fs::path& folder = {}) {
@@ -69,8 +106,15 @@ class KernelPackages {
                         .words = words,
                         .folder = folder.string(),
                         .reads_output = true,
-                        .variables = kToolVariables},
+                        .variables = Variables(),
+                        .deadline = deadline_},
                        stop_);
+  }
+
+  [[nodiscard]] std::map<std::string, std::string> Variables() const {
+    auto variables = kToolVariables;
+    if (!scratch_.empty()) variables["TMPDIR"] = scratch_.string();
+    return variables;
   }
 
   // Of attempts that differ by their packages only, the last word counts.
@@ -102,12 +146,25 @@ class KernelPackages {
                         facts_.kernel, why, Asked())};
   }
 
+  [[nodiscard]] base::Error Unknown(const std::string& why) const {
+    return {base::Code::kUnavailable, "KernelHeadersUnknown",
+            fmt::format("whether {} can be had is not known: {}", HeaderPackage(facts_), why)};
+  }
+
   // The tool itself knows best which repositories there are.
   std::string Asked() {
-    const auto end = Run("list the repositories", RepositoryQuery(facts_.packages));
+    // apt's lists are those of the image, where none are fetched.
+    const bool is_apart = facts_.packages == PackageTool::kDnf || options_.refresh_packages;
+    const auto end =
+        Run("list the repositories",
+            RepositoryQuery(facts_.packages, is_apart ? scratch_.string() : std::string()));
     if (!end || end->exit_status != 0) return "Which repositories there are is not known";
     const auto names = RepositoryNames(facts_.packages, end->output);
     if (!names.empty()) return fmt::format("The repositories are {}", base::Join(names, ", "));
+    return NoRepository();
+  }
+
+  [[nodiscard]] std::string NoRepository() const {
     if (facts_.system.id() != "rhel") return "There is no repository";
     return "There is no repository: Red Hat's come with the subscription of the node, which its "
            "registration (subscription-manager) puts where the container finds it "
@@ -151,6 +208,9 @@ class KernelPackages {
   const Facts& facts_;
   const io::StopToken& stop_;
   std::vector<Said> complaints_{};  // of the package tool
+  // Of a look.
+  fs::path scratch_{};
+  std::optional<std::chrono::steady_clock::time_point> deadline_{};
 };
 
 }  // namespace
@@ -158,6 +218,15 @@ class KernelPackages {
 base::Status InstallKernelPackages(const Options& options, const Facts& facts,
                                    const io::StopToken& stop) {
   return KernelPackages(options, facts, stop).Install();
+}
+
+base::Status LookForKernelHeaders(const Options& options, const Facts& facts,
+                                  const io::StopToken& stop) {
+  TRY_ASSIGN(const fs::path scratch, MakeTemporaryFolder());
+  const base::Status looked = KernelPackages(options, facts, stop).Look(scratch);
+  std::error_code error;
+  fs::remove_all(scratch, error);
+  return looked;
 }
 
 void InstallCompiler(const Options& options, const Facts& facts, const std::string& name,

@@ -17,6 +17,13 @@ namespace pitcrew::node::driver_container {
 base::Status InstallKernelPackages(const Options& options, const Facts& facts,
                                    const io::StopToken& stop);
 
+// Whether they could be installed, asked of the package tool without changing the image, for a
+// minute and a half at most. kUnavailable "KernelHeadersMissing" names the package that the
+// repositories do not have; "KernelHeadersUnknown" says why nobody can tell: a repository that
+// cannot be reached now may have it.
+base::Status LookForKernelHeaders(const Options& options, const Facts& facts,
+                                  const io::StopToken& stop);
+
 // A compiler by the name of its program; the log has what went wrong.
 void InstallCompiler(const Options& options, const Facts& facts, const std::string& name,
                      const io::StopToken& stop);

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <utility>
 
 #include "base/strings.h"
 
@@ -13,6 +15,13 @@ namespace {
 using Words = std::vector<std::string>;
 
 constexpr std::string_view kHeadersPurpose = "install the kernel's headers";
+constexpr std::string_view kLookPurpose = "look for the kernel's headers";
+
+// Of no use to anybody, or said again by the line that follows.
+constexpr std::array<std::string_view, 6> kIdleWords = {
+    "Failed to set locale",           "Errors during downloading",
+    "Last metadata expiration check", "Updating Subscription Management repositories",
+    "Unable to read consumer",        "Subscription Manager is operating in container mode"};
 
 // Without a terminal of its own dpkg says its errors where apt-get does.
 Words AptInstall(std::string package) {
@@ -28,8 +37,7 @@ std::vector<PackageStep> AptSteps(const Options& options, const Facts& facts) {
     // One repository that is away, or whose key has changed, need not be the one with the headers.
     steps.push_back({"refresh the lists of packages", {{{"apt-get", "-qq", "update"}, ""}}, true});
   }
-  steps.push_back(
-      {std::string(kHeadersPurpose), {{AptInstall("linux-headers-" + facts.kernel), ""}}});
+  steps.push_back({std::string(kHeadersPurpose), {{AptInstall(HeaderPackage(facts)), ""}}});
   return steps;
 }
 
@@ -78,12 +86,57 @@ class Dnf {
   Words extended_;
 };
 
+// 5.14.0-427.el9_4.aarch64+64k is the kernel of the packages kernel-64k-..., as {release, "64k-"}.
+std::pair<std::string, std::string> RedHatKernel(const std::string& kernel) {
+  const auto plus = kernel.find('+');
+  return {kernel.substr(0, plus), plus == std::string::npos ? "" : kernel.substr(plus + 1) + "-"};
+}
+
+// Whatever dnf writes.
+Words DnfWritesTo(const std::string& scratch) {
+  return {"--setopt=cachedir=" + scratch + "/cache", "--setopt=persistdir=" + scratch + "/state",
+          "--setopt=logdir=" + scratch + "/log"};
+}
+
+std::string AptLists(const std::string& scratch) {
+  return "Dir::State::Lists=" + scratch + "/lists";
+}
+
+std::vector<PackageStep> AptQuestions(const Options& options, const Facts& facts,
+                                      const std::string& scratch) {
+  Words apt = {"apt-get", "-qq", "-o", "Dir::Cache=" + scratch + "/cache", "-o",
+               // Another user could not write there.
+               "APT::Sandbox::User=root"};
+  std::vector<PackageStep> steps;
+  if (options.refresh_packages) {
+    apt.insert(apt.end(), {"-o", AptLists(scratch)});
+    Words update = apt;
+    update.emplace_back("update");
+    steps.push_back({"fetch the lists of packages", {{std::move(update), ""}}, true});
+  }
+  apt.insert(apt.end(), {"--simulate", "--no-install-recommends", "install", HeaderPackage(facts)});
+  steps.push_back({std::string(kLookPurpose), {{std::move(apt), ""}}});
+  return steps;
+}
+
+std::vector<PackageStep> DnfQuestions(const Options& options, const Facts& facts,
+                                      const std::string& scratch) {
+  Words query = DnfWritesTo(scratch);
+  query.insert(query.end(), {"-q", "repoquery", "--available", "--qf",
+                             "%{name}-%{version}-%{release}.%{arch}", HeaderPackage(facts)});
+  const Dnf dnf(options, facts);
+  std::vector<PackageStep> steps(2, {std::string(kLookPurpose), {}, true});
+  dnf.Add(query, steps[0]);
+  // No repository had it. It may be in one that was passed over, without a word.
+  query.insert(query.begin(),
+               {"--setopt=skip_if_unavailable=0", "--setopt=*.skip_if_unavailable=0"});
+  dnf.Add(query, steps[1]);
+  return steps;
+}
+
 std::vector<PackageStep> DnfSteps(const Options& options, const Facts& facts) {
-  // 5.14.0-427.el9_4.aarch64+64k is the kernel of the packages kernel-64k-...
-  const auto plus = facts.kernel.find('+');
-  const std::string kernel = facts.kernel.substr(0, plus);
-  const std::string flavour = plus == std::string::npos ? "" : facts.kernel.substr(plus + 1) + "-";
-  const std::string devel = fmt::format("kernel-{}devel-{}", flavour, kernel);
+  const auto [kernel, flavour] = RedHatKernel(facts.kernel);
+  const std::string devel = HeaderPackage(facts);
   const Dnf dnf(options, facts);
   const Words install = options.refresh_packages ? Words{"--refresh", "install"} : Words{"install"};
   const auto with = [](Words words, const Words& more) {
@@ -137,6 +190,33 @@ std::vector<PackageStep> HeaderSteps(const Options& options, const Facts& facts)
   return {};
 }
 
+std::vector<PackageStep> HeaderQuestions(const Options& options, const Facts& facts,
+                                         const std::string& scratch) {
+  switch (facts.packages) {
+    case PackageTool::kApt:
+      return AptQuestions(options, facts, scratch);
+    case PackageTool::kDnf:
+      return DnfQuestions(options, facts, scratch);
+    case PackageTool::kNone:
+      break;
+  }
+  return {};
+}
+
+std::string HeaderPackage(const Facts& facts) {
+  if (facts.packages == PackageTool::kApt) return "linux-headers-" + facts.kernel;
+  const auto [kernel, flavour] = RedHatKernel(facts.kernel);
+  return fmt::format("kernel-{}devel-{}", flavour, kernel);
+}
+
+bool SaysMissing(std::string_view complaint) {
+  constexpr std::array kWords = {"Unable to locate package", "has no installation candidate",
+                                 "have unmet dependencies"};
+  return std::ranges::any_of(kWords, [&](std::string_view words) {
+    return complaint.find(words) != std::string_view::npos;
+  });
+}
+
 std::string KernelCompiler(std::string_view configuration) {
   constexpr std::string_view kSetting = "CONFIG_CC_VERSION_TEXT=\"";
   const auto begin = configuration.find(kSetting);
@@ -159,13 +239,21 @@ std::vector<PackageStep> CompilerSteps(const Facts& facts, const std::string& co
       {"install the compiler that the kernel was made with", {{AptInstall(compiler), ""}}, true}};
 }
 
-std::vector<std::string> RepositoryQuery(PackageTool tool) {
+std::vector<std::string> RepositoryQuery(PackageTool tool, const std::string& scratch) {
   switch (tool) {
-    case PackageTool::kApt:
-      return {"apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)",
-              "Created-By: Packages"};
-    case PackageTool::kDnf:
-      return {"dnf", "-q", "repolist"};
+    case PackageTool::kApt: {
+      Words words = {"apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)",
+                     "Created-By: Packages"};
+      if (!scratch.empty()) words.insert(words.end(), {"-o", AptLists(scratch)});
+      return words;
+    }
+    case PackageTool::kDnf: {
+      Words words = {"dnf", "-q", "repolist"};
+      if (scratch.empty()) return words;
+      const Words places = DnfWritesTo(scratch);
+      words.insert(words.begin() + 1, places.begin(), places.end());
+      return words;
+    }
     case PackageTool::kNone:
       break;
   }
@@ -201,10 +289,8 @@ std::string Complaint(std::string_view error_output) {
   constexpr std::size_t kMostLines = 6;
   std::vector<std::string> lines;
   for (auto& line : base::SplitTrimmed(error_output, '\n')) {
-    // Of no use to anybody, or said again by the line that follows.
-    if (line.starts_with("Failed to set locale") || line.starts_with("Errors during downloading")) {
-      continue;
-    }
+    const auto begins = [&](std::string_view words) { return line.starts_with(words); };
+    if (std::ranges::any_of(kIdleWords, begins)) continue;
     if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
   }
   // What it ends with is what it ends for.

@@ -30,6 +30,16 @@ struct PackageStep {
 // Empty without a package tool.
 std::vector<PackageStep> HeaderSteps(const Options& options, const Facts& facts);
 
+// What asks for the same without changing anything but `scratch`, a folder: where the image's root
+// file system cannot be written to, too. An attempt whose package can be had names it in its answer
+// (dnf), or ends with status 0 (apt).
+std::vector<PackageStep> HeaderQuestions(const Options& options, const Facts& facts,
+                                         const std::string& scratch);
+// The package that has the headers.
+std::string HeaderPackage(const Facts& facts);
+// Whether a tool that has failed says so of the package, and not of something on the way to it.
+bool SaysMissing(std::string_view complaint);
+
 // Packages with the kernel's own modules, which are unpacked and not installed: their scripts would
 // make this image boot. apt only; dnf's are among HeaderSteps, without scripts.
 std::vector<std::string> ModulePackages(const Facts& facts);
@@ -44,9 +54,9 @@ std::vector<PackageStep> CompilerSteps(const Facts& facts, const std::string& co
 // Addresses of private mirrors may have a name and a password before the host: not for messages.
 std::string WithoutCredentials(std::string_view text);
 
-// What asks the package tool for the repositories that it looks into; and what it has answered, as
-// their names.
-std::vector<std::string> RepositoryQuery(PackageTool tool);
+// What asks the package tool for the repositories that it looks into, and writes to `scratch` alone
+// where one is given; and what it has answered, as their names.
+std::vector<std::string> RepositoryQuery(PackageTool tool, const std::string& scratch = "");
 std::vector<std::string> RepositoryNames(PackageTool tool, std::string_view answer);
 
 // What a package tool has written to standard error, in one line for a person.

@@ -122,11 +122,19 @@ base::Result<InstallPlan> DecideInstall(const Options& options, const Facts& fac
   return plan;
 }
 
-std::string PreflightReport(const Options& options, Facts facts) {
+std::string PreflightReport(const Options& options, Facts facts,
+                            const std::function<base::Status()>& look_for_headers) {
   facts.free_bytes = base::Observed<std::uint64_t>::Missing();
+  const auto missing = [](const base::Error& error) {
+    return fmt::format("preflight: {}: {}\n", error.reason, error.message);
+  };
   const auto plan = DecideInstall(options, facts);
-  if (plan) return "preflight: nothing is missing\n";
-  return fmt::format("preflight: {}: {}\n", plan.error().reason, plan.error().message);
+  if (!plan) return missing(plan.error());
+  const base::Status headers = plan->fetch_headers ? look_for_headers() : base::Status();
+  if (headers) return "preflight: nothing is missing\n";
+  if (headers.error().reason == "KernelHeadersMissing") return missing(headers.error());
+  return fmt::format("preflight: nothing is missing, as far as can be seen from here: {}\n",
+                     headers.error().message);
 }
 
 std::string ModuleSourceFolder(ModuleType type, const std::optional<std::string>& recommended,

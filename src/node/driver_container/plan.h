@@ -2,6 +2,10 @@
 // touched: a node that cannot have the new driver keeps what it has.
 #pragma once
 
+#include <functional>
+#include <optional>
+#include <string>
+
 #include "base/result.h"
 #include "node/driver_container/facts.h"
 #include "node/driver_container/options.h"
@@ -26,7 +30,10 @@ base::Result<InstallPlan> DecideInstall(const Options& options, const Facts& fac
 // For the operator, which asks before it takes the present driver away
 // (driver_upgrade/image_check.h reads it): "preflight: nothing is missing", or "preflight: ", a
 // reason and its message. The room that the present driver's container takes is not asked for.
-std::string PreflightReport(const Options& options, Facts facts);
+// `look_for_headers` is called where headers have to be installed: they are missing where it says
+// KernelHeadersMissing. Another error of it is no answer, and the report says so.
+std::string PreflightReport(const Options& options, Facts facts,
+                            const std::function<base::Status()>& look_for_headers);
 
 // Reads what the compiled modules of a run file are called there: "kernel-open" or "kernel".
 // `recommended` is what nvidia-installer answered, nothing where it has failed

@@ -31,7 +31,7 @@ base::Result<host::ProgramEnd> RunToItsEnd(const ImageProgram& program, const io
   run.working_folder = program.folder;
   run.environment = program.variables;
   run.capture_output = program.reads_output;
-  run.deadline = std::chrono::steady_clock::now() + kLongest;
+  run.deadline = program.deadline.value_or(std::chrono::steady_clock::now() + kLongest);
   run.stop_fd = stop.fd();
   base::LogInfo("A program of the image runs",
                 {{"purpose", program.purpose}, {"command", base::Join(program.words, " ")}});

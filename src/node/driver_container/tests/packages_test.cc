@@ -50,6 +50,37 @@ TEST(HeaderSteps, OfUbuntuAndDebianAreNamedAfterTheKernel) {
   EXPECT_EQ(HeaderSteps(options, On(PackageTool::kApt, "debian", "6.1.0-56-amd64")).size(), 1U);
 }
 
+TEST(HeaderQuestions, ChangeNothingButTheirScratch) {
+  const auto apt = HeaderQuestions({}, On(PackageTool::kApt, "debian", "6.1.0-56-amd64"), "/tmp/x");
+  ASSERT_EQ(apt.size(), 2U);
+  EXPECT_EQ(apt[0].attempts.front().words,
+            (Words{"apt-get", "-qq", "-o", "Dir::Cache=/tmp/x/cache", "-o",
+                   "APT::Sandbox::User=root", "-o", "Dir::State::Lists=/tmp/x/lists", "update"}));
+  const auto& words = apt[1].attempts.front().words;
+  EXPECT_EQ(std::ranges::count(words, "--simulate"), 1);
+  EXPECT_EQ(words.back(), "linux-headers-6.1.0-56-amd64");
+  const auto dnf =
+      HeaderQuestions({}, On(PackageTool::kDnf, "rocky", "5.14.0-427.el9_4.aarch64+64k"), "/tmp/x");
+  ASSERT_EQ(dnf.size(), 2U);
+  EXPECT_THAT(ReleasesFor(dnf), ElementsAre("9.4", "9"));
+  EXPECT_EQ(std::ranges::count(dnf[1].attempts.front().words, "--setopt=*.skip_if_unavailable=0"),
+            1)
+      << "repositories that are away must not pass for such that have nothing";
+  EXPECT_EQ(dnf[0].attempts.front().words,
+            (Words{"dnf", "-y", "--setopt=skip_if_unavailable=1", "--releasever=9.4",
+                   "--setopt=cachedir=/tmp/x/cache", "--setopt=persistdir=/tmp/x/state",
+                   "--setopt=logdir=/tmp/x/log", "-q", "repoquery", "--available", "--qf",
+                   "%{name}-%{version}-%{release}.%{arch}",
+                   "kernel-64k-devel-5.14.0-427.el9_4.aarch64"}));
+  EXPECT_THAT(HeaderQuestions({}, On(PackageTool::kNone, "", "1"), "/tmp/x"), IsEmpty());
+}
+
+TEST(HeaderQuestions, AToolThatFailsForAnotherReasonSaysNothingOfThePackage) {
+  EXPECT_TRUE(SaysMissing("E: Unable to locate package linux-headers-1"));
+  EXPECT_FALSE(SaysMissing("E: Could not open lock file - open (30: Read-only file system)"));
+  EXPECT_FALSE(SaysMissing(""));
+}
+
 TEST(HeaderSteps, OfRedHatAreLookedForInTheExactReleaseFirst) {
   Options options;
   options.architecture = "x86_64";

@@ -161,22 +161,46 @@ TEST(ModuleSourceFolder, IsWhatIsAskedForElseWhatTheInstallerRecommends) {
   EXPECT_EQ(ModuleSourceFolder(ModuleType::kAuto, std::nullopt, 560), "kernel-open");
 }
 
+base::Status Had() { return {}; }
+
 TEST(PreflightReport, NamesWhatIsMissingAndNotWhatOnlyThePresentDriverTakes) {
-  EXPECT_EQ(PreflightReport(Wanted(), FreshImage()), "preflight: nothing is missing\n");
+  EXPECT_EQ(PreflightReport(Wanted(), FreshImage(), Had), "preflight: nothing is missing\n");
   Facts full = FreshImage();
   full.free_bytes = base::Observed<std::uint64_t>::Present(1);
   EXPECT_EQ(Refusal(Wanted(), full).reason, "LittleSpace");
-  EXPECT_EQ(PreflightReport(Wanted(), full), "preflight: nothing is missing\n");
+  EXPECT_EQ(PreflightReport(Wanted(), full, Had), "preflight: nothing is missing\n");
   // Behind it another thing is missing, which the full disk does not hide.
   full.has_compiler = false;
-  EXPECT_THAT(PreflightReport(Wanted(), full),
+  EXPECT_THAT(PreflightReport(Wanted(), full, Had),
               ::testing::StartsWith("preflight: CompilerMissing: "));
   Facts other = PrecompiledImage();
   other.kernel = "6.1.0-57-amd64";
   other.module_version = Text::Missing();
-  const std::string report = PreflightReport(Wanted(), other);
+  const std::string report = PreflightReport(Wanted(), other, Had);
   EXPECT_THAT(report, ::testing::StartsWith("preflight: NoModulesForKernel: "));
   EXPECT_THAT(report, HasSubstr("6.1.0-57-amd64"));
+}
+
+TEST(PreflightReport, NamesHeadersThatCannotBeHadAndNotThoseOfWhichNobodyCanTell) {
+  const auto says = [](std::string reason) {
+    return [reason] {
+      return base::Status(
+          base::Fail(base::Error{base::Code::kUnavailable, reason, "linux-headers-x, because"}));
+    };
+  };
+  EXPECT_EQ(PreflightReport(Wanted(), FreshImage(), says("KernelHeadersMissing")),
+            "preflight: KernelHeadersMissing: linux-headers-x, because\n");
+  // The operator begins with reports that begin so.
+  EXPECT_EQ(PreflightReport(Wanted(), FreshImage(), says("KernelHeadersUnknown")),
+            "preflight: nothing is missing, as far as can be seen from here: linux-headers-x, "
+            "because\n");
+  Facts has = FreshImage();
+  has.has_kernel_headers = true;
+  for (const Facts& facts : {has, PrecompiledImage()}) {
+    EXPECT_EQ(PreflightReport(Wanted(), facts, says("KernelHeadersMissing")),
+              "preflight: nothing is missing\n")
+        << "nothing has to be had";
+  }
 }
 
 }  // namespace
