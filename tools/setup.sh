@@ -3,7 +3,7 @@
 #
 #   tools/setup.sh           what building and the local cluster need
 #   tools/setup.sh test      what the tests need besides: packages, and unpacked into $PITCREW_CACHE a registry, a
-#                            Prometheus, container engines, a kernel for virtual machines, and axe-core
+#                            Prometheus, container engines, kernels for virtual machines, and axe-core
 #   tools/setup.sh lint      what `make lint` needs besides
 #   tools/setup.sh push      what `make push` needs besides
 #   tools/setup.sh release   what `make release` needs besides
@@ -113,26 +113,37 @@ unpack_engines() {
   rm -rf "$folder"
 }
 
-# Unpacked, not installed: the package would become this machine's own kernel. Only what virtual machines of the tests
-# load, with the index that installing would have made, and the headers with which modules are compiled there.
-download_kernel() {
-  release=$(apt-cache depends --important linux-image-cloud-amd64 | sed -n 's/^ *Depends: linux-image-\([0-9].*\)/\1/p')
+# Unpacked, not installed: the packages would become this machine's own kernels. Only what virtual machines of the tests
+# load, with the index that installing would have made, and the headers with which modules are compiled there. The second
+# is another flavour of the same version: what a node boots after an update of its kernel.
+kernel_of() {
+  apt-cache depends --important "$1" | sed -n 's/^ *Depends: linux-image-\([0-9].*\)/\1/p'
+}
+download_kernels() {
+  release=$(kernel_of linux-image-cloud-amd64)
+  second=$(kernel_of linux-image-amd64)
   # shellcheck disable=SC2046
-  apt-get --quiet=2 download "linux-image-$release" "linux-headers-$release" \
+  apt-get --quiet=2 download "linux-image-$release" "linux-headers-$release" "linux-image-$second" "linux-headers-$second" \
     $(apt-cache depends --important "linux-headers-$release" | sed -n 's/^ *Depends: \(linux-\(headers\|kbuild\)-.*\)/\1/p')
 }
-unpack_kernel() {
-  echo "setup: unpacking Debian's kernel for virtual machines into $kernel"
+# unpack_image RELEASE INTO
+unpack_image() {
+  dpkg-deb --fsys-tarfile linux-image-"$1"_*.deb | tar --extract --directory "$2" --wildcards './boot/vmlinuz-*' \
+    './lib/modules/*/modules.*' './lib/modules/*/kernel/virt/*' './lib/modules/*/kernel/drivers/vfio/*' \
+    './lib/modules/*/kernel/drivers/pci/*' './lib/modules/*/kernel/fs/fuse/*' './lib/modules/*/kernel/fs/overlayfs/*' &&
+    /usr/sbin/depmod --basedir "$2" "$1"
+}
+unpack_kernels() {
+  echo "setup: unpacking Debian's kernels for virtual machines into $kernel"
   folder=$(mktemp -d)
   chmod 755 "$folder"
-  ( cd "$folder" && { download_kernel 2> /dev/null || { apt-get --quiet=2 update && download_kernel; }; } &&
+  ( cd "$folder" && { download_kernels 2> /dev/null || { apt-get --quiet=2 update && download_kernels; }; } &&
+    mkdir -p headers second/usr/src usr && dpkg-deb --extract linux-headers-"$second"_*.deb headers &&
+    mv "headers/usr/src/linux-headers-$second" second/usr/src/ && rm -r headers linux-headers-"$second"_*.deb &&
     for package in linux-headers-*.deb linux-kbuild-*.deb; do dpkg-deb --extract "$package" headers; done &&
-    mkdir usr && mv headers/usr/src headers/usr/lib usr/ && rm -r headers &&
-    dpkg-deb --fsys-tarfile linux-image-*.deb | tar --extract --wildcards './boot/vmlinuz-*' \
-      './lib/modules/*/modules.*' './lib/modules/*/kernel/virt/*' './lib/modules/*/kernel/drivers/vfio/*' \
-      './lib/modules/*/kernel/drivers/pci/*' './lib/modules/*/kernel/fs/fuse/*' './lib/modules/*/kernel/fs/overlayfs/*' &&
-    /usr/sbin/depmod --basedir "$folder" "$(ls lib/modules)" ) ||
-    { echo "setup: the kernel linux-image-cloud-amd64 cannot be had" >&2; exit 1; }
+    mv headers/usr/src headers/usr/lib usr/ && rm -r headers &&
+    unpack_image "$release" . && unpack_image "$second" second ) ||
+    { echo "setup: the kernels linux-image-cloud-amd64 and linux-image-amd64 cannot be had" >&2; exit 1; }
   rm -rf "$kernel" "$folder"/*.deb
   mv "$folder" "$kernel"
 }
@@ -184,7 +195,7 @@ have_go || have_programs || go_missing=yes
 [ -z "$registry" ] || [ ! -x "$registry/docker-registry" ] || registry=
 [ -z "$prometheus" ] || [ ! -x "$prometheus/prometheus" ] || [ ! -x "$prometheus/promtool" ] || prometheus=
 
-[ -z "$kernel" ] || ! ls "$kernel"/lib/modules/*/modules.dep > /dev/null 2>&1 ||
+[ -z "$kernel" ] || ! ls "$kernel"/lib/modules/*/modules.dep "$kernel"/second/lib/modules/*/modules.dep > /dev/null 2>&1 ||
   ! ls "$kernel"/usr/src/linux-headers-*-common > /dev/null 2>&1 || kernel=
 
 [ -z "$engines" ] || [ ! -x "$engines/dockerd" ] || [ ! -x "$engines/crun" ] || engines=
@@ -204,7 +215,7 @@ if [ -n "$packages" ]; then install_packages "$packages"; fi
 if [ -n "$go_missing" ]; then install_go; fi
 if [ -n "$registry" ]; then unpack_programs docker-registry "$registry" docker-registry; fi
 if [ -n "$prometheus" ]; then unpack_programs prometheus "$prometheus" prometheus promtool; fi
-if [ -n "$kernel" ]; then unpack_kernel; fi
+if [ -n "$kernel" ]; then unpack_kernels; fi
 if [ -n "$axe" ]; then unpack_axe "$axe"; fi
 if [ -n "$engines" ]; then unpack_engines; fi
 if [ -n "$sysroot" ]; then

@@ -71,7 +71,7 @@ def _copy_with_libraries(root: pathlib.Path, paths: list[pathlib.Path]):
                     place.chmod(0o755)
 
 
-def _copy_headers(root: pathlib.Path, kernel: Kernel):
+def copy_headers(root: pathlib.Path, kernel: Kernel):
     """As Debian's packages lay them out, without those of other processors."""
     cache = kernel.modules.parents[2]
     headers = cache / "usr/src"
@@ -156,7 +156,7 @@ def write(root: pathlib.Path, kernel: Kernel, program: pathlib.Path, headers: bo
         if not link.is_symlink() and not link.exists():
             link.symlink_to(target)
     if headers:
-        _copy_headers(root, kernel)
+        copy_headers(root, kernel)
     place = root / "usr/bin/nvidia-driver"
     architecture = libraries.this_machine()
     place.write_bytes(libraries.stripped(program, architecture))

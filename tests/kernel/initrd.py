@@ -13,7 +13,8 @@ import sys
 
 import driver_image
 import package_images
-from machine import DISGUISES, Kernel, MissingPart
+import rebooted_image
+from machine import DISGUISES, Kernel, MissingPart, find_kernel
 
 _HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(_HERE.parents[1] / "deploy/image"))
@@ -90,10 +91,12 @@ def _write_cpio(root: pathlib.Path, target: pathlib.Path):
 def write(kernel: Kernel, work: pathlib.Path, scenario: list[str], programs: dict[str, pathlib.Path],
           files: dict[str, pathlib.Path], links: dict[str, str],
           driver_images: dict[str, pathlib.Path] | None = None,
-          installed_images: dict[str, pathlib.Path] | None = None) -> pathlib.Path:
+          installed_images: dict[str, pathlib.Path] | None = None,
+          rebooted_images: dict[str, pathlib.Path] | None = None) -> pathlib.Path:
     """`programs` and `files`: {path in the machine: path here}; `links`: {path in the machine: what it leads to};
     `driver_images`: {path in the machine: nvidia-driver}, root file systems of driver containers; `installed_images`
-    likewise, folders with those that dnf and apt have made; `scenario`: the command line that is tried."""
+    likewise, folders with those that dnf and apt have made; `rebooted_images`: with those of a node that had the usual
+    kernel before; `scenario`: the command line that is tried."""
     root = work / "root"
     for folder in _FOLDERS:
         (root / folder).mkdir(parents=True)
@@ -119,6 +122,8 @@ def write(kernel: Kernel, work: pathlib.Path, scenario: list[str], programs: dic
         driver_image.write(root / guest.lstrip("/"), kernel, program)
     for guest, program in (installed_images or {}).items():
         package_images.write(root / guest.lstrip("/"), kernel, program)
+    for guest, program in (rebooted_images or {}).items():
+        rebooted_image.write(root / guest.lstrip("/"), find_kernel(), kernel, program)
     for guest, target in links.items():
         (root / guest.lstrip("/")).symlink_to(target)
     (root / "etc/disguises").write_text("".join(one.line() + "\n" for one in DISGUISES), encoding="ascii")

@@ -1,12 +1,13 @@
 # kernel_test(NAME driver SCRIPT scenarios/driver.sh [PROGRAMS target...] [FILES /in/the/machine=path...]
 #             [LINKS /in/the/machine=target...] [DRIVER_IMAGE /in/the/machine] [PACKAGE_IMAGES /in/the/machine]
+#             [REBOOTED_IMAGES /in/the/machine]
 #             [KERNEL_OPTIONS word...] [MEMORY mib] [DEADLINE seconds] [NO_IOMMU])
 #
 # A CTest test kernel/<NAME> (label "kernel") that runs the script as root in a virtual machine with Debian's kernel;
 # the script's exit status is the test's. Programs of the build lie in /usr/bin there, with their libraries; relative
 # paths of FILES begin here. tests/kernel/README.md describes the machine.
 function(kernel_test)
-  cmake_parse_arguments(TEST "NO_IOMMU" "NAME;SCRIPT;DEADLINE;DRIVER_IMAGE;PACKAGE_IMAGES;MEMORY" "PROGRAMS;FILES;LINKS;KERNEL_OPTIONS" ${ARGN})
+  cmake_parse_arguments(TEST "NO_IOMMU" "NAME;SCRIPT;DEADLINE;DRIVER_IMAGE;PACKAGE_IMAGES;REBOOTED_IMAGES;MEMORY" "PROGRAMS;FILES;LINKS;KERNEL_OPTIONS" ${ARGN})
   if(NOT TEST_DEADLINE)
     set(TEST_DEADLINE 900)
   endif()
@@ -29,6 +30,9 @@ function(kernel_test)
   endif()
   if(TEST_PACKAGE_IMAGES)
     list(APPEND arguments --package-images ${TEST_PACKAGE_IMAGES}=$<TARGET_FILE:pitcrew_nvidia_driver_program>)
+  endif()
+  if(TEST_REBOOTED_IMAGES)
+    list(APPEND arguments --rebooted-images ${TEST_REBOOTED_IMAGES}=$<TARGET_FILE:pitcrew_nvidia_driver_program>)
   endif()
   if(TEST_MEMORY)
     list(APPEND arguments --memory ${TEST_MEMORY})

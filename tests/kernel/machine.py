@@ -64,15 +64,26 @@ class Kernel:
         return self.modules.name
 
 
-def find_kernel() -> Kernel:
-    """Debian's kernel as tools/setup.sh has unpacked it."""
-    cache = os.environ.get("PITCREW_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "pitcrew")
-    folder = pathlib.Path(cache) / "kernel"
+def _kernel_in(folder: pathlib.Path) -> Kernel:
     images = sorted(folder.glob("boot/vmlinuz-*"))
     if not images:
         raise MissingPart(f"no kernel in {folder}; `tools/setup.sh test` unpacks Debian's there")
     return Kernel(images[-1], folder / "lib/modules" / images[-1].name.removeprefix("vmlinuz-"))
+
+
+def _cache() -> pathlib.Path:
+    return pathlib.Path(os.environ.get("PITCREW_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "pitcrew"))
+
+
+def find_kernel() -> Kernel:
+    """Debian's kernel as tools/setup.sh has unpacked it."""
+    return _kernel_in(_cache() / "kernel")
+
+
+def find_second_kernel() -> Kernel:
+    """Another flavour of it. Its headers need those of the first."""
+    return _kernel_in(_cache() / "kernel/second")
 
 
 def _command(kernel: Kernel, initrd: pathlib.Path, result: pathlib.Path, iommu: bool, memory: int,

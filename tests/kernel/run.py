@@ -2,7 +2,8 @@
 """Runs one scenario in a virtual machine with Debian's kernel, and ends as the scenario ends.
 
     run.py [--program GUEST=FILE]... [--file GUEST=FILE]... [--link GUEST=TARGET]... [--driver-image GUEST=FILE]...
-           [--package-images GUEST=FILE]... [--kernel-option WORD]... [--memory MIB] [--deadline SECONDS] -- COMMAND...
+           [--package-images GUEST=FILE]... [--rebooted-images GUEST=FILE]... [--kernel-option WORD]...
+           [--memory MIB] [--deadline SECONDS] -- COMMAND...
 
 COMMAND is run in the machine as root; its output and the kernel's messages come out here. Exit status: the command's
 own; 124 when the deadline has passed, 125 when the machine could not be made or ended by itself. README.md describes
@@ -40,6 +41,8 @@ def _arguments() -> argparse.Namespace:
                         help="a driver container's root file system, with a compiler and FILE as nvidia-driver")
     parser.add_argument("--package-images", type=_pair, action="append", default=[], metavar="GUEST=FILE",
                         help="a folder of those that dnf and apt have made, with FILE as nvidia-driver")
+    parser.add_argument("--rebooted-images", type=_pair, action="append", default=[], metavar="GUEST=FILE",
+                        help="boot Debian's other kernel, with a folder of driver containers that the usual one had before")
     parser.add_argument("--kernel-option", action="append", default=[], metavar="WORD",
                         help="one more word of the kernel's command line")
     parser.add_argument("--memory", type=int, default=machine.MEMORY_MIB, help="MiB (%(default)s)")
@@ -62,12 +65,13 @@ def main() -> int:
         work = pathlib.Path(folder)
         result = work / "result"
         try:
-            kernel = machine.find_kernel()
+            kernel = machine.find_second_kernel() if arguments.rebooted_images else machine.find_kernel()
             archive = initrd.write(kernel, work, arguments.command,
                                    {guest: pathlib.Path(here) for guest, here in arguments.program},
                                    {guest: pathlib.Path(here) for guest, here in arguments.file}, dict(arguments.link),
                                    {guest: pathlib.Path(here) for guest, here in arguments.driver_image},
-                                   {guest: pathlib.Path(here) for guest, here in arguments.package_images})
+                                   {guest: pathlib.Path(here) for guest, here in arguments.package_images},
+                                   {guest: pathlib.Path(here) for guest, here in arguments.rebooted_images})
             machine.boot(kernel, archive, result, arguments.deadline, not arguments.no_iommu, arguments.memory,
                          arguments.kernel_option)
         except (machine.MissingPart, initrd.libraries.BuildError, OSError) as error:

@@ -1,7 +1,7 @@
 # What scenarios of driver containers have in common: the node with its mounts, one driver container on it at a time, and
 # what has to hold then. They read it first: `. /support/driver_container.sh`.
 set -e
-image=/image
+image=/image  # another, where a scenario says so
 kernel=$(uname -r)
 modules=$image/usr/lib/modules/$kernel/kernel/drivers/video
 
@@ -15,16 +15,21 @@ gone() { [ ! -e "/sys/module/$1" ] || fail "$1 is still loaded"; }
 all_gone() { for module in nvidia nvidia_uvm nvidia_modeset nvidia_drm; do gone $module; done; }
 
 # Mounts as the pod has them: /run/nvidia in both directions.
+mounts() {
+  mkdir -p "$1/run/nvidia"
+  mount -t proc proc "$1/proc"
+  mount --rbind /sys "$1/sys"
+  mount --rbind /dev "$1/dev"
+  mount --rbind /run/nvidia "$1/run/nvidia"
+}
 mount -t tmpfs tmpfs /run
 mkdir -p /run/nvidia
 mount -t tmpfs tmpfs /run/nvidia
 mount --make-shared /run/nvidia
-mount --bind $image $image
-mkdir -p $image/run/nvidia
-mount -t proc proc $image/proc
-mount --rbind /sys $image/sys
-mount --rbind /dev $image/dev
-mount --bind /run/nvidia $image/run/nvidia
+if [ -d $image ]; then
+  mount --bind $image $image
+  mounts $image
+fi
 for minor in 0 1; do mknod /dev/nvidia$minor c 195 $minor; done
 mknod /dev/nvidiactl c 195 255
 
@@ -33,11 +38,16 @@ in_image() {
   chroot $image /usr/bin/unshare --mount --propagation unchanged /usr/bin/env DRIVER_VERSION="$version" DRIVER_CONFIG_DIGEST="$digest" "$@"
 }
 version=580.95.05 digest=111
+# begin_into FILE WORDS: what it says is written there.
+begin_into() {
+  into=$1; shift
+  chroot $image /usr/bin/unshare --mount --propagation unchanged /usr/bin/env DRIVER_VERSION="$version" DRIVER_CONFIG_DIGEST="$digest" \
+    "$@" >> "$into" 2>&1 &
+  driver=$!
+}
 begin() {
   : > /run/log  # what is awaited must not be found in the words of the one before
-  chroot $image /usr/bin/unshare --mount --propagation unchanged /usr/bin/env DRIVER_VERSION="$version" DRIVER_CONFIG_DIGEST="$digest" \
-    "$@" >> /run/log 2>&1 &
-  driver=$!
+  begin_into /run/log "$@"
 }
 # A process that has ended and is not waited for yet is still there, as a zombie.
 runs() { read -r _ _ state _ < /proc/$driver/stat && [ "$state" != Z ]; }
@@ -50,8 +60,9 @@ await() {
 up() { await "The driver is up"; }
 # As a container is killed: with all that it has started.
 killed() {
+  kill -KILL $driver 2> /dev/null || true
   for process in /proc/[0-9]*; do
-    [ "$(readlink "$process/root" 2> /dev/null)" != $image ] || kill -KILL "${process#/proc/}" 2> /dev/null || true
+    [ "$(readlink "$process/root" 2> /dev/null)" != "$image" ] || kill -KILL "${process#/proc/}" 2> /dev/null || true
   done
   wait $driver 2> /dev/null || true
 }
