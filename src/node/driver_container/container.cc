@@ -35,8 +35,8 @@ class Container {
     TRY(files.SetNotReady());
     TRY_ASSIGN(const auto loaded, ReadDriverModules(options_.places.sys));
     TRY_ASSIGN(const auto digest, files.ReadDigest());
-    const bool keep = loaded.contains("nvidia") && !options_.config_digest.empty() &&
-                      digest == options_.config_digest;
+    const bool keep =
+        IsWhole(loaded) && !options_.config_digest.empty() && digest == options_.config_digest;
     const base::Status up = keep ? KeepLoaded(files) : BringUp(files);
     if (!up) {
       GiveUp(files, keep);

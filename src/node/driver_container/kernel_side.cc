@@ -67,6 +67,12 @@ base::Result<LoadedModules> ReadDriverModules(const std::filesystem::path& sys) 
   return modules;
 }
 
+bool IsWhole(const LoadedModules& modules) {
+  return std::ranges::all_of(kLoadOrder, [&](const std::string& name) {
+    return modules.contains(base::ReplaceAll(name, "-", "_"));
+  });
+}
+
 base::Status RefuseUsedModules(const LoadedModules& modules) {
   std::vector<std::string> uses;
   for (const auto& [name, module] : modules) {

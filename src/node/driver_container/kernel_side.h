@@ -27,6 +27,10 @@ using LoadedModules = std::map<std::string, LoadedModule>;  // by name, as nvidi
 // which have nothing to do without it: they go with it when nobody uses them.
 base::Result<LoadedModules> ReadDriverModules(const std::filesystem::path& sys);
 
+// Whether all are there that a driver container loads: a container that was killed while it took
+// them out, or loaded them, has left some.
+bool IsWhole(const LoadedModules& modules);
+
 // kUnavailable "DriverInUse" when something beside these modules holds one of them: a program with
 // a device open, or another module.
 base::Status RefuseUsedModules(const LoadedModules& modules);

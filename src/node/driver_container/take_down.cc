@@ -96,8 +96,8 @@ class LettingGo {
     // A descriptor of -1 is passed over.
     const int closed = closed_ ? closed_->fd() : -1;
     const int kernel = kernel_ ? kernel_->fd() : -1;
-    [[maybe_unused]] const auto event = io::WaitReadable(
-        {closed, kernel}, {}, std::chrono::steady_clock::now() + kUntilNextLook);
+    [[maybe_unused]] const auto event =
+        io::WaitReadable({closed, kernel}, {}, std::chrono::steady_clock::now() + kUntilNextLook);
     Forget();
   }
 

@@ -102,18 +102,6 @@ all_gone
 [ ! -e /run/nvidia/nvidia-driver.pid ] || fail "the PID file is still there"
 rm /image/run/stand-in/persistenced-fails
 
-echo "== killed at each step: the next one brings the driver up"
-for step in preflight prepare unload install load daemons show; do
-  echo "-- $step"
-  begin nvidia-driver init
-  await "of=$step"
-  killed
-  begin nvidia-driver init
-  up
-  works 580.95.05
-  down
-done
-
 echo "== an upgrade while a program uses a GPU: the old driver stays whole"
 begin nvidia-driver init
 up

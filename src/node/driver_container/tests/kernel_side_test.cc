@@ -26,6 +26,17 @@ TEST(DriverModules, AreReadWithWhatHoldsThem) {
   EXPECT_THAT(modules->at("nvidia").holders, ElementsAre("nvidia_uvm"));
 }
 
+TEST(DriverModules, AreADriverWhenNoneIsMissingThatIsLoadedByOurselves) {
+  LoadedModules modules = {{"nvidia", {}}, {"nvidia_uvm", {}}, {"nvidia_modeset", {}}};
+  EXPECT_TRUE(IsWhole(modules));
+  EXPECT_FALSE(IsWhole({}));
+  for (const char* missing : {"nvidia", "nvidia_uvm", "nvidia_modeset"}) {
+    auto some = modules;
+    some.erase(missing);
+    EXPECT_FALSE(IsWhole(some)) << missing;
+  }
+}
+
 TEST(UsedModules, AreThoseThatProgramsOrForeignModulesHold) {
   RecordProperty("holds", "driver-lifecycle.md #112");
   LoadedModules modules = {{"nvidia", {2, {"nvidia_modeset", "nvidia_uvm"}}},
