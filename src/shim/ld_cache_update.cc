@@ -66,14 +66,21 @@ base::Status AppendLines(const ContainerRoot& root, const std::string& path, con
   return changed ? root.WriteFile(path, content, 0644) : base::Status{};
 }
 
+// A list takes the place of the folders that musl searches without one ("/lib:/usr/local/lib:/usr/lib"):
+// where the image has none, they are in ours, in musl's order.
+base::Status NameFoldersForMusl(const ContainerRoot& root, const Words& system, Words lines) {
+  TRY_ASSIGN(const bool has_list, root.Exists(kMuslPath));
+  if (!has_list) {
+    for (const char* folder : {"/lib", "/usr/local/lib", "/usr/lib"}) AddOnce(lines, folder);
+  }
+  for (const auto& folder : system) AddOnce(lines, folder);
+  return AppendLines(root, kMuslPath, lines);
+}
+
 base::Status NameFolders(const ContainerRoot& root, const Words& system,
                          const LoaderFolders& configured, const Words& extra) {
   TRY_ASSIGN(const bool is_musl, root.Exists("/etc/alpine-release"));
-  if (is_musl) {
-    Words lines = extra;
-    lines.insert(lines.end(), system.begin(), system.end());
-    TRY(AppendLines(root, kMuslPath, lines));
-  }
+  if (is_musl) TRY(NameFoldersForMusl(root, system, extra));
   if (!configured.is_configured) {
     TRY_ASSIGN(const bool exists, root.Exists(kLoaderConfiguration));
     if (!exists) {

@@ -270,7 +270,21 @@ TEST_F(InContainer, MuslReadsAPathFile) {
   Write("/etc/alpine-release", "3.20\n");
   Library("/opt/driver/libcuda.so.1", "libcuda.so.1");
   ASSERT_TRUE(UpdateLdCache(*root_, {"/opt/driver"}));
-  EXPECT_TRUE(Read("/etc/ld-musl-x86_64.path").starts_with("/opt/driver\n/lib\n"));
+  EXPECT_TRUE(Read("/etc/ld-musl-x86_64.path")
+                  .starts_with("/opt/driver\n/lib\n/usr/local/lib\n/usr/lib\n"));
+  ASSERT_TRUE(UpdateLdCache(*root_, {"/opt/driver"}));
+  EXPECT_EQ(Read("/etc/ld-musl-x86_64.path"),
+            "/opt/driver\n/lib\n/usr/local/lib\n/usr/lib\n/lib64\n/usr/lib64\n");
+}
+
+// An image that has chosen its folders has left others out on purpose.
+TEST_F(InContainer, MuslKeepsTheListOfTheImage) {
+  Write("/etc/alpine-release", "3.20\n");
+  Write("/etc/ld-musl-x86_64.path", "/opt/own\n");
+  Library("/opt/driver/libcuda.so.1", "libcuda.so.1");
+  ASSERT_TRUE(UpdateLdCache(*root_, {"/opt/driver"}));
+  EXPECT_EQ(Read("/etc/ld-musl-x86_64.path"),
+            "/opt/own\n/opt/driver\n/lib\n/usr/lib\n/lib64\n/usr/lib64\n");
 }
 
 // The newest of several versions without a link of the SONAME.
