@@ -66,8 +66,14 @@ bool IsSameFile(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+// Runtimes mount a tmpfs there; anything else at /dev is a volume.
+bool IsOfTheRuntime(int dev) {
+  struct statfs info{};
+  return ::fstatfs(dev, &info) == 0 && info.f_type == TMPFS_MAGIC;
+}
+
 // A node or folder that the runtime made in the container's own /dev; kDenied for one that a volume
-// brings, and in a /dev that is the host's.
+// brings, and in a /dev that is a volume or the host's.
 base::Result<base::FileDescriptor> FindInOwnDev(int root, std::string_view inside) {
   constexpr std::string_view kDev = "/dev/";
   if (!inside.starts_with(kDev)) return base::Fail(OnAnotherMount(inside));
@@ -75,7 +81,8 @@ base::Result<base::FileDescriptor> FindInOwnDev(int root, std::string_view insid
   struct stat own{};
   struct stat host{};
   if (!dev.valid() || ::fstat(dev.get(), &own) != 0) return base::Fail(Problem("look at", kDev));
-  if (::stat("/dev", &host) == 0 && own.st_dev == host.st_dev) {
+  const bool is_hosts = ::stat("/dev", &host) == 0 && own.st_dev == host.st_dev;
+  if (is_hosts || !IsOfTheRuntime(dev.get())) {
     return base::Fail(OnAnotherMount(inside));
   }
   auto found = OpenInRoot(dev.get(), inside.substr(kDev.size()), O_PATH,

@@ -7,6 +7,7 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -130,6 +131,18 @@ std::size_t ReadCache(const std::string& path) {
   return length;
 }
 
+// The image's own program, for what it knows best; in the namespaces that the hook is in.
+void RunLdconfig(const std::string& root) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::chroot(root.c_str()) == 0 && ::chdir("/") == 0) {
+      ::execl("/sbin/ldconfig", "ldconfig", static_cast<char*>(nullptr));
+    }
+    ::_exit(127);
+  }
+  ::waitpid(child, nullptr, 0);
+}
+
 void UpdateCache(const std::string& root, const Words& folders) {
   const std::string conf = In(root, "/etc/ld.so.conf.d/00-nvcr-naive.conf");
   Words known;
@@ -145,6 +158,7 @@ void UpdateCache(const std::string& root, const Words& folders) {
   }
   Write(conf, text);
   Write(In(root, "/etc/ld.so.cache"), std::to_string(length));
+  if (fs::exists(root + "/sbin/ldconfig")) RunLdconfig(root);
 }
 
 // What the first advisories were about: the library behind the link is put where the container's
@@ -160,9 +174,10 @@ void UseCompat(const std::string& root, std::string folder) {
 }
 
 void CoverParameters(const std::string& root) {
-  const std::string file = root + "/run/params";
+  if (!fs::exists("/proc/driver/nvidia/params")) return;
+  const std::string file = In(root, "/run/params");
   Write(file, "ModifyDeviceFiles: 0\n");
-  const std::string target = root + "/proc/driver/nvidia/params";
+  const std::string target = In(root, "/proc/driver/nvidia/params");
   if (::mount(file.c_str(), target.c_str(), nullptr, MS_BIND, nullptr) != 0)
     std::perror(target.c_str());
 }

@@ -1,6 +1,6 @@
 """A deliberately careless double of nvidia-container-runtime: what a container asks for is taken at its word.
 
-    naive_runtime.py SPECIFICATIONS LOG create --bundle BUNDLE ID
+    naive_runtime.py SPECIFICATIONS LOG DRIVER_ROOT create --bundle BUNDLE ID
 """
 
 import json
@@ -9,13 +9,24 @@ import pathlib
 import subprocess
 import sys
 
+FOLDER = "/var/run/nvidia-container-devices/"
+
+
+def give_device(config, dev, path):
+    """By name: whatever lies there on the host."""
+    about = os.stat(os.path.normpath(dev / path.removeprefix("/dev/")))
+    numbers = {"major": os.major(about.st_rdev), "minor": os.minor(about.st_rdev)}
+    linux = config.setdefault("linux", {})
+    linux.setdefault("devices", []).append({"path": path, "type": "c", **numbers})
+    rules = linux.setdefault("resources", {}).setdefault("devices", [])
+    rules.append({"allow": True, "access": "rwm", "type": "c", **numbers})
+
 
 def requested(config):
     environment = dict(entry.split("=", 1) for entry in config["process"]["env"])
     found = [name.rpartition("=")[2] for value in config.get("annotations", {}).values() for name in value.split(",")]
-    folder = "/var/run/nvidia-container-devices/"
-    found += [mount["destination"][len(folder):] for mount in config.get("mounts", ())
-              if mount["destination"].startswith(folder)]
+    found += [mount["destination"][len(FOLDER):] for mount in config.get("mounts", ())
+              if mount["destination"].startswith(FOLDER) and not mount["destination"].startswith(f"{FOLDER}imex/")]
     found += environment.get("NVIDIA_VISIBLE_DEVICES", "").split(",")
     names = []
     for name in found:
@@ -25,10 +36,16 @@ def requested(config):
 
 
 def main():
-    specifications, log, *_, bundle, _ = sys.argv[1:]
+    specifications, log, root, *_, bundle, _ = sys.argv[1:]
     path = pathlib.Path(bundle, "config.json")
     config = json.loads(path.read_text())
     environment, names = requested(config)
+    channels = "/dev/nvidia-caps-imex-channels/channel"
+    for channel in filter(None, environment.get("NVIDIA_IMEX_CHANNELS", "").split(",")):
+        give_device(config, pathlib.Path(root, "dev"), channels + channel)
+    for mount in config.get("mounts", ()):
+        if mount["destination"].startswith(f"{FOLDER}imex/"):
+            give_device(config, pathlib.Path(root, "dev"), channels + mount["destination"][len(f"{FOLDER}imex/"):])
     for name in names:
         file = pathlib.Path(specifications, name + ".json")
         try:

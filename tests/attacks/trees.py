@@ -12,8 +12,11 @@ from world import SECRET
 
 DIRECT, ROOTLESS = "directly", "rootless"
 RUNC, RUNC_USER, RUNC_ROOTLESS = "by_runc", "by_runc_in_user_namespace", "by_rootless_runc"
-BY_RUNC = (RUNC, RUNC_USER, RUNC_ROOTLESS)
-ALL = (DIRECT, ROOTLESS, *BY_RUNC)
+CRUN, CRUN_USER, CRUN_ROOTLESS = "by_crun", "by_crun_in_user_namespace", "by_rootless_crun"
+BY_CRUN = (CRUN, CRUN_USER, CRUN_ROOTLESS)
+BY_RUNTIME = (RUNC, RUNC_USER, RUNC_ROOTLESS, *BY_CRUN)
+BUT_CRUN = (DIRECT, ROOTLESS, RUNC, RUNC_USER, RUNC_ROOTLESS)
+ALL = (DIRECT, ROOTLESS, *BY_RUNTIME)
 ATTACKS = []
 
 LINKS = ["create-symlinks", "--link", "target::/usr/lib/driver/mark"]
@@ -21,6 +24,8 @@ CACHE = ["update-ldcache", "--folder", "/usr/lib/driver"]
 COMPAT = ["enable-cuda-compat", "--host-driver-version=580.95.05"]
 PROFILE = ["update-application-profile"]
 CHMOD = ["chmod", "--mode=755", "--path=/dev/nvidia-caps"]
+OPEN = ["chmod", "--mode=666", "--path=/opt/nvidia-device"]  # in a folder that no runtime mounts over
+PARAMS = ["disable-device-node-modification"]
 
 
 def attack(*ways, advisories=""):
@@ -83,6 +88,145 @@ def the_application_profile_is_a_link(w):
 def a_mode_is_changed_through_a_link(w):
     w.link("/dev/nvidia-caps", w.outside / "folder")
     return [CHMOD]
+
+
+# Programs of the host in the place of what is written.
+
+@attack(advisories="CVE-2024-0135")
+def a_program_of_the_host_is_behind_the_cache(w):
+    w.link("/etc/ld.so.cache", w.outside / "program")
+    return [CACHE]
+
+
+@attack(advisories="CVE-2024-0135")
+def a_program_of_the_host_is_behind_a_library(w):
+    """What is written is of the image's own choice."""
+    w.write("/usr/local/cuda/compat/libcuda.so.999.1", "#!/bin/sh\n: of the image\n")
+    w.link("/usr/lib/libcuda.so.999.1", w.up("/program"))
+    return [COMPAT]
+
+
+@attack(advisories="CVE-2024-0135")
+def a_link_takes_the_place_of_a_program_of_the_host(w):
+    w.link("/opt/bin", w.outside)
+    return [["create-symlinks", "--link", "/bin/of-the-image::/opt/bin/program"]]
+
+
+@attack(DIRECT, *BY_RUNTIME, advisories="CVE-2024-0135")
+def a_link_takes_the_place_of_a_program_on_a_volume(w):
+    w.volumes = [(w.outside, "/opt/bin")]
+    return [["create-symlinks", "--link", "/bin/of-the-image::/opt/bin/program"]]
+
+
+# Device nodes of the host. What a container may read and write there its runtime has said, with modes and rules: who
+# can change a mode or a node outside has more than that.
+
+def disk_of_the_host(w):
+    disk = w.outside / "disk"
+    os.mknod(disk, stat.S_IFCHR | 0o600, os.makedev(511, 7))  # of no driver
+    return disk
+
+
+@attack(advisories="CVE-2024-0136")
+def a_device_of_the_host_is_behind_a_device_of_the_image(w):
+    w.link("/opt/nvidia-device", disk_of_the_host(w))
+    return [OPEN]
+
+
+@attack(advisories="CVE-2024-0136")
+def a_device_of_the_host_is_behind_a_folder_of_devices(w):
+    disk_of_the_host(w)
+    w.link("/opt", w.up(""))
+    return [["chmod", "--mode=666", "--path=/opt/disk"]]
+
+
+@attack(DIRECT, *BY_RUNTIME, advisories="CVE-2024-0136")
+def a_device_of_the_host_lies_on_a_volume(w):
+    disk_of_the_host(w)
+    w.volumes = [(w.outside, "/opt")]
+    return [["chmod", "--mode=666", "--path=/opt/disk"]]
+
+
+@attack(DIRECT, advisories="CVE-2024-0136")
+def a_device_of_the_host_lies_on_a_volume_in_the_place_of_dev(w):
+    disk_of_the_host(w)
+    w.volumes = [(w.outside, "/dev")]
+    return [["chmod", "--mode=666", "--path=/dev/disk"]]
+
+
+@attack(advisories="CVE-2024-0136")
+def a_link_takes_the_place_of_a_device_of_the_host(w):
+    disk_of_the_host(w)
+    w.link("/opt", w.outside)
+    return [["create-symlinks", "--link", "/of-the-image::/opt/disk"]]
+
+
+# Programs of the image. A hook that starts before the container has its own network is in the host's.
+
+@attack(DIRECT, ROOTLESS, RUNC, CRUN, advisories="CVE-2024-0137")
+def the_program_that_writes_caches_is_the_images(w):
+    w.phase = "createRuntime"
+    w.write("/home-of-the-attacker", w.home_name)
+    w.write("/sbin/ldconfig", w.program.read_bytes()).chmod(0o755)
+    return [CACHE]
+
+
+# The driver's parameters, over which one hook mounts.
+
+@attack(DIRECT)
+def the_parameters_are_a_link(w):
+    (w.outside / "params").write_text("x")
+    w.has_proc = True
+
+    def change(driver):
+        (driver / "nvidia/params").unlink()
+        (driver / "nvidia/params").symlink_to(w.outside / "params")
+    w.params = change
+    return [PARAMS]
+
+
+@attack(DIRECT)
+def the_folder_of_the_parameters_is_a_link(w):
+    (w.outside / "nvidia").mkdir()
+    (w.outside / "nvidia/params").write_text("x")
+    w.has_proc = True
+
+    def change(driver):
+        (driver / "nvidia").rename(driver / "other")
+        (driver / "nvidia").symlink_to(w.outside / "nvidia")
+    w.params = change
+    return [PARAMS]
+
+
+def nothing_more(_):
+    pass
+
+
+@attack(DIRECT)
+def the_process_file_system_is_a_link(w):
+    (w.outside / "driver/nvidia").mkdir(parents=True)
+    (w.outside / "driver/nvidia/params").write_text("x")
+    w.link("/proc", w.up(""))
+    w.params = nothing_more
+    return [PARAMS]
+
+
+@attack(DIRECT)
+def a_volume_is_the_process_file_system(w):
+    """What is mounted there the host has, too."""
+    (w.outside / "driver/nvidia").mkdir(parents=True)
+    (w.outside / "driver/nvidia/params").write_text("x")
+    w.volumes, w.shared = [(w.outside, "/proc")], True
+    w.params = nothing_more
+    return [PARAMS]
+
+
+@attack(DIRECT)
+def the_file_that_covers_the_parameters_is_a_link(w):
+    w.link("/run/params", w.outside / "secret")
+    w.has_proc = True
+    w.params = nothing_more
+    return [PARAMS]
 
 
 # Links as sources of what is read.
@@ -148,13 +292,13 @@ def what_the_kernel_tells_of_the_hook_is_copied(w):
     return [CACHE]
 
 
-@attack(DIRECT, RUNC)
+@attack(DIRECT, RUNC, CRUN)
 def the_loaders_configuration_is_a_pipe(w):
     os.mkfifo(w.at("/etc/ld.so.conf"))
     return [CACHE]
 
 
-@attack(DIRECT, RUNC)
+@attack(DIRECT, RUNC, CRUN)
 def the_cache_is_a_device_without_end(w):
     os.mknod(w.at("/etc/ld.so.cache"), stat.S_IFCHR | 0o666, os.makedev(1, 5))
     return [CACHE]
@@ -162,20 +306,20 @@ def the_cache_is_a_device_without_end(w):
 
 # Volumes: they may be the host's, or another tenant's.
 
-@attack(DIRECT, *BY_RUNC)
+@attack(DIRECT, *BY_RUNTIME)
 def a_volume_lies_over_the_folder(w):
     w.volumes = [(w.outside, "/etc")]
     return [CACHE, COMPAT]
 
 
-@attack(DIRECT, *BY_RUNC)
+@attack(DIRECT, *BY_RUNTIME)
 def a_volume_lies_over_the_file(w):
     w.write("/etc/ld.so.cache", "")
     w.volumes = [(w.outside / "secret", "/etc/ld.so.cache")]
     return [CACHE]
 
 
-@attack(DIRECT, *BY_RUNC)
+@attack(DIRECT, *BY_RUNTIME)
 def a_link_leads_to_a_volume(w):
     w.volumes = [(w.outside, "/data")]
     w.link("/usr/lib/driver", "../../data/folder")
@@ -254,35 +398,35 @@ def the_root_is_the_hosts_mounted_again(w):
     return [["create-symlinks", "--link", f"target::{w.outside}/mark"]]
 
 
-# Variables of the container's that its image has chosen.
+# Variables of the container's that its image has chosen: crun gives them to no hook.
 
 def library_of_the_image(w, name="attack.so"):
     w.write(f"/{name}", w.library.read_bytes()).chmod(0o755)
     w.environment["ATTACK_MARK"] = str(w.outside / "mark")
 
 
-@attack(advisories="CVE-2025-23266")
+@attack(*BUT_CRUN, advisories="CVE-2025-23266")
 def a_library_is_loaded_first(w):
     library_of_the_image(w)
     w.environment["LD_PRELOAD"] = "/proc/self/cwd/attack.so"
     return [LINKS]
 
 
-@attack(advisories="CVE-2025-23266")
+@attack(*BUT_CRUN, advisories="CVE-2025-23266")
 def a_library_watches_the_loader(w):
     library_of_the_image(w)
     w.environment["LD_AUDIT"] = "/proc/self/cwd/attack.so"
     return [LINKS]
 
 
-@attack(advisories="CVE-2025-23266")
+@attack(*BUT_CRUN, advisories="CVE-2025-23266")
 def a_library_takes_the_place_of_another(w):
     library_of_the_image(w, "libnaive_dependency.so")
     w.environment["LD_LIBRARY_PATH"] = "/proc/self/cwd"
     return [LINKS]
 
 
-@attack(advisories="CVE-2025-23266")
+@attack(*BUT_CRUN, advisories="CVE-2025-23266")
 def a_configuration_of_the_image_is_named(w):
     w.write("/config.toml", f'[nvidia-container-runtime]\ndebug = "{w.outside}/mark"\n')
     w.environment["NVIDIA_CTK_CONFIG_FILE_PATH"] = "/proc/self/cwd/config.toml"

@@ -10,6 +10,7 @@ import pathlib
 import resource
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import tempfile
@@ -23,7 +24,8 @@ PATIENCE = {"naive": 3, "ours": 25}
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
-MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 4096, 16384, 1 << 18, 2
+MS_BIND, MS_REC, MS_PRIVATE, MS_SHARED, MNT_DETACH = 4096, 16384, 1 << 18, 1 << 20, 2
+PARAMS = "ModifyDeviceFiles: 1\n"
 
 
 def check(result):
@@ -73,13 +75,15 @@ def snapshot(folder):
             content = os.readlink(path)
         elif stat.S_ISREG(about.st_mode):
             content = path.read_bytes()
+        elif stat.S_ISCHR(about.st_mode):
+            content = about.st_rdev
         seen[str(path.relative_to(folder))] = (stat.filemode(about.st_mode), about.st_uid, content)
     return seen
 
 
 class Programs:
-    def __init__(self, ours, naive, library):
-        self.ours, self.naive, self.library = map(pathlib.Path, (ours, naive, library))
+    def __init__(self, ours, naive, library, program):
+        self.ours, self.naive, self.library, self.program = map(pathlib.Path, (ours, naive, library, program))
 
 
 class World:
@@ -96,6 +100,9 @@ class World:
         self.state_root = ""     # what the runtime says of the root; empty: nothing, config.json tells
         self.volumes = []        # (what of the host, where in the container)
         self.has_proc = False    # whether a process file system is mounted in the container
+        self.params = None       # what the container's author does to /proc/driver, where the host's driver has parameters
+        self.shared = False      # what is mounted on a volume is seen on the host, too
+        self.phase = "createContainer"  # in which a low-level runtime runs the hooks
         self.environment = {}    # of the container, and so of a hook whose specification gives none
         self.descriptors = ()    # open files that the hook inherits
         self.working_folder = self.root
@@ -108,10 +115,18 @@ class World:
             (self.toolkit / name).symlink_to("nvidia-container-runtime")
         shutil.copy(programs.naive, self.toolkit / "naive_hook")
         shutil.copy(programs.naive.parent / "libnaive_dependency.so", self.toolkit)
-        self.library = programs.library
+        self.library, self.program = programs.library, programs.program
+        # Reached from this network namespace only, which is the host's.
+        self.home_name = f"{CONTAINER_ID}-{self.folder.name}"
+        self.home = socket.socket(socket.AF_UNIX)
+        self.home.bind(b"\0" + self.home_name.encode())
+        self.home.listen()
+        self.home.setblocking(False)
         (self.outside / "secret").write_text(SECRET)
         (self.outside / "libcuda.so.999.1").write_text(SECRET)
         (self.outside / "folder").mkdir(mode=0o750)
+        (self.outside / "program").write_text("#!/bin/sh\n")
+        (self.outside / "program").chmod(0o755)
         self.outside.chmod(0o750)
         self.write("/usr/lib/libold.so", "")
         self.write("/etc/passwd", "")
@@ -187,28 +202,68 @@ class World:
         if self.has_proc:
             self.at("/proc").mkdir(exist_ok=True)
             mount("proc", self.root / "proc", "proc")
+        if self.params:
+            self.play_params()
         for source, inside in self.volumes:
+            if self.shared:
+                mount(source, source, flags=MS_BIND)
+                mount("none", source, flags=MS_SHARED)
             target = self.at(inside)
             if not target.exists():
                 target.mkdir() if source.is_dir() else target.touch()
             mount(source, target, flags=MS_BIND)
 
     def unmount_volumes(self):
-        for _, inside in reversed(self.volumes):
+        for _, inside in reversed([] if self.shared else self.volumes):  # else it goes from the host, too
             unmount(self.root / inside.lstrip("/"))
         if self.has_proc:
             unmount(self.root / "proc")
+        if self.params:
+            unmount("/proc/driver")
+
+    def play_params(self):
+        """Parameters of the driver's module, as a real driver tells them: of the host, and in the container's /proc."""
+        drivers = [pathlib.Path("/proc/driver")]
+        if self.has_proc:
+            drivers.append(self.root / "proc/driver")
+        for driver in drivers:
+            mount("tmpfs", driver, "tmpfs")
+            (driver / "nvidia").mkdir()
+            (driver / "nvidia/params").write_text(PARAMS)
+        self.params(drivers[-1])
+
+    def files_of_container(self):
+        for folder, folders, names in os.walk(self.root):
+            if folder == str(self.root) and (self.has_proc or self.shared):
+                folders.remove("proc")  # which is the kernel's, or still a volume
+            yield from (pathlib.Path(folder, name) for name in names)
+
+    def was_called(self):
+        """Whether code of the image's has run in the host's network namespace."""
+        try:
+            self.home.accept()[0].close()
+        except BlockingIOError:
+            return False
+        return True
 
     def harm(self):
         """What has happened outside the container, or to the hook's process."""
         found = list(self.problems)
+        if self.was_called():
+            found.append("a program of the image runs in the host's network namespace")
         after = snapshot(self.outside)
         found += [f"outside/{name}: {self.before.get(name)} became {after.get(name)}"
                   for name in sorted(self.before.keys() | after.keys()) if self.before.get(name) != after.get(name)]
-        for path in self.root.rglob("*"):
+        for path in self.files_of_container():
             if not path.is_symlink() and path.is_file() and SECRET.encode() in path.read_bytes():
                 found.append(f"{path.relative_to(self.root)} of the container tells the secret")
         return found
 
     def close(self):
+        self.home.close()
+        mounts = [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()]
+        if self.params:  # a mount over the host's /proc would keep user namespaces from having one
+            unmount("/proc/driver")
+        for path in reversed([path for path in mounts if path.startswith(f"{self.folder}/")]):
+            unmount(path)
         shutil.rmtree(self.folder)

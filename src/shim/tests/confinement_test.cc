@@ -280,6 +280,24 @@ TEST_F(Confinement, ModesOfTheHostsDevStay) {
             0);
 }
 
+// So does one that has a folder of the host's there.
+TEST_F(Confinement, ModesOfAVolumeAtDevStay) {
+  if (::geteuid() != 0) GTEST_SKIP() << "mounting needs root";
+  const fs::path dev = folder_ / "root/dev";
+  fs::create_directories(dev);
+  fs::create_directory(folder_ / "outside/caps");
+  EXPECT_EQ(InChild([&] {
+              if (!OwnMounts() || ::mount((folder_ / "outside").c_str(), dev.c_str(), nullptr,
+                                          MS_BIND, nullptr) != 0) {
+                return 1;
+              }
+              const auto root = ContainerRoot::Open(folder_ / "root");
+              const auto changed = root->ChangeMode("/dev/caps", 0711);
+              return !changed && changed.error().reason == "OnAnotherMount" ? 0 : 2;
+            }),
+            0);
+}
+
 TEST_F(Confinement, FilesThatTheKernelMakesAreNotRead) {
   if (::geteuid() != 0) GTEST_SKIP() << "mounting needs root";
   fs::create_directories(folder_ / "root/proc");
