@@ -150,9 +150,15 @@ base::Status UpdateApplicationProfile(const ContainerRoot& root) {
     if (minor_number < kNvidiaMajorMinors) minors.push_back(minor_number);
   }
   if (minors.empty()) return {};
+  // Folders that are made for it are read-only; others stay as they are.
   const std::string folder = "/etc/nvidia/nvidia-application-profiles-rc.d";
+  std::vector<std::string> made;
+  for (const std::string& path : {folder, std::string("/etc/nvidia")}) {
+    TRY_ASSIGN(const bool exists, root.Exists(path));
+    if (!exists) made.push_back(path);
+  }
   TRY(root.WriteFile(folder + "/10-container.conf", ApplicationProfile(minors), 0444));
-  return ChangeModes(root, 0555, {folder});
+  return ChangeModes(root, 0555, made);
 }
 
 }  // namespace pitcrew::shim

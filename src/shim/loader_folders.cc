@@ -63,14 +63,7 @@ class ConfReader {
     }
     return {};
   }
-  [[nodiscard]] LoaderFolders Take() { return std::move(folders_); }
-
- private:
-  static base::Status TooMuch(std::string_view what) {
-    return base::Fail(base::Invalid(
-        "LoaderConfigurationTooLarge",
-        fmt::format("{} of the container and what it includes {}", kLoaderConfiguration, what)));
-  }
+  [[nodiscard]] bool IsConfigured() const { return folders_.is_configured; }
   base::Status Include(std::string_view patterns, int depth) {
     for (const auto& pattern : base::SplitTrimmed(patterns, ' ')) {
       if (!patterns_.insert(pattern).second) continue;
@@ -82,6 +75,14 @@ class ConfReader {
       }
     }
     return {};
+  }
+  [[nodiscard]] LoaderFolders Take() { return std::move(folders_); }
+
+ private:
+  static base::Status TooMuch(std::string_view what) {
+    return base::Fail(base::Invalid(
+        "LoaderConfigurationTooLarge",
+        fmt::format("{} of the container and what it includes {}", kLoaderConfiguration, what)));
   }
   base::Status AddFolder(const std::string& file, std::string folder) {
     auto& list = IsFromHook(file) ? folders_.from_hooks : folders_.others;
@@ -105,6 +106,8 @@ class ConfReader {
 base::Result<LoaderFolders> ReadLoaderFolders(const ContainerRoot& root) {
   ConfReader reader(root);
   TRY(reader.Read(kLoaderConfiguration, 0));
+  // The hook makes one that includes them.
+  if (!reader.IsConfigured()) TRY(reader.Include("/etc/ld.so.conf.d/*.conf", 0));
   return reader.Take();
 }
 
@@ -112,8 +115,9 @@ base::Result<std::vector<std::string>> SystemFolders(const ContainerRoot& root) 
   TRY_ASSIGN(const bool is_debian, root.Exists("/etc/debian_version"));
   bool has_triple = is_debian;
   if (!is_debian) {
-    // Distributions with Debian's layout do not always have that file (images made from scratch).
-    TRY_ASSIGN(has_triple, root.Exists(fmt::format("/usr/lib/{}", kTriple)));
+    // Images made from scratch do not always have that file. That there is such a folder tells
+    // nothing: a driver's libraries may be mounted there into any image.
+    TRY_ASSIGN(has_triple, root.Exists(fmt::format("/usr/lib/{}/libc.so.6", kTriple)));
   }
   std::vector<std::string> folders;
   if (has_triple) {

@@ -11,8 +11,8 @@ namespace pitcrew::shim {
 
 inline constexpr const char* kLoaderConfiguration = "/etc/ld.so.conf";
 
-// Folders that /etc/ld.so.conf and the files that it includes name, in their order. Comments and
-// "hwcap" lines are skipped.
+// Folders that /etc/ld.so.conf and the files that it includes name, in their order; without one,
+// those of /etc/ld.so.conf.d. Comments and "hwcap" lines are skipped.
 struct LoaderFolders {
   bool is_configured = false;           // there is an ld.so.conf
   std::vector<std::string> from_hooks;  // of 00-compat-*.conf and 00-nvcr-*.conf
@@ -20,7 +20,7 @@ struct LoaderFolders {
 };
 base::Result<LoaderFolders> ReadLoaderFolders(const ContainerRoot& root);
 
-// Those that the loader searches without being told.
+// Those that the loader and ldconfig of the image search without being told.
 base::Result<std::vector<std::string>> SystemFolders(const ContainerRoot& root);
 
 }  // namespace pitcrew::shim

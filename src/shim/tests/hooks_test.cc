@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -275,6 +276,42 @@ TEST_F(InContainer, MuslReadsAPathFile) {
   ASSERT_TRUE(UpdateLdCache(*root_, {"/opt/driver"}));
   EXPECT_EQ(Read("/etc/ld-musl-x86_64.path"),
             "/opt/driver\n/lib\n/usr/local/lib\n/usr/lib\n/lib64\n/usr/lib64\n");
+}
+
+// A driver's libraries, mounted at Debian's folder of another distribution's image: its own
+// ldconfig would not look there.
+TEST_F(InContainer, AFolderThatTheDriverMadeIsNamed) {
+  Library("/usr/lib/x86_64-linux-gnu/libcuda.so.1", "libcuda.so.1");
+  ASSERT_TRUE(UpdateLdCache(*root_, {"/usr/lib/x86_64-linux-gnu"}));
+  EXPECT_EQ(ConfFiles("00-nvcr-"), Names{"/usr/lib/x86_64-linux-gnu\n"});
+}
+
+// What the hook's own ld.so.conf will include counts as named.
+TEST_F(InContainer, AFolderOfAnImageWithoutLoaderConfiguration) {
+  Write("/etc/ld.so.conf.d/own.conf", "/opt/own\n");
+  Library("/opt/own/libown.so.1", "libown.so.1");
+  Library("/opt/driver/libcuda.so.1", "libcuda.so.1");
+  ASSERT_TRUE(UpdateLdCache(*root_, {"/opt/own", "/opt/driver"}));
+  EXPECT_EQ(Read("/etc/ld.so.conf"), "include /etc/ld.so.conf.d/*.conf\n");
+  EXPECT_EQ(ConfFiles("00-nvcr-"), Names{"/opt/driver\n"});
+  EXPECT_EQ(Cache(),
+            (Names{"libown.so.1 /opt/own/libown.so.1", "libcuda.so.1 /opt/driver/libcuda.so.1"}));
+}
+
+// Folders that are made for the profile are read-only; one that was there stays as it is.
+TEST_F(InContainer, FoldersOfTheApplicationProfile) {
+  if (::geteuid() != 0) GTEST_SKIP() << "device nodes need root";
+  fs::create_directories(At("/dev"));
+  ASSERT_EQ(::mknod(At("/dev/nvidia0").c_str(), S_IFCHR | 0666, ::gnu_dev_makedev(195, 0)), 0);
+  const auto mode = [&](const char* path) {
+    return static_cast<int>(fs::status(At(path)).permissions());
+  };
+  ASSERT_TRUE(UpdateApplicationProfile(*root_));
+  EXPECT_EQ(mode("/etc/nvidia"), 0555);
+  EXPECT_EQ(mode("/etc/nvidia/nvidia-application-profiles-rc.d"), 0555);
+  fs::permissions(At("/etc/nvidia"), fs::perms(0755));
+  ASSERT_TRUE(UpdateApplicationProfile(*root_));
+  EXPECT_EQ(mode("/etc/nvidia"), 0755);
 }
 
 // An image that has chosen its folders has left others out on purpose.

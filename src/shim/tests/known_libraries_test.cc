@@ -23,6 +23,7 @@ class KnownLibraries : public ::testing::Test {
   KnownLibraries() {
     fs::create_directories(At(kFolder));
     fs::create_symlink("usr/lib", At("/lib"));
+    Write("/etc/debian_version", "12.1\n");
   }
   [[nodiscard]] fs::path At(const std::string& path) const {
     return folder_.path() / "root" / path.substr(1);

@@ -43,7 +43,7 @@ CONFIGURATIONS = ("etc/OpenCL/vendors/nvidia.icd", "usr/share/glvnd/egl_vendor.d
 FILES = (f"lib/firmware/nvidia/{VERSION}/gsp_ga10x.bin", f"lib/firmware/nvidia/{VERSION}/gsp_tu10x.bin",
          "usr/bin/nvidia-xconfig", "usr/bin/nvidia-persistenced", "usr/bin/nvidia-cuda-mps-control",
          "usr/sbin/nvidia-imex", "bin/nvidia-debugdump")
-CLASSES = {"--mode=gds", "--mode=nvswitch"}
+CLASSES = {"--mode=gdrcopy", "--mode=gds", "--mode=mofed", "--mode=nvswitch"}
 MODELS = ("GB200", "H100-80", "A100-40", "T4", "L4")
 
 
@@ -107,7 +107,8 @@ def tegra(rng, libraries):
         if rng.random() < 0.8:
             nodes[f"dev/{name}"] = (240, index, rng.choice([0o666, 0o660, 0o440]), rng.choice([0, 44]))
     for name in ("nvidia-fs0", "nvidia-fs1", "nvidia-nvswitchctl", "nvidia-nvswitch0", "nvidia-caps-imex-channels/channel0",
-                 "nvidia-caps-imex-channels/channel7"):
+                 "nvidia-caps-imex-channels/channel7", "gdrdrv", "infiniband/uverbs0", "infiniband/uverbs1",
+                 "infiniband/rdma_cm"):
         if rng.random() < 0.4:
             nodes[f"dev/{name}"] = (241, len(nodes), 0o666, 0)
     devices = ["dev, /dev/nvidia0", "dev, /dev/nvmap", "dev,/dev/nvhost-*", "dev, /dev/none", "# dev, /dev/x", "dev, nvmap",
@@ -138,7 +139,7 @@ def gpus(rng):
 
 def flags(rng, count):
     mode = rng.choice(["auto", "auto", "nvml", "management", "csv", "csv", "gds", "nvswitch",
-                       "imex"])
+                       "imex", "gdrcopy", "mofed"])
     words = ["--driver-root={root}", f"--mode={mode}"]
     if mode == "csv" or rng.random() < 0.3:
         words.append("--csv.file=" + ",".join(f"{{root}}/{LISTS}/{name}.csv" for name in ("devices", "drivers", "l4t")))

@@ -4,7 +4,10 @@ import copy
 import json
 import pathlib
 import random
+import struct
 import sys
+import tempfile
+import tomllib
 import unittest
 
 import yaml
@@ -15,6 +18,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 import cases  # noqa: E402
 import cdi  # noqa: E402
 import configurations  # noqa: E402
+import engines  # noqa: E402
+import hook  # noqa: E402
 import label_history  # noqa: E402
 import meaning  # noqa: E402
 import mig  # noqa: E402
@@ -352,6 +357,63 @@ class ContainerRuntime(unittest.TestCase):
             return [configuration, [runtime_cases.bundle(rng, configuration) for _ in range(20)]]
         self.assertEqual(made("1 2"), made("1 2"))
         self.assertNotEqual(made("1 2"), made("1 3"))
+
+
+class Hooks(unittest.TestCase):
+    """What hook.py reads of a container."""
+
+    def test_the_loader_takes_the_first_of_a_name(self):
+        strings = b"liba.so\0/gone/liba.so\0/lib/liba.so\0"
+        offsets = [(0, 8), (0, 22)]
+        first = 48 + 24 * len(offsets)
+        cache = b"glibc-ld.so.cache1.1" + struct.pack("<II", len(offsets), len(strings)) + bytes(20)
+        cache += b"".join(struct.pack("<iIIIQ", 0x303, first + name, first + path, 0, 0) for name, path in offsets)
+        with tempfile.TemporaryDirectory() as name:
+            root = pathlib.Path(name)
+            for folder in ("etc", "usr/lib"):
+                (root / folder).mkdir(parents=True)
+            (root / "lib").symlink_to("/usr/lib")
+            (root / "usr/lib/liba.so.1").touch()
+            (root / "usr/lib/liba.so").symlink_to("../../../../usr/lib/liba.so.1")
+            (root / "etc/ld.so.cache").write_bytes(cache + strings)
+            self.assertEqual(hook.cache_entries(root / "etc/ld.so.cache"),
+                             [("liba.so", "/gone/liba.so"), ("liba.so", "/lib/liba.so")])
+            self.assertEqual(hook.inside(root, "/lib/liba.so"), "usr/lib/liba.so.1")
+            self.assertEqual(hook.found_by_loader(root), {})
+            (root / "gone").symlink_to("lib")
+            self.assertEqual(hook.found_by_loader(root), {"liba.so": "usr/lib/liba.so.1"})
+
+    def test_a_list_of_musls_counts_each_folder_once(self):
+        self.assertEqual(hook.one_form_of_list("/a\n/lib\n/a\n/libx32\n/usr/local/lib\n"), ["/a", "/lib"])
+
+
+class Engines(unittest.TestCase):
+    """What engines.py makes and compares."""
+
+    def test_configurations_are_read(self):
+        for engine, make in engines.MAKERS.items():
+            for seed in range(50):
+                text = make(random.Random(seed))
+                self.assertTrue(engines.is_read(engine, text), text)
+                self.assertEqual(text, make(random.Random(seed)))
+        self.assertLessEqual({"containerd", "crio", "docker"}, {engine for _, engine, _ in engines.corpus()})
+
+    def test_toml(self):
+        value = {"version": 2, "plugins": {"a.b": {"c": [True], "d": {"e": "f"}}}}
+        self.assertEqual(tomllib.loads(engines.as_toml(value)), value)
+
+    def test_what_is_documented_is_taken_away_and_nothing_else(self):
+        def file(**runtime):
+            return {"version": 3, "plugins": {engines.CRI[3][0]: runtime}}
+        left = engines.without_accepted({"status": "done", "config": None, "drop-in": file(enable_cdi=True, x=1)},
+                                        "containerd", "version = 3\n")
+        self.assertEqual(left["drop-in"], file(x=1))
+        off = {"status": "done", "config": None, "drop-in": file(enable_cdi=False)}
+        self.assertEqual(engines.without_accepted(copy.deepcopy(off), "containerd", "version = 3\n"), off)
+        both = engines.without_accepted({"status": "done", "config": {"imports": ["x"], "a": {"b": 1}},
+                                         "drop-in": {"a": {"c": 2}}}, "containerd", "")
+        self.assertEqual(both, {"status": "done", "both": {"version": 1, "a": {"b": 1, "c": 2}}})
+        self.assertEqual(engines.differences({"a": {"b": 1}}, {"a": {"b": 2}}), [("/a/b", 1, 2)])
 
 
 if __name__ == "__main__":
