@@ -1,13 +1,12 @@
-#include <stdlib.h>
-
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "api/plugin_config.h"
 #include "base/clock.h"
+#include "base/file.h"
+#include "fuzz/files.h"
 #include "fuzz/target.h"
 #include "gpu/device_names.h"
 #include "gpu/mig_profile.h"
@@ -33,7 +32,11 @@
 #include "node/nfd/master_config.h"
 #include "node/nfd/sources.h"
 #include "node/nfd/worker_config.h"
+#include "node/toolkit/distribution.h"
 #include "node/toolkit/engine.h"
+#include "node/toolkit/engine_files.h"
+#include "node/toolkit/node_pods.h"
+#include "node/toolkit/original_files.h"
 #include "node/validations/status_folder.h"
 #include "node/vfio/preflight.h"
 #include "node/vgpu/configuration.h"
@@ -41,42 +44,6 @@
 
 namespace pitcrew::fuzz {
 namespace {
-
-// A folder in memory for readers that take paths; left behind when the process is killed.
-class Folder {
- public:
-  Folder() {
-    char name[] = "/dev/shm/pitcrew-fuzz-XXXXXX";
-    Check(::mkdtemp(name) != nullptr, "a folder can be made in /dev/shm");
-    path_ = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  void Write(const std::filesystem::path& name, std::string_view content) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name, std::ios::binary | std::ios::trunc) << content;
-  }
-
- private:
-  std::filesystem::path path_;
-};
-
-// The input's parts between zero bytes, for readers of several files.
-std::vector<std::string_view> Parts(std::string_view input, std::size_t count) {
-  std::vector<std::string_view> parts;
-  while (parts.size() + 1 < count) {
-    const auto end = input.find('\0');
-    parts.push_back(input.substr(0, end));
-    input.remove_prefix(end == std::string_view::npos ? input.size() : end + 1);
-  }
-  parts.push_back(input);
-  return parts;
-}
 
 void ReadPluginConfig(std::string_view input) { (void)api::ParsePluginConfig(input, "input"); }
 
@@ -130,11 +97,56 @@ void ReadDockerConfig(std::string_view input) {
   PlanEngine(node::toolkit::EngineKind::kDocker, input);
 }
 
+// The template of a Kubernetes distribution for its containerd: the node's owner may have one.
+void ReadEngineTemplate(std::string_view input) {
+  using namespace node::toolkit;
+  const std::string tables = "[plugins.x]\n  a = 1\n";
+  const std::string text(input);
+  const auto put = PutIntoTemplate(text, tables);
+  const auto taken = TakeFromTemplate(text);
+  Check(put.has_value() == taken.has_value(), "both can be done, or neither");
+  if (!put) return;
+  const auto again = PutIntoTemplate(*put, tables);
+  Check(again && *again == *put, "tables that are there are put there once");
+  const auto without = TakeFromTemplate(*put);
+  Check(without.has_value(), "what was put there can be taken away");
+  if (!*without) return;
+  const bool had_none = *taken && **taken == text && put->size() > text.size();
+  Check(!had_none || **without == text || **without == text + "\n", "the rest is as it was");
+}
+
+// What a toolkit before this one has written down, or half written: of a change that is under way,
+// and of the engine's files as they were.
+void ReadEngineJournals(std::string_view input) {
+  using namespace node::toolkit;
+  static const Folder folder;
+  const auto parts = Parts(input, 2);
+  folder.Write("change/engine-change.json", parts[0]);
+  const auto text = [&](const char* name) { return base::ReadFile(folder.path() / name); };
+  if (const auto change = ReadEngineChange(folder.path() / "change"); change && *change) {
+    Check(WriteEngineChange(folder.path() / "change", **change).has_value(), "it can be written");
+    const auto written = text("change/engine-change.json");
+    const auto again = ReadEngineChange(folder.path() / "change");
+    Check(again && *again && WriteEngineChange(folder.path() / "change", **again),
+          "a change that is written can be read");
+    Check(text("change/engine-change.json") == written, "and is the same");
+  }
+  folder.Write("before.json", parts[1]);
+  const auto originals = ReadOriginals(folder.path() / "before.json");
+  if (!originals) return;
+  for (const auto& original : *originals) (void)GoBack(original, std::string(parts[1]));
+  Check(WriteOriginals(folder.path() / "again.json", *originals).has_value(), "it can be written");
+  const auto again = ReadOriginals(folder.path() / "again.json");
+  Check(again && *again == *originals, "originals that are written read as the same");
+}
+
 // Files of /proc and /etc, as texts.
 void ReadProc(std::string_view input) {
   (void)host::ParseCharacterMajors(input);
   (void)host::ParseMigMinors(input);
   (void)host::MountPointsBelow(input, "/run/nvidia");
+  const auto uid = node::toolkit::PodUidOf(input);
+  Check(uid.find('/') == std::string::npos, "a pod's UID is no path");
   (void)host::ParseOsRelease(input);
   (void)host::ParseUevent(input);
   (void)node::nfd::ParseKernelVersion(input);
@@ -341,6 +353,8 @@ constexpr Target kTargets[] = {{"plugin_config", ReadPluginConfig},
                                {"containerd_config", ReadContainerdConfig},
                                {"crio_config", ReadCrioConfig},
                                {"docker_config", ReadDockerConfig},
+                               {"engine_template", ReadEngineTemplate},
+                               {"engine_journals", ReadEngineJournals},
                                {"proc", ReadProc},
                                {"sysfs", ReadSysfs},
                                {"tegra_lists", ReadTegraLines},

@@ -7,8 +7,9 @@
 namespace pitcrew::fuzz {
 namespace {
 
-std::span<const Target> (*const kAll[])() = {CodecTargets, KubeTargets,    ContainerTargets,
-                                             NodeTargets,  ClusterTargets, IoTargets};
+std::span<const Target> (*const kAll[])() = {CodecTargets, KubeTargets, ContainerTargets,
+                                             ImageTargets, NodeTargets, ClusterTargets,
+                                             IoTargets};
 
 }  // namespace
 

@@ -16,6 +16,7 @@ struct Target {
 std::span<const Target> CodecTargets();
 std::span<const Target> KubeTargets();
 std::span<const Target> ContainerTargets();
+std::span<const Target> ImageTargets();
 std::span<const Target> NodeTargets();
 std::span<const Target> ClusterTargets();
 std::span<const Target> IoTargets();

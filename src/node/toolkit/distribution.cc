@@ -161,24 +161,30 @@ base::Result<Block> FindBlock(const std::string& text) {
   return block;
 }
 
+// The last line may lack its end, and be one of ours.
+std::string WithLineEnd(std::string text) {
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  return text;
+}
+
 }  // namespace
 
 base::Result<std::string> PutIntoTemplate(const std::optional<std::string>& text,
                                           const std::string& tables) {
-  std::string whole = text.value_or(std::string(kNewTemplate));
+  const std::string whole = WithLineEnd(text.value_or(std::string(kNewTemplate)));
   TRY_ASSIGN(const Block block, FindBlock(whole));
   const std::string ours = std::string(kBegin) + tables + std::string(kEnd);
   if (block.begin != std::string::npos) {
     return whole.substr(0, block.begin) + ours + whole.substr(block.end);
   }
-  if (!whole.empty() && whole.back() != '\n') whole += '\n';
   return whole + ours;
 }
 
 base::Result<std::optional<std::string>> TakeFromTemplate(const std::string& text) {
-  TRY_ASSIGN(const Block block, FindBlock(text));
+  const std::string whole = WithLineEnd(text);
+  TRY_ASSIGN(const Block block, FindBlock(whole));
   if (block.begin == std::string::npos) return text;
-  std::string rest = text.substr(0, block.begin) + text.substr(block.end);
+  std::string rest = whole.substr(0, block.begin) + whole.substr(block.end);
   if (rest == kNewTemplate) return std::nullopt;
   return rest;
 }
