@@ -4,8 +4,8 @@ have run on each of two copies.
 
 Compared are exit statuses, every file's kind, mode, content and target, and what the loader's cache says: the file of
 each library's name. What docs/differences.md says is left out: names that are drawn by lot, the further file of
-ld.so.conf.d with the system's folders, links that ldconfig makes in folders that the hook was not asked for, and those to nothing, which
-it takes away.
+ld.so.conf.d with the system's folders, links that ldconfig makes in folders that the hook was not asked for, and those to
+nothing, which it takes away.
 
 The other side is the program named by $PITCREW_PEER_CDI_HOOK. Without it, or without root, ldconfig or a C compiler, the
 exit status is 77.
