@@ -66,8 +66,8 @@ base::Status AppendLines(const ContainerRoot& root, const std::string& path, con
   return changed ? root.WriteFile(path, content, 0644) : base::Status{};
 }
 
-// A list takes the place of the folders that musl searches without one ("/lib:/usr/local/lib:/usr/lib"):
-// where the image has none, they are in ours, in musl's order.
+// A list takes the place of the folders that musl searches without one
+// ("/lib:/usr/local/lib:/usr/lib"): where the image has none, they are in ours, in musl's order.
 base::Status NameFoldersForMusl(const ContainerRoot& root, const Words& system, Words lines) {
   TRY_ASSIGN(const bool has_list, root.Exists(kMuslPath));
   if (!has_list) {
@@ -149,8 +149,10 @@ base::Status UpdateLdCache(const ContainerRoot& root, const Words& requested) {
   }
   TRY(NameFolders(root, system, configured, extra));
 
+  TRY_ASSIGN(Words searched, FoldersOfDebiansLayout(root));
+  for (const auto& folder : system) AddOnce(searched, folder);
   auto read = ReadCache(root);
-  SearchOrder order = OrderOf(system, std::move(configured), requested, extra, read.has_value());
+  SearchOrder order = OrderOf(searched, std::move(configured), requested, extra, read.has_value());
   base::LdCache cache = std::move(read).value_or(base::LdCache());
   FolderPlaces places(root);
   DropAliases(order, places);

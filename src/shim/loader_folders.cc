@@ -128,4 +128,11 @@ base::Result<std::vector<std::string>> SystemFolders(const ContainerRoot& root) 
   return folders;
 }
 
+base::Result<std::vector<std::string>> FoldersOfDebiansLayout(const ContainerRoot& root) {
+  TRY_ASSIGN(const bool exist, root.Exists(fmt::format("/usr/lib/{}", kTriple)));
+  if (!exist) return std::vector<std::string>();
+  return std::vector<std::string>{fmt::format("/lib/{}", kTriple),
+                                  fmt::format("/usr/lib/{}", kTriple)};
+}
+
 }  // namespace pitcrew::shim

@@ -22,5 +22,8 @@ base::Result<LoaderFolders> ReadLoaderFolders(const ContainerRoot& root);
 
 // Those that the loader and ldconfig of the image search without being told.
 base::Result<std::vector<std::string>> SystemFolders(const ContainerRoot& root);
+// Debian's own, where they are there: the loader may search them in an image that does not look
+// like Debian's. Its ldconfig need not.
+base::Result<std::vector<std::string>> FoldersOfDebiansLayout(const ContainerRoot& root);
 
 }  // namespace pitcrew::shim

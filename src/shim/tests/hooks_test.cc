@@ -286,6 +286,15 @@ TEST_F(InContainer, AFolderThatTheDriverMadeIsNamed) {
   EXPECT_EQ(ConfFiles("00-nvcr-"), Names{"/usr/lib/x86_64-linux-gnu\n"});
 }
 
+// Without a cache all of an image's libraries are looked for.
+TEST_F(InContainer, LibrariesOfDebiansLayoutInAnImageThatIsNotDebians) {
+  Library("/usr/lib/x86_64-linux-gnu/libown.so.1", "libown.so.1");
+  Library("/opt/driver/libcuda.so.1", "libcuda.so.1");
+  ASSERT_TRUE(UpdateLdCache(*root_, {"/opt/driver"}));
+  EXPECT_EQ(Cache(), (Names{"libown.so.1 /usr/lib/x86_64-linux-gnu/libown.so.1",
+                            "libcuda.so.1 /opt/driver/libcuda.so.1"}));
+}
+
 // What the hook's own ld.so.conf will include counts as named.
 TEST_F(InContainer, AFolderOfAnImageWithoutLoaderConfiguration) {
   Write("/etc/ld.so.conf.d/own.conf", "/opt/own\n");
