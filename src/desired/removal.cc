@@ -59,7 +59,22 @@ std::optional<RemovalReason> ReasonFor(const StandingObject& object,
   return RemovalReason::kNoLongerPart;
 }
 
+// Whether another DaemonSet of the operand has drivers that are upgraded node by node.
+bool HasDriverDaemonSet(std::span<const RenderedOperand> rendered, std::string_view state) {
+  const auto operand = std::ranges::find(rendered, state, [](const RenderedOperand& one) {
+    return one.operand->state;
+  });
+  return operand != rendered.end() && operand->objects &&
+         std::ranges::any_of(*operand->objects, IsDriverDaemonSet);
+}
+
 }  // namespace
+
+bool IsDriverDaemonSet(const Object& object) {
+  return codec::FindString(object, {"kind"}) == "DaemonSet" &&
+         codec::FindString(object, {"metadata", "labels", api::kComponentLabel}) ==
+             api::kDriverComponent;
+}
 
 std::string StateOfObject(const codec::Json& object, const OperandTable& operands) {
   std::string state = codec::FindString(object, {"metadata", "labels", api::kStateLabel});
@@ -104,7 +119,10 @@ std::vector<Removal> DecideRemovals(std::span<const RenderedOperand> rendered,
     if (!reason) continue;
     removals.push_back({.object = object,
                         .reason = *reason,
-                        .orphans_pods = *reason == RemovalReason::kDelegated});
+                        .orphans_pods = *reason == RemovalReason::kDelegated,
+                        .passes_pods_on = *reason == RemovalReason::kNoLongerPart &&
+                                          *object.kind == kube::kDaemonSets &&
+                                          HasDriverDaemonSet(rendered, object.state)});
   }
   return removals;
 }

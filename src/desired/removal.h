@@ -27,6 +27,9 @@ struct StandingObject {
 StandingObject StandingOf(const kube::ResourceKind& kind, const codec::Json& object,
                           const OperandTable& operands = Operands());
 
+// A DaemonSet whose pods are drivers that are upgraded node by node.
+bool IsDriverDaemonSet(const Object& object);
+
 // The state that an object belongs to: its inventory label, or what its name says when upstream's
 // operator made it. "" when it belongs to none.
 std::string StateOfObject(const codec::Json& object, const OperandTable& operands = Operands());
@@ -44,6 +47,9 @@ struct Removal {
   RemovalReason reason = RemovalReason::kSwitchedOff;
   // Its pods stay: running driver pods outlive a DaemonSet that is handed over.
   bool orphans_pods = false;
+  // Of a driver's DaemonSet, while the operand has others for its nodes: pods that run are theirs
+  // before it goes, and replaced one after the other like those of any former version.
+  bool passes_pods_on = false;
 };
 
 // Of what stands, the owner's own objects that nothing wants any more, in the order of `standing`.

@@ -62,6 +62,26 @@ Json FilesOf(const Json& container, const Json& pod_spec) {
   return files;
 }
 
+// What makes labels of a pod those of the DaemonSet's pods.
+Json LabelsLike(const Json& pod, const Json& daemonset) {
+  Json labels = Json::object();
+  if (const Json* standing = codec::Find(pod, {"metadata", "labels"})) {
+    for (const auto& [key, value] : standing->items()) labels[key] = nullptr;
+  }
+  if (const Json* wanted = codec::Find(daemonset, {"spec", "template", "metadata", "labels"})) {
+    for (const auto& [key, value] : wanted->items()) labels[key] = value;
+  }
+  return labels;
+}
+
+// Metadata of a patch that holds for the object as it was read only.
+Json WithVersionOf(const Json& object, Json metadata) {
+  for (const char* member : {"uid", "resourceVersion"}) {
+    metadata[member] = codec::FindString(object, {"metadata", member});
+  }
+  return metadata;
+}
+
 }  // namespace
 
 std::uint64_t DriverConfigurationOf(const Json& pod_spec) {
@@ -80,21 +100,25 @@ std::uint64_t DriverConfigurationOf(const Json& pod_spec) {
 }
 
 Json HandOverPatch(const Json& pod, const Json& daemonset, std::string_view revision) {
-  Json labels = Json::object();
-  if (const Json* standing = codec::Find(pod, {"metadata", "labels"})) {
-    for (const auto& [key, value] : standing->items()) labels[key] = nullptr;
-  }
-  if (const Json* wanted = codec::Find(daemonset, {"spec", "template", "metadata", "labels"})) {
-    for (const auto& [key, value] : wanted->items()) labels[key] = value;
-  }
+  Json labels = LabelsLike(pod, daemonset);
   labels[std::string(kRevisionHash)] = revision;
   const std::string generation = codec::FindString(
       daemonset, {"metadata", "annotations", "deprecated.daemonset.template.generation"});
   if (!generation.empty()) labels[std::string(kTemplateGeneration)] = generation;
-  return {{"metadata",
-           {{"uid", codec::FindString(pod, {"metadata", "uid"})},
-            {"resourceVersion", codec::FindString(pod, {"metadata", "resourceVersion"})},
-            {"labels", std::move(labels)}}}};
+  return {{"metadata", WithVersionOf(pod, {{"labels", std::move(labels)}})}};
+}
+
+Json PassOnPatch(const Json& pod, const Json& daemonset) {
+  Json labels = LabelsLike(pod, daemonset);
+  labels.erase(std::string(kRevisionHash));
+  // Without blockOwnerDeletion: that takes a right on finalizers of DaemonSets.
+  const Json owner = {{"apiVersion", "apps/v1"},
+                      {"kind", "DaemonSet"},
+                      {"name", codec::FindString(daemonset, {"metadata", "name"})},
+                      {"uid", codec::FindString(daemonset, {"metadata", "uid"})},
+                      {"controller", true}};
+  return {{"metadata", WithVersionOf(pod, {{"labels", std::move(labels)},
+                                           {"ownerReferences", Json::array({owner})}})}};
 }
 
 }  // namespace pitcrew::driver_upgrade

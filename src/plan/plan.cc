@@ -137,12 +137,16 @@ void Planner::PlanDriver(const PlannedDriver& driver, const std::string& changed
     if (item.action == Action::kChange && !changed.empty()) {
       item.reason = fmt::format("changed in {}: {}", name, changed);
     }
-    if (item.action == Action::kDelete) {
-      item.reason = driver.rendered.mode == Mode::kDelegated
-                        ? "spec.driver.useNvidiaDriverCRD is not true: the driver is the "
-                          "ClusterPolicy's; pods go on running"
-                        : name + ": no node of it needs this";
+    if (item.action != Action::kDelete) continue;
+    if (driver.rendered.mode == Mode::kDelegated) {
+      item.reason =
+          "spec.driver.useNvidiaDriverCRD is not true: the driver is the ClusterPolicy's; pods go "
+          "on running";
+      continue;
     }
+    const bool passed_on = item.reason.ends_with(kPodsPassedOn);
+    item.reason = name + ": no node of it needs this";
+    if (passed_on) item.reason.append("; ").append(kPodsPassedOn);
   }
 }
 

@@ -115,7 +115,10 @@ std::string Reasons::OfRemoval(const desired::Removal& removal) const {
   }
   if (removal.reason == RemovalReason::kNoLongerPart) {
     const std::string fields = ChangedFieldsOf(*operand);
-    return fields.empty() ? fmt::format("{}: no longer part of it", operand->title) : fields;
+    std::string why =
+        fields.empty() ? fmt::format("{}: no longer part of it", operand->title) : fields;
+    if (removal.passes_pods_on) why.append("; ").append(kPodsPassedOn);
+    return why;
   }
   const std::string by = Switch(*operand, policy_);
   // Some are off for another reason: spec.sandboxWorkloads, spec.cdi.

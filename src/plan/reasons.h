@@ -18,6 +18,10 @@ namespace pitcrew::plan {
 inline constexpr std::string_view kNodeLabels = "node labels";
 inline constexpr std::string_view kNamespaceLabels = "namespace labels";
 
+// Ends the reason of a driver's DaemonSet that goes while others take its place.
+inline constexpr std::string_view kPodsPassedOn =
+    "pods on nodes that it still selects go on running, as another DaemonSet's";
+
 // Knows which fields of a policy are changed, and which operand reads them.
 class Reasons {
  public:

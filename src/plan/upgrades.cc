@@ -9,6 +9,7 @@
 
 #include "api/labels.h"
 #include "base/strings.h"
+#include "desired/removal.h"
 #include "driver_upgrade/pods.h"
 #include "driver_upgrade/record.h"
 #include "driver_upgrade/succession.h"
@@ -25,12 +26,6 @@ struct Template {
   const Json* node_selector = nullptr;  // borrowed
   bool changed = false;                 // of one that would stand: the template is another one
 };
-
-bool IsDriver(const Json& object) {
-  return codec::FindString(object, {"kind"}) == "DaemonSet" &&
-         codec::FindString(object, {"metadata", "labels", api::kComponentLabel}) ==
-             api::kDriverComponent;
-}
 
 Template ReadTemplate(const Json& daemonset) {
   Template read;
@@ -251,13 +246,13 @@ std::vector<DriverUpgrade> DriverUpgradesOf(const snapshot::Snapshot& snapshot,
                                             const std::string& operator_namespace) {
   std::vector<Template> before;
   for (const auto& [key, object] : snapshot.All(kube::kDaemonSets)) {
-    if (key.namespace_name == operator_namespace && IsDriver(object)) {
+    if (key.namespace_name == operator_namespace && desired::IsDriverDaemonSet(object)) {
       before.push_back(ReadTemplate(object));
     }
   }
   std::vector<Template> after;
   for (const Item& item : items) {
-    if (item.action == Action::kDelete || !IsDriver(item.object)) continue;
+    if (item.action == Action::kDelete || !desired::IsDriverDaemonSet(item.object)) continue;
     after.push_back(ReadTemplate(item.object));
     after.back().changed = std::ranges::any_of(item.changes, [](const FieldChange& change) {
       return change.path.starts_with("spec.template");

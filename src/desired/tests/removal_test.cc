@@ -109,6 +109,30 @@ TEST(Removal, DelegatedDaemonSetsLeaveTheirPods) {
   EXPECT_TRUE(removals[0].orphans_pods);
 }
 
+// The driver of a node goes on under the DaemonSet that takes the place of another; only drivers are
+// upgraded node by node.
+TEST(Removal, ADriversDaemonSetPassesItsPodsOnToThoseThatTakeItsPlace) {
+  Json newer = MakeObject("apps/v1", "DaemonSet", "nvidia-driver-daemonset-6.8.0");
+  newer["metadata"]["labels"][std::string(api::kComponentLabel)] = api::kDriverComponent;
+  const Json former = MakeObject("apps/v1", "DaemonSet", "nvidia-driver-daemonset");
+  const Json service = MakeObject("v1", "Service", "driver");
+  const std::vector<StandingObject> standing = {Standing(former, "state-driver"),
+                                                Standing(service, "state-driver")};
+  const auto removals = [&](Mode mode, std::vector<Json> objects) {
+    const std::vector<RenderedOperand> rendered = {Rendered("state-driver", mode, objects)};
+    return DecideRemovals(rendered, standing, kUid);
+  };
+  auto decided = removals(Mode::kEnabled, {newer});
+  ASSERT_EQ(decided.size(), 2u);
+  EXPECT_TRUE(decided[0].passes_pods_on);
+  EXPECT_FALSE(decided[0].orphans_pods);
+  EXPECT_FALSE(decided[1].passes_pods_on) << "no DaemonSet";
+  // Switched off, or with drivers that nobody upgrades, there is nobody to pass them on to.
+  EXPECT_FALSE(removals(Mode::kDisabled, {})[0].passes_pods_on);
+  newer["metadata"]["labels"][std::string(api::kComponentLabel)] = "nvidia-vgpu-host-manager";
+  EXPECT_FALSE(removals(Mode::kEnabled, {newer})[0].passes_pods_on);
+}
+
 TEST(Removal, WhatAnEarlierVersionMadeGoes) {
   const auto rendered = Rendered(kExporterState, Mode::kEnabled, {kExporter});
   EXPECT_THAT(Told({rendered}, {Standing(kExporterService, "state-of-old")}),

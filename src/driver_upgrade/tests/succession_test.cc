@@ -118,6 +118,24 @@ TEST(DriverSuccession, ThePodGetsTheLabelsOfItsNewOwnersPods) {
                        "pod-template-generation: '3'}}"));
 }
 
+// Its version stays that of before, so that it is outdated.
+TEST(DriverSuccession, APodThatIsPassedOnHasItsNewOwnerAtOnce) {
+  const Json pod = ParsedYaml(
+      "metadata: {uid: u, resourceVersion: '7', labels: {app: nvidia-driver-daemonset, "
+      "app.kubernetes.io/component: nvidia-driver, controller-revision-hash: old, "
+      "pod-template-generation: '1', nvidia.com/precompiled: 'false'}, ownerReferences: [{uid: f}]}");
+  const Json daemonset = ParsedYaml(
+      "metadata: {name: precompiled, uid: p}\n"
+      "spec: {template: {metadata: {labels: {app: nvidia-driver-daemonset, "
+      "app.kubernetes.io/component: nvidia-driver, nvidia.com/precompiled: 'true'}}}}");
+  EXPECT_EQ(PassOnPatch(pod, daemonset),
+            ParsedYaml("metadata: {uid: u, resourceVersion: '7', labels: {app: "
+                       "nvidia-driver-daemonset, app.kubernetes.io/component: nvidia-driver, "
+                       "nvidia.com/precompiled: 'true', pod-template-generation: null}, "
+                       "ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: "
+                       "precompiled, uid: p, controller: true}]}"));
+}
+
 TEST(DriverSuccession, OnlyAnOrphanHasASuccessor) {
   Templates templates;
   templates.Add({.name = "next", .uid = "n", .digest = "", .configuration = 5});

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/strings.h"
 #include "kube/selector.h"
+#include "operator/roll_out/driver_successors.h"
 
 namespace pitcrew::gpu_operator {
 namespace {
@@ -187,9 +188,18 @@ void Rollout::DecideRemovals(std::span<const desired::RenderedOperand> rendered,
   removals_ = desired::DecideRemovals(rendered, Standing(stop), owner_uid_, operands_);
 }
 
-base::Status Rollout::Remove(const desired::Removal& removal, const io::StopToken& stop) {
+base::Status Rollout::Remove(const desired::Removal& removal,
+                             const desired::RenderedOperand& rendered, const io::StopToken& stop) {
   const kube::ResourceKind& kind = *removal.object.kind;
   const kube::ObjectKey& key = removal.object.key;
+  if (removal.passes_pods_on && rendered.objects) {
+    TRY_ASSIGN(const bool passed_on,
+               PassDriverPodsOn(*client_, removal.object, *rendered.objects, stop));
+    if (!passed_on) {
+      pending_ = true;
+      return {};
+    }
+  }
   const base::Status deleted =
       client_->Delete(kind, key,
                       {.uid = removal.object.uid,
@@ -211,11 +221,12 @@ base::Status Rollout::Remove(const desired::Removal& removal, const io::StopToke
   return {};
 }
 
-base::Status Rollout::RemoveFrom(std::string_view state, const io::StopToken& stop) {
+base::Status Rollout::RemoveFrom(const desired::RenderedOperand& rendered,
+                                 const io::StopToken& stop) {
   base::Status result = standing_known_;
   for (const desired::Removal& removal : removals_) {
-    if (removal.object.state != state) continue;
-    const base::Status removed = Remove(removal, stop);
+    if (removal.object.state != rendered.operand->state) continue;
+    const base::Status removed = Remove(removal, rendered, stop);
     if (!removed && result) result = removed;
   }
   return result;
@@ -225,7 +236,7 @@ base::Status Rollout::RemoveFormerOperands(const io::StopToken& stop) {
   base::Status result;
   for (const desired::Removal& removal : removals_) {
     if (removal.reason != desired::RemovalReason::kNoSuchOperand) continue;
-    const base::Status removed = Remove(removal, stop);
+    const base::Status removed = Remove(removal, {}, stop);
     if (!removed && result) result = removed;
   }
   return result;
@@ -293,7 +304,7 @@ desired::OperandReport Rollout::Run(const desired::RenderedOperand& rendered,
   };
   if (rendered.mode != desired::Mode::kEnabled) {
     const bool delegated = rendered.mode == desired::Mode::kDelegated;
-    const base::Status removed = RemoveFrom(operand.state, stop);
+    const base::Status removed = RemoveFrom(rendered, stop);
     if (!removed) return finish(FailedReport(operand, removed.error(), kLater));
     return finish(MakeReport(
         operand, desired::Verdict::kDisabled, delegated ? "Delegated" : "Disabled",
@@ -311,7 +322,7 @@ desired::OperandReport Rollout::Run(const desired::RenderedOperand& rendered,
     if (!status && applied) applied = status;
   }
   if (!applied) return finish(FailedReport(operand, applied.error(), kLater));
-  const base::Status removed = RemoveFrom(operand.state, stop);
+  const base::Status removed = RemoveFrom(rendered, stop);
   if (!removed) return finish(FailedReport(operand, removed.error(), kLater));
   return finish(Readiness(rendered));
 }

@@ -88,9 +88,11 @@ class Rollout {
   // What is known to stand of the operands' objects. A kind that has not been listed yet is left
   // out; one that cannot be read is too, and is an error of the pass.
   std::vector<desired::StandingObject> Standing(const io::StopToken& stop);
-  // Carries out the removals from operand `state`.
-  base::Status RemoveFrom(std::string_view state, const io::StopToken& stop);
-  base::Status Remove(const desired::Removal& removal, const io::StopToken& stop);
+  // Carries out the removals from the operand.
+  base::Status RemoveFrom(const desired::RenderedOperand& rendered, const io::StopToken& stop);
+  // `rendered`: the operand that the object was of.
+  base::Status Remove(const desired::Removal& removal, const desired::RenderedOperand& rendered,
+                      const io::StopToken& stop);
   desired::OperandReport Readiness(const desired::RenderedOperand& operand) const;
   // The DaemonSet as it stands and, when it is behind, why.
   std::pair<desired::DaemonSetProgress, std::string> Look(const desired::Object& daemonset) const;

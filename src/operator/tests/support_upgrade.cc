@@ -29,6 +29,10 @@ Json OwnedBy(const char* kind, const std::string& name, const std::string& uid) 
 std::string UidOf(const Json& object) { return codec::FindString(object, {"metadata", "uid"}); }
 std::string NameOf(const Json& object) { return codec::FindString(object, {"metadata", "name"}); }
 
+std::string VersionOf(const Json& object) {
+  return codec::FindString(object, {"metadata", "resourceVersion"});
+}
+
 // Of its first owner; "" for none.
 std::string OwnerOf(const Json& object) {
   const Json* owners = codec::Find(object, {"metadata", "ownerReferences"});
@@ -291,6 +295,52 @@ void UpgradeTest::PlayGarbageCollector() {
   }
 }
 
+void UpgradeTest::EndDependents() {
+  // In this order: an owner that is made in between is not missed.
+  const auto pods = client_->List(kube::kPods, name_space_,
+                                  {.label_selector = "app.kubernetes.io/component=nvidia-driver"});
+  ASSERT_TRUE(pods);
+  const auto daemonsets = DriverDaemonSets();
+  for (const Json& pod : pods->items) {
+    const std::string owner = OwnerOf(pod);
+    if (owner.empty() || std::ranges::find(daemonsets, owner, UidOf) != daemonsets.end()) continue;
+    const auto deleted = client_->Delete(
+        kube::kPods, kube::KeyOf(pod),
+        {.uid = UidOf(pod), .resource_version = VersionOf(pod), .grace_period_seconds = 0});
+    ASSERT_TRUE(deleted || deleted.error().code == base::Code::kNotFound ||
+                deleted.error().code == base::Code::kConflict)
+        << deleted.error().ToString();
+  }
+}
+
+bool UpgradeTest::EndPodOfOthers(const std::string& node) {
+  const auto object = client_->Get(kube::kNodes, Cluster(node));
+  const auto pod = client_->Get(kube::kPods, Own("driver-" + node));
+  if (!object || !pod) return false;
+  for (const Json& daemonset : DriverDaemonSets()) {
+    const bool has_it =
+        OwnerOf(*pod).empty() ? Matches(daemonset["spec"]["selector"]["matchLabels"],
+                                        (*pod)["metadata"].value("labels", Json::object()))
+                              : OwnerOf(*pod) == UidOf(daemonset);
+    if (!has_it || IsGoing(daemonset) ||
+        Matches(daemonset["spec"]["template"]["spec"]["nodeSelector"],
+                (*object)["metadata"]["labels"])) {
+      continue;
+    }
+    const auto deleted = client_->Delete(kube::kPods, kube::KeyOf(*pod),
+                                         {.uid = UidOf(*pod), .grace_period_seconds = 0});
+    EXPECT_TRUE(deleted || deleted.error().code == base::Code::kNotFound)
+        << deleted.error().ToString();
+    return true;
+  }
+  return false;
+}
+
+void UpgradeTest::PlayNode(const std::string& node) {
+  if (EndPodOfOthers(node)) return;
+  for (const Json& daemonset : DaemonSetsFor(node)) PlayDriver(daemonset, node);
+}
+
 void UpgradeTest::FreeRevisions(const Json& daemonset) {
   auto revisions = client_->List(driver_upgrade::kControllerRevisions, name_space_);
   ASSERT_TRUE(revisions);
@@ -364,12 +414,13 @@ void UpgradeTest::Play() {
     if (disruptions > 0 && Exists(kube::kPods, Own(app))) SetBudget(app, disruptions);
   }
   PlayGarbageCollector();
+  EndDependents();
   const auto checks =
       client_->List(kube::kPods, name_space_, {.label_selector = "app=nvidia-driver-image-check"});
   ASSERT_TRUE(checks);
   for (const Json& pod : checks->items) PlayImageCheck(pod);
   for (const std::string& node : nodes_) {
-    if (const auto daemonset = DaemonSetFor(node)) PlayDriver(*daemonset, node);
+    PlayNode(node);
     const std::string validator = "validator-" + node;
     if (!Exists(kube::kPods, Own(validator))) {
       CreatePod(validator, node,
@@ -383,14 +434,20 @@ void UpgradeTest::Play() {
   }
 }
 
-std::optional<Json> UpgradeTest::DaemonSetFor(const std::string& node) const {
+std::vector<Json> UpgradeTest::DaemonSetsFor(const std::string& node) const {
   const auto object = client_->Get(kube::kNodes, Cluster(node));
-  if (!object) return std::nullopt;
-  for (const Json& daemonset : DriverDaemonSets()) {
+  if (!object) return {};
+  auto daemonsets = DriverDaemonSets();
+  std::erase_if(daemonsets, [&](const Json& daemonset) {
     const Json& wanted = daemonset["spec"]["template"]["spec"]["nodeSelector"];
-    if (!IsGoing(daemonset) && Matches(wanted, (*object)["metadata"]["labels"])) return daemonset;
-  }
-  return std::nullopt;
+    return IsGoing(daemonset) || !Matches(wanted, (*object)["metadata"]["labels"]);
+  });
+  return daemonsets;
+}
+
+std::optional<Json> UpgradeTest::DaemonSetFor(const std::string& node) const {
+  const auto daemonsets = DaemonSetsFor(node);
+  return daemonsets.empty() ? std::nullopt : std::optional(daemonsets.front());
 }
 
 std::string UpgradeTest::StateOf(const std::string& node) const {

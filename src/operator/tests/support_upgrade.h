@@ -62,7 +62,9 @@ class UpgradeTest : public OperatorTest {
   // Returns when a DaemonSet of that owner has the text in its template.
   void AwaitTemplateWith(const std::string& text, const std::string& owner = "cluster-policy");
   [[nodiscard]] std::vector<Json> DriverDaemonSets() const;
-  // The one that is for the node, and stays.
+  // Those that are for the node, and stay; there are several while one takes another's place.
+  [[nodiscard]] std::vector<Json> DaemonSetsFor(const std::string& node) const;
+  // The first of them.
   [[nodiscard]] std::optional<Json> DaemonSetFor(const std::string& node) const;
 
   // What the DaemonSet controller, the garbage collector and the kubelet would do now.
@@ -101,6 +103,12 @@ class UpgradeTest : public OperatorTest {
  private:
   // Its driver pod is of the newest revision of the DaemonSet that is for the node.
   bool HasNewestDriver(const std::string& node);
+  // The driver of one node, for all DaemonSets that stand.
+  void PlayNode(const std::string& node);
+  // Another DaemonSet that does not select the node ends a pod that it has, or adopts.
+  bool EndPodOfOthers(const std::string& node);
+  // Pods whose DaemonSet is gone go with it.
+  void EndDependents();
   // The pod of one DaemonSet on one node: made, adopted, or waiting until the one before is gone.
   void PlayDriver(const Json& daemonset, const std::string& node);
   void EndWaiting(const std::string& node);
