@@ -167,6 +167,12 @@ class Decision {
     }
   }
 
+  // What runs is what the DaemonSet that takes over would run; a restart would be for nothing.
+  [[nodiscard]] bool OnlyChangesHands() const {
+    return facts_.succession == Succession::kSame && !facts_.pod->deleting && !Requested() &&
+           !WaitsForSafeLoad();
+  }
+
   // Nothing has been done to the node yet, and nothing has to be any longer: its driver is that of
   // the newest template again, and works. A request that is not under way stands in its annotation.
   [[nodiscard]] bool NeedsNoUpgrade() const {
@@ -179,6 +185,12 @@ class Decision {
     if (facts_.pod != nullptr && NeedsNoUpgrade()) {
       RemoveAnnotation(api::kUpgradeInitiallyUnschedulableAnnotation);
       step_.to = kDone;
+      return;
+    }
+    // After a failure the node takes the whole way, whoever's the driver is.
+    if (facts_.pod != nullptr && OnlyChangesHands() &&
+        Annotation(api::kUpgradeFailedRevisionAnnotation) == nullptr) {
+      step_ = DecideHandOver();
       return;
     }
     const bool requested = Requested();
@@ -378,8 +390,13 @@ class Decision {
 
   void Recover() {
     const std::string* failed_at = Annotation(api::kUpgradeFailedRevisionAnnotation);
-    if (facts_.sync == Sync::kOutdated && failed_at != nullptr &&
-        *failed_at != facts_.newest_revision) {
+    if (facts_.pod != nullptr && OnlyChangesHands()) {
+      step_ = DecideHandOver();
+      return;
+    }
+    const bool is_former =
+        facts_.sync == Sync::kOutdated || facts_.succession == Succession::kOther;
+    if (is_former && failed_at != nullptr && *failed_at != facts_.newest_revision) {
       // Another driver may do what that one did not.
       step_.to = kRequired;
       return;
