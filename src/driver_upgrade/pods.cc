@@ -5,6 +5,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "api/labels.h"
 #include "codec/json_items.h"
 #include "desired/lagging_pod.h"
 #include "driver_upgrade/succession.h"
@@ -95,10 +96,17 @@ std::string TargetOf(const Json& pod) {
 
 }  // namespace
 
+bool KeepsDriver(std::string_view digest_before, const DriverDaemonSet& after) {
+  return !after.precompiled && !digest_before.empty() && after.digest == digest_before;
+}
+
 base::Result<DriverDaemonSet> ReadDriverDaemonSet(const Json& object) {
   DriverDaemonSet daemonset{.name = codec::FindString(object, {"metadata", "name"}),
                             .uid = codec::FindString(object, {"metadata", "uid"}),
-                            .digest = DigestBelow(object, {"spec", "template", "spec"})};
+                            .digest = DigestBelow(object, {"spec", "template", "spec"}),
+                            .precompiled = codec::FindString(object, {"metadata", "labels",
+                                                                      api::kPrecompiled}) ==
+                                           "true"};
   if (const Json* spec = codec::Find(object, {"spec", "template", "spec"})) {
     daemonset.configuration = DriverConfigurationOf(*spec);
   }
@@ -175,8 +183,7 @@ std::string Templates::NewestOf(const DriverPod& pod) const {
 
 bool Templates::RestartsOnly(const DriverPod& pod) const {
   const auto found = by_uid_.find(pod.owner_uid);
-  return found != by_uid_.end() && !pod.digest.empty() &&
-         found->second.daemonset.digest == pod.digest;
+  return found != by_uid_.end() && KeepsDriver(pod.digest, found->second.daemonset);
 }
 
 Succession Templates::SuccessionOf(const DriverPod& pod, const DriverPod* waiting) const {

@@ -31,9 +31,16 @@ struct DriverDaemonSet {
   std::string uid;
   std::string digest = {};  // of the configuration of its template's driver; "" when it has none
   std::uint64_t configuration = 0;  // DriverConfigurationOf its template
+  bool precompiled = false;
 
   bool operator==(const DriverDaemonSet&) const = default;
 };
+// Whether a pod of `after` would keep the driver of a pod of `before`, of the same DaemonSet, loaded.
+// NVIDIA's images with precompiled modules do not note the digest on the node
+// (driver-lifecycle.md section 12 #18): the driver manager of a new pod would try to unload the
+// driver below pods that use it, and nothing of an image says that it does note it.
+bool KeepsDriver(std::string_view digest_before, const DriverDaemonSet& after);
+
 base::Result<DriverDaemonSet> ReadDriverDaemonSet(const codec::Json& object);
 
 // A ControllerRevision: one version of a DaemonSet's template.
@@ -100,7 +107,8 @@ class Templates {
   // Hash of the newest revision; "" when it is not known, which it is not either while the newest
   // has another driver than the DaemonSet: the DaemonSet controller has not looked at it yet.
   [[nodiscard]] std::string NewestOf(const DriverPod& pod) const;
-  // A new pod would run the driver that the pod runs already: it takes no eviction to start it.
+  // A new pod would find the driver that it is to run loaded already, and know it by its digest: it
+  // takes no eviction to start it.
   [[nodiscard]] bool RestartsOnly(const DriverPod& pod) const;
   // `waiting`: the DaemonSet's pod that waits for the node of the orphan `pod`; null when there is
   // none.

@@ -110,7 +110,7 @@ std::optional<DriverChange> ChangeOf(const Template* before, const Template& aft
   if (same_daemonset && !after.changed) return std::nullopt;
   const bool same_driver =
       same_daemonset
-          ? !after.daemonset.digest.empty() && before->daemonset.digest == after.daemonset.digest
+          ? driver_upgrade::KeepsDriver(before->daemonset.digest, after.daemonset)
           : before->daemonset.configuration == after.daemonset.configuration;
   if (!same_driver) return DriverChange::kUpgraded;
   return same_daemonset ? DriverChange::kRestarted : DriverChange::kHandedOver;

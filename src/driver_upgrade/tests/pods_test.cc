@@ -143,6 +143,10 @@ TEST(DriverTemplates, OnlyEqualDigestsAreARestart) {
   Templates templates;
   templates.Add(DriverDaemonSet{.uid = "a", .digest = "1"});
   templates.Add(DriverDaemonSet{.uid = "b", .digest = ""});
+  templates.Add(*ReadDriverDaemonSet(Yaml(R"(
+metadata: {uid: p, labels: {nvidia.com/precompiled: "true"}}
+spec: {template: {spec: {containers: [{name: c, env: [{name: DRIVER_CONFIG_DIGEST, value: "1"}]}]}}}
+)")));
   const auto restarts = [&](const std::string& owner, const std::string& digest) {
     DriverPod pod;
     pod.owner_uid = owner;
@@ -155,6 +159,7 @@ TEST(DriverTemplates, OnlyEqualDigestsAreARestart) {
   EXPECT_FALSE(restarts("b", "1"));
   EXPECT_FALSE(restarts("b", ""));
   EXPECT_FALSE(restarts("c", "1"));
+  EXPECT_FALSE(restarts("p", "1")) << "precompiled: nobody notes the digest on the node";
 }
 
 TEST(DriverTemplates, ARevisionWithoutTheLabelIsKnownByItsName) {
