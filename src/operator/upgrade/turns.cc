@@ -293,12 +293,18 @@ base::Result<Turns::Given> Turns::Give(const std::vector<UpgradePool>& pools,
   for (const UpgradePool& pool : pools) {
     drivers.insert(pool.driver);
     const std::string& label = pool.policy.schedule.order.label;
-    if (!label.empty()) TRY(world_.KeepNodeLabels({label}));
+    const auto kept = label.empty() ? base::Status() : world_.KeepNodeLabels({label});
     const auto members = Members(nodes, pool);
     if (!pool.enabled || pool.unclear) {
       TakeBack(members);
       SetStopped(pool.driver, pool.problem);
       AddHeld(pool, {{kSetting, pool.unclear ? WaitingOf(members) : 0}}, sum.held);
+    } else if (!kept) {
+      // Nobody knows whose turn it is; counted all the same.
+      const auto wave = driver_upgrade::PlanWave(members, pool.policy, base::WallClock::now());
+      SumUp(sum.wave, wave);
+      AddHeld(pool, {}, sum.held);
+      trouble = kept.error();
     } else if (auto gave = GiveIn(pool, members, given, sum, stop); !gave) {
       trouble = gave.error();
     }
@@ -319,8 +325,9 @@ base::Result<Turns::Given> Turns::Give(const std::vector<UpgradePool>& pools,
   Measure(sum);
   metrics_.Set("gpu_operator_driver_auto_upgrade_enabled",
                std::ranges::any_of(pools, &UpgradePool::enabled) ? 1 : 0);
-  if (trouble && given.nodes.empty()) return base::Fail(*trouble);
-  if (trouble) given.look_again = std::chrono::seconds(1);
+  const bool gives = !given.nodes.empty() || !given.looks.empty() || !given.followed.empty();
+  if (trouble && !gives) return base::Fail(*trouble);
+  if (trouble) given.LookAgainIn(std::chrono::seconds(1));
   return given;
 }
 
