@@ -536,6 +536,18 @@ void UpgradeTest::SetNode(const std::string& node, const Json& patch) {
   Merge(kube::kNodes, Cluster(node), patch);
 }
 
+bool UpgradeTest::IsLookedAtAgain(const RunningOperator& running, const std::string& node) {
+  Play();
+  const auto reconciles = [&] {
+    return running.Value(
+        "controller_runtime_reconcile_total{controller=\"driver-upgrades\",result=\"success\"}");
+  };
+  const double before = reconciles();
+  const std::string value = std::to_string(before);
+  SetNode(node, {{"metadata", {{"labels", {{std::string(api::kUpgradeSkip), value}}}}}});
+  return Eventually([&] { return reconciles() > before; });
+}
+
 bool UpgradeTest::IsCordoned(const std::string& node) const {
   const auto object = client_->Get(kube::kNodes, Cluster(node));
   const Json* cordoned = object ? codec::Find(*object, {"spec", "unschedulable"}) : nullptr;

@@ -81,6 +81,9 @@ class UpgradeTest : public OperatorTest {
   // A budget that lets pods with this name as label `app` go, or not.
   void Allow(const std::string& app, int disruptions);
   void SetNode(const std::string& node, const Json& patch);
+  // The pods are played, and then the operator looks at the node for a change that says nothing:
+  // what it would do by now it has done.
+  [[nodiscard]] bool IsLookedAtAgain(const RunningOperator& running, const std::string& node);
   [[nodiscard]] bool IsCordoned(const std::string& node) const;
   // What stands there of the node's driver, for a test that fails.
   [[nodiscard]] std::string DriverOf(const std::string& node) const;

@@ -302,13 +302,7 @@ TEST_F(UpgradeOfDriversTest, ADaemonSetThatGoesOutdatesNoPod) {
   }));
   // The pod has its owner all the time, which has only its first version left, and then none.
   EXPECT_TRUE(OwnerOfDriverPod(node).starts_with("nvidia-driver-daemonset"));
-  const auto reconciles = [&] {
-    return running.Value(
-        "controller_runtime_reconcile_total{controller=\"driver-upgrades\",result=\"success\"}");
-  };
-  const double before = reconciles();
-  SetNode(node, {{"metadata", {{"labels", {{std::string(api::kUpgradeSkip), "false"}}}}}});
-  EXPECT_TRUE(Eventually([&] { return reconciles() > before; }));
+  EXPECT_TRUE(IsLookedAtAgain(running, node));
   frees_only_revisions_ = false;
   ASSERT_TRUE(GoesTo(node, "nvidia-gpu-driver-"));
   ASSERT_TRUE(Settles());
@@ -391,6 +385,37 @@ TEST_F(UpgradeOfDriversTest, AnUpgradeOfADriverThatGoesIsTakenBack) {
   EXPECT_THAT(Traces(node), IsEmpty());
   EXPECT_TRUE(Exists(kube::kPods, Own("trainer")));
   EXPECT_EQ(UpgradeEnabled(node), "");
+}
+
+// It gives its place to the next, and counts no more.
+TEST_F(UpgradeOfDriversTest, ANodeThatIsDeletedInTheMiddleOfItsUpgradeHoldsNothingUp) {
+  RecordProperty("holds", "operator-behaviour.md #13");
+  const auto first = AddNodeOf("a", "one");
+  CreateGpuPod("trainer", first);
+  Allow("trainer", 0);
+  CreatePolicy("cluster-policy", kDelegated);
+  CreateDriverFor("one", "{maxUnavailable: '100%', podDeletion: {timeoutSeconds: 0}}");
+  RunningOperator running(name_space_);
+  ASSERT_TRUE(Settles());
+  ChangeDriverOf("one", "590.3.4");
+  ASSERT_TRUE(Reaches(first, "pod-deletion-required"));
+  const auto second = AddNodeOf("b", "one");
+  ASSERT_TRUE(Reaches(second, "upgrade-done"));
+  ChangeDriverOf("one", "595.1.1");
+  ASSERT_TRUE(Reaches(second, "upgrade-required"));
+  EXPECT_TRUE(Eventually([&] {
+    return running.Value("gpu_operator_nodes_upgrades_in_progress") == 1 &&
+           running.Value("gpu_operator_nodes_upgrades_pending") == 1;
+  }));
+  EXPECT_TRUE(PolicySaysIncomplete(true));
+  nodes_.erase(nodes_.begin());
+  ASSERT_TRUE(client_->Delete(kube::kNodes, Cluster(first)));
+  ASSERT_TRUE(Settles());
+  EXPECT_TRUE(PolicySaysIncomplete(false));
+  EXPECT_TRUE(Eventually([&] {
+    return running.Value("gpu_operator_nodes_upgrades_in_progress") == 0 &&
+           running.Value("gpu_operator_nodes_upgrades_done") == 1;
+  }));
 }
 
 }  // namespace

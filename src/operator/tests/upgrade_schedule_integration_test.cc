@@ -170,6 +170,7 @@ TEST_F(UpgradeScheduleTest, AScheduleThatCannotBeStopsBeforeAnyPodIsTouched) {
         "windows[0].timeZone: no time zone \"Europe/Atlantis\" is known");
   }));
   ChangeDriver("590.3.4");
+  EXPECT_TRUE(IsLookedAtAgain(running, node));
   EXPECT_EQ(StateOf(node), "upgrade-done");
   Annotate(api::kUpgradeScheduleAnnotation, "windows: [{start: '00:00', end: '24:00'}]");
   EXPECT_TRUE(Settles());
@@ -183,6 +184,7 @@ TEST_F(UpgradeScheduleTest, AScheduleThatCannotBeStopsBeforeAnyPodIsTouched) {
     return Condition("cluster-policy", "DriverReady")
         .contains("spec.driver.upgradePolicy.schedule.windows[0].end: is the start of the window");
   })) << Condition("cluster-policy", "DriverReady");
+  EXPECT_TRUE(IsLookedAtAgain(running, node));
   EXPECT_EQ(StateOf(node), "upgrade-done");
 }
 
