@@ -427,6 +427,11 @@ Step DecideStep(const NodeFacts& facts, const api::UpgradePolicy& policy) {
   return Decision(facts, policy).Decide();
 }
 
+bool RestsOnValidators(UpgradeState state, const Step& step) {
+  return (state == kValidationRequired && step.to) ||
+         (state == kFailed && (step.to == kUncordonRequired || step.to == kDone));
+}
+
 Step DecideRelease(const desired::Node& node) {
   Step step;
   if (node.labels.Has(api::kUpgradeState)) step.to = kNone;

@@ -79,6 +79,9 @@ struct Step {
 
 Step DecideStep(const NodeFacts& facts, const api::UpgradePolicy& policy);
 
+// Whether the step of a node in that state rests on what its validators say.
+bool RestsOnValidators(api::UpgradeState state, const Step& step);
+
 // The same where drivers are not upgraded by themselves (any longer): what an upgrade did to the
 // node is taken back. Settings of persons stay.
 Step DecideRelease(const desired::Node& node);

@@ -46,6 +46,24 @@ TEST(Step, EventsAreUpstreams) {
                                {true, "something"}}));
 }
 
+// Only what the validator decides is worth another read of it.
+TEST(Step, TheWayOutOfTheValidationRestsOnTheValidator) {
+  using enum api::UpgradeState;
+  const auto rests = [](api::UpgradeState from, std::optional<api::UpgradeState> to) {
+    Step step;
+    step.to = to;
+    return RestsOnValidators(from, step);
+  };
+  for (const auto to : {kUncordonRequired, kDone, kFailed}) {
+    EXPECT_TRUE(rests(kValidationRequired, to));
+  }
+  EXPECT_FALSE(rests(kValidationRequired, std::nullopt));
+  EXPECT_TRUE(rests(kFailed, kUncordonRequired));
+  EXPECT_TRUE(rests(kFailed, kDone));
+  EXPECT_FALSE(rests(kFailed, kRequired)) << "another version is another try";
+  EXPECT_FALSE(rests(kPodRestartRequired, kValidationRequired));
+}
+
 TEST(Step, ADrainLeavesPodsWithTheSkipLabelAlone) {
   RecordProperty("holds", "driver-lifecycle.md #56; operator-behaviour.md #55");
   EXPECT_EQ(DrainSelector({}), "nvidia.com/gpu-driver-upgrade-drain.skip!=true");

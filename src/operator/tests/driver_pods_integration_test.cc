@@ -45,5 +45,24 @@ TEST_F(DriverPodsTest, OnlyAPodOfAFormerVersionIsOutdated) {
   thread.join();
 }
 
+// A watch that is silent does not say how a validator is by now.
+TEST_F(DriverPodsTest, ValidatorsAreReadAnewBeforeADriverCountsAsProven) {
+  const auto node = AddNode("a");
+  const auto other = AddNode("b");
+  bad_validators_.insert(other);
+  Play();
+  World world(client_, name_space_, ClusterIdentity{});
+  const DriverPods pods(world);
+  const auto read = [&](const std::string& name) {
+    const auto view = pods.WithValidatorsRead(pods.Of(name), name, {});
+    EXPECT_TRUE(view) << view.error().message;
+    return view ? std::pair(view->validators, view->validators_ready) : std::pair(-1, -1);
+  };
+  EXPECT_EQ(pods.Of(node).validators, 0);
+  EXPECT_EQ(read(node), std::pair(1, 1));
+  EXPECT_EQ(read(other), std::pair(1, 0));
+  EXPECT_EQ(read("nowhere"), std::pair(0, 0));
+}
+
 }  // namespace
 }  // namespace pitcrew::gpu_operator::testing

@@ -21,6 +21,8 @@ std::string DriverSelector() {
   return fmt::format("{}={}", api::kComponentLabel, api::kDriverComponent);
 }
 
+std::string ValidatorSelector() { return fmt::format("{}={}", api::kAppLabel, kValidatorApp); }
+
 template <class View>
 kube::Informer<View> WatchOf(const World& world, const kube::ResourceKind& kind,
                              base::Result<View> (*read)(const Json&), const std::string& selector) {
@@ -49,7 +51,7 @@ DriverPods::DriverPods(World& world)
       driver_pod_watch_(
           WatchOf(world, kube::kPods, driver_upgrade::ReadDriverPod, DriverSelector())),
       validator_pod_watch_(WatchOf(world, kube::kPods, driver_upgrade::ReadValidatorPod,
-                                   fmt::format("{}={}", api::kAppLabel, kValidatorApp))) {}
+                                   ValidatorSelector())) {}
 
 void DriverPods::Watch(kube::Controller& controller,
                        std::function<void(const std::string&)> changed,
@@ -115,9 +117,20 @@ DriverPods::View DriverPods::Of(const std::string& node) const {
       view.newest_revision = templates->NewestOf(*view.waiting);
     }
   }
-  for (const auto& validator : validator_pods_.Of(node)) {
-    ++view.validators;
-    if (validator->ready) ++view.validators_ready;
+  for (const auto& validator : validator_pods_.Of(node)) view.Count(*validator);
+  return view;
+}
+
+base::Result<DriverPods::View> DriverPods::WithValidatorsRead(View view, const std::string& node,
+                                                              const io::StopToken& stop) const {
+  TRY_ASSIGN(const auto listed, world_.client->List(kube::kPods, world_.operator_namespace,
+                                                    {.label_selector = ValidatorSelector(),
+                                                     .field_selector = "spec.nodeName=" + node},
+                                                    stop));
+  view.validators = view.validators_ready = 0;
+  for (const Json& pod : listed.items) {
+    TRY_ASSIGN(const auto validator, driver_upgrade::ReadValidatorPod(pod));
+    view.Count(validator);
   }
   return view;
 }

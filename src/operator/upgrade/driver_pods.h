@@ -44,6 +44,10 @@ class DriverPods {
     driver_upgrade::Succession succession = driver_upgrade::Succession::kNone;
     int validators = 0;
     int validators_ready = 0;
+    void Count(const driver_upgrade::ValidatorPod& validator) {
+      ++validators;
+      if (validator.ready) ++validators_ready;
+    }
 
     // The driver is of the newest version and works, as far as pods tell.
     [[nodiscard]] bool IsReady() const {
@@ -65,6 +69,10 @@ class DriverPods {
   // and a pod that still has its owner looks outdated when the newest revision has none. Reads once
   // per version of a DaemonSet.
   base::Result<View> ConfirmedViewOf(const std::string& node, const io::StopToken& stop);
+  // The view with the node's validators by a fresh read: a watch that is silent would have the one
+  // that found the former driver in order say so of the new one.
+  base::Result<View> WithValidatorsRead(View view, const std::string& node,
+                                        const io::StopToken& stop) const;
 
   // Whether the pod is of a former version of a DaemonSet that stays, by fresh reads.
   base::Result<bool> IsOutdated(const driver_upgrade::DriverPod& pod,

@@ -154,6 +154,22 @@ base::Result<driver_upgrade::Step> UpgradeController::Decide(const desired::Node
                                                              const UpgradePool& pool,
                                                              const io::StopToken& stop) {
   TRY_ASSIGN(const DriverPods::View view, pods_.ConfirmedViewOf(node.name, stop));
+  return DecideBy(view, node, pool);
+}
+
+base::Result<driver_upgrade::Step> UpgradeController::DecideForGood(const desired::Node& node,
+                                                                    const UpgradePool& pool,
+                                                                    const io::StopToken& stop) {
+  TRY_ASSIGN(DriverPods::View view, pods_.ConfirmedViewOf(node.name, stop));
+  TRY_ASSIGN(driver_upgrade::Step step, DecideBy(view, node, pool));
+  if (!pool.enabled || !driver_upgrade::RestsOnValidators(StateOf(node), step)) return step;
+  TRY_ASSIGN(view, pods_.WithValidatorsRead(std::move(view), node.name, stop));
+  return DecideBy(view, node, pool);
+}
+
+base::Result<driver_upgrade::Step> UpgradeController::DecideBy(const DriverPods::View& view,
+                                                               const desired::Node& node,
+                                                               const UpgradePool& pool) {
   if (!pool.enabled) {
     driver_upgrade::Step release = driver_upgrade::DecideRelease(node);
     const bool hands_over = view.succession == driver_upgrade::Succession::kSame;
@@ -233,7 +249,7 @@ base::Result<kube::Action> UpgradeController::Advance(const std::string& name, J
     TRY_ASSIGN(const desired::Node node, desired::ReadNode(live));
     const UpgradeState state = StateOf(node);
     work_.Keep(name, pool.enabled ? state : UpgradeState::kNone);
-    TRY_ASSIGN(const driver_upgrade::Step step, Decide(node, pool, stop));
+    TRY_ASSIGN(const driver_upgrade::Step step, DecideForGood(node, pool, stop));
     if (!step.writes()) {
       if (turns_.grants().Return(name)) EnqueueWave();
       if (!step.waits_for.empty()) {

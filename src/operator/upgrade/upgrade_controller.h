@@ -62,6 +62,12 @@ class UpgradeController {
                                      const UpgradePool& pool, const io::StopToken& stop);
   base::Result<driver_upgrade::Step> Decide(const desired::Node& node, const UpgradePool& pool,
                                             const io::StopToken& stop);
+  // The same before it is done: what rests on validators is decided again by a fresh read of them.
+  base::Result<driver_upgrade::Step> DecideForGood(const desired::Node& node,
+                                                   const UpgradePool& pool,
+                                                   const io::StopToken& stop);
+  base::Result<driver_upgrade::Step> DecideBy(const DriverPods::View& view,
+                                              const desired::Node& node, const UpgradePool& pool);
   // The node after the write; nothing when it has changed meanwhile, or is gone.
   base::Result<std::optional<codec::Json>> Write(const codec::Json& live,
                                                  const driver_upgrade::Step& step,
