@@ -2,7 +2,8 @@
 """Compares Pitcrew's operator with another one over random sets of NVIDIADriver objects and clusters.
 
 As run.py: both on API servers of their own, with the same nodes. Compared are the objects of all drivers, the
-label that says whose driver a node has, whether it is upgraded by itself, and each driver's state. accepted_drivers.yaml
+label that says whose driver a node has, whether it is upgraded by itself, and each driver's state. In one set of five
+another driver comes for the nodes of one that stands, after which nothing is to change. accepted_drivers.yaml
 lists the differences that are meant. The hash in a name is of the object's uid, which no two servers share: it is
 computed here, and stands in the comparison as what it is the hash of.
 
@@ -114,7 +115,12 @@ def random_case(rng, openshift):
         drivers.append((f"for-{pool}", random_spec(rng, {"nodeSelector": {"pool": pool}})))
     if rng.random() < 0.7 or not drivers:
         drivers.append((rng.choice(["default", "fallback"]), random_spec(rng, {"default": True})))
-    return {"nodes": nodes, "drivers": drivers}
+    case = {"nodes": nodes, "drivers": drivers}
+    if rng.random() < 0.2:  # drawn last: the sets of a seed stay what they were
+        opponent, spec = rng.choice(drivers)
+        selector = {key: spec[key] for key in ("default", "nodeSelector") if key in spec}
+        case |= {"rival": ("rival", random_spec(rng, selector)), "opponent": opponent}
+    return case
 
 
 def observe(side):
@@ -194,18 +200,41 @@ def clear(side):
                         raise
 
 
+def create(side, name, spec):
+    side.server.create(DRIVERS, {"apiVersion": "nvidia.com/v1alpha1", "kind": "NVIDIADriver",
+                                 "metadata": {"name": name}, "spec": spec})
+
+
+def has_stopped(found):
+    return any(value["reasons"] for name, value in found.items() if name.startswith("NVIDIADriver/"))
+
+
+def add_rival(sides, workers, case):
+    """A driver for the nodes of another one, or a second default: from then on every node and all objects stay as
+    they are. Only once all have settled, because what a conflict that is there from the start leaves undone is a
+    matter of who was first. Returns whether the other operator had stopped at a mistake before."""
+    list(workers.map(lambda side: settle(side, QUIET_SECONDS[1]), sides))
+    stopped = has_stopped(found_on(sides[1]))
+    list(workers.map(lambda side: create(side, *case["rival"]), sides))
+    return stopped
+
+
 def check(sides, workers, case, accepted):
     def submit(side):
         side.set_nodes(case["nodes"])
         for name, spec in case["drivers"]:
-            side.server.create(DRIVERS, {"apiVersion": "nvidia.com/v1alpha1", "kind": "NVIDIADriver",
-                                         "metadata": {"name": name}, "spec": spec})
+            create(side, name, spec)
     list(workers.map(submit, sides))
+    stopped_before = add_rival(sides, workers, case) if "rival" in case else None
     found = []
     for quiet_seconds in QUIET_SECONDS:
         list(workers.map(lambda side: settle(side, quiet_seconds), sides))  # pylint: disable=cell-var-from-loop
         ours, theirs = workers.map(found_on, sides)
-        stopped = any(value["reasons"] for name, value in theirs.items() if name.startswith("NVIDIADriver/"))
+        if "rival" in case:
+            # Whether the other operator looks at this one again, when the rival comes, is no matter of its nodes.
+            for one in (ours, theirs):
+                one.pop(f"NVIDIADriver/{case['opponent']}", None)
+        stopped = has_stopped(theirs) if stopped_before is None else stopped_before
         found = list(compare.differences(ours, theirs, accepted, stopped))
         if not found:
             break
