@@ -138,6 +138,9 @@ base::Result<DriverPod> ReadDriverPod(const Json& object) {
                 .owner_uid = "",
                 .revision = codec::FindString(object, {"metadata", "labels", kRevisionHash}),
                 .digest = DigestBelow(object, {"spec"}),
+                .former_parameters =
+                    codec::FindString(object, {"metadata", "annotations", kFormerParameters}) ==
+                    "true",
                 .deleting = IsDeleting(object),
                 .ready = RunsReady(object),
                 .failing = IsFailing(object)};
@@ -191,8 +194,8 @@ Succession Templates::SuccessionOf(const DriverPod& pod, const DriverPod* waitin
   const auto found = by_uid_.find(waiting->owner_uid);
   // Without a revision the DaemonSet controller has not looked at it yet.
   if (found == by_uid_.end() || !found->second.revision) return Succession::kNone;
-  const bool same =
-      pod.configuration != 0 && pod.configuration == found->second.daemonset.configuration;
+  const bool same = !pod.former_parameters && pod.configuration != 0 &&
+                    pod.configuration == found->second.daemonset.configuration;
   return same ? Succession::kSame : Succession::kOther;
 }
 

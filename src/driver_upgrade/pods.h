@@ -23,6 +23,10 @@ inline constexpr kube::ResourceKind kControllerRevisions{"apps", "v1", "controll
 inline constexpr std::string_view kDriverContainer = "nvidia-driver-ctr";
 inline constexpr std::string_view kToolkitContainer = "openshift-driver-toolkit-ctr";
 
+// Annotation of an orphaned driver pod: the parameters of its modules, which stand in a ConfigMap,
+// are not those that its DaemonSet wanted last. Only that one knew it.
+inline constexpr std::string_view kFormerParameters = "nvidia.com/gpu-driver-former-parameters";
+
 // Label of pods and revisions.
 inline constexpr std::string_view kRevisionHash = "controller-revision-hash";
 
@@ -35,10 +39,11 @@ struct DriverDaemonSet {
 
   bool operator==(const DriverDaemonSet&) const = default;
 };
-// Whether a pod of `after` would keep the driver of a pod of `before`, of the same DaemonSet, loaded.
-// NVIDIA's images with precompiled modules do not note the digest on the node
-// (driver-lifecycle.md section 12 #18): the driver manager of a new pod would try to unload the
-// driver below pods that use it, and nothing of an image says that it does note it.
+
+// Whether a pod of `after` would keep the driver of a pod of the same DaemonSet loaded. NVIDIA's
+// images with precompiled modules do not note the digest on the node (driver-lifecycle.md section
+// 12 #18): the driver manager of a new pod would try to unload the driver below pods that use it,
+// and nothing of an image says that it does note it.
 bool KeepsDriver(std::string_view digest_before, const DriverDaemonSet& after);
 
 base::Result<DriverDaemonSet> ReadDriverDaemonSet(const codec::Json& object);
@@ -63,6 +68,7 @@ struct DriverPod {
   std::string revision;             // label controller-revision-hash
   std::string digest;               // as in DriverDaemonSet
   std::uint64_t configuration = 0;  // likewise
+  bool former_parameters = false;   // kFormerParameters
   bool deleting = false;
   bool ready = false;    // it runs, and so do all of its containers, ready
   bool failing = false;  // a container that is not ready has been restarted more than 10 times

@@ -48,10 +48,10 @@ class Decision {
         Queued();
         break;
       case kCordonRequired:
-        // Ours comes with the next state in one write: one that stands here is a person's. Not where
-        // upstream's operator gave the node its turn: it cordons first, and noted a cordon of before
-        // when it queued the node. A node that nobody makes schedulable again would be worse than
-        // what that operator would have done.
+        // Ours comes with the next state in one write: one that stands here is a person's. Not
+        // where upstream's operator gave the node its turn: it cordons first, and noted a cordon of
+        // before when it queued the node. A node that nobody makes schedulable again would be worse
+        // than what that operator would have done.
         if (Annotation(api::kUpgradeTurnAnnotation) != nullptr) RememberCordon();
         step_.unschedulable = true;
         step_.to = kWaitForJobsRequired;

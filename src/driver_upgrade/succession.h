@@ -29,9 +29,9 @@ codec::Json HandOverPatch(const codec::Json& pod, const codec::Json& daemonset,
 
 // The merge patch by which a running pod (as it was read) becomes one of a DaemonSet that selects
 // its node, in place of the one that it had: by its version it is outdated there. Not left to
-// adoption: the ClusterPolicy's DaemonSets of several kernels select pods by the same label, and one
-// that adopts the pod of a node that it is not for ends it. Fails with a conflict when the pod has
-// changed since.
+// adoption: the ClusterPolicy's DaemonSets of several kernels select pods by the same label, and
+// one that adopts the pod of a node that it is not for ends it. Fails with a conflict when the pod
+// has changed since.
 codec::Json PassOnPatch(const codec::Json& pod, const codec::Json& daemonset);
 
 }  // namespace pitcrew::driver_upgrade

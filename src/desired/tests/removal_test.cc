@@ -109,8 +109,8 @@ TEST(Removal, DelegatedDaemonSetsLeaveTheirPods) {
   EXPECT_TRUE(removals[0].orphans_pods);
 }
 
-// The driver of a node goes on under the DaemonSet that takes the place of another; only drivers are
-// upgraded node by node.
+// The driver of a node goes on under the DaemonSet that takes the place of another; only drivers
+// are upgraded node by node.
 TEST(Removal, ADriversDaemonSetPassesItsPodsOnToThoseThatTakeItsPlace) {
   Json newer = MakeObject("apps/v1", "DaemonSet", "nvidia-driver-daemonset-6.8.0");
   newer["metadata"]["labels"][std::string(api::kComponentLabel)] = api::kDriverComponent;

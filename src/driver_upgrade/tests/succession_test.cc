@@ -123,7 +123,8 @@ TEST(DriverSuccession, APodThatIsPassedOnHasItsNewOwnerAtOnce) {
   const Json pod = ParsedYaml(
       "metadata: {uid: u, resourceVersion: '7', labels: {app: nvidia-driver-daemonset, "
       "app.kubernetes.io/component: nvidia-driver, controller-revision-hash: old, "
-      "pod-template-generation: '1', nvidia.com/precompiled: 'false'}, ownerReferences: [{uid: f}]}");
+      "pod-template-generation: '1', nvidia.com/precompiled: 'false'}, "
+      "ownerReferences: [{uid: f}]}");
   const Json daemonset = ParsedYaml(
       "metadata: {name: precompiled, uid: p}\n"
       "spec: {template: {metadata: {labels: {app: nvidia-driver-daemonset, "
@@ -147,6 +148,9 @@ TEST(DriverSuccession, OnlyAnOrphanHasASuccessor) {
   templates.Add(Revision{.owner_uid = "n", .hash = "h", .number = 1});
   EXPECT_EQ(templates.SuccessionOf(orphan, &waiting), Succession::kSame);
   EXPECT_EQ(templates.SuccessionOf(orphan, nullptr), Succession::kNone);
+  orphan.former_parameters = true;
+  EXPECT_EQ(templates.SuccessionOf(orphan, &waiting), Succession::kOther);
+  orphan.former_parameters = false;
   orphan.configuration = 6;
   EXPECT_EQ(templates.SuccessionOf(orphan, &waiting), Succession::kOther);
   orphan.configuration = 0;

@@ -12,6 +12,7 @@
 #include "api/labels.h"
 #include "base/log.h"
 #include "desired/owned_object.h"
+#include "driver_upgrade/pods.h"
 #include "driver_upgrade/succession.h"
 #include "kube/ownership.h"
 #include "kube/selector.h"
@@ -60,8 +61,8 @@ base::Result<std::vector<Json>> RunningPodsOf(kube::Client& client,
 // The DaemonSet that takes the place of another, by the nodes for which there is one.
 class SuccessorsByNode {
  public:
-  base::Status Read(kube::Client& client, const Json& former, std::span<const desired::Object> wanted,
-                    const io::StopToken& stop) {
+  base::Status Read(kube::Client& client, const Json& former,
+                    std::span<const desired::Object> wanted, const io::StopToken& stop) {
     // The server follows the selector of the one, here that of the others is followed.
     TRY_ASSIGN(const auto nodes, client.List(kube::kNodes, "",
                                              {.label_selector = NodeSelectorOf(former)}, stop));
@@ -137,6 +138,34 @@ base::Result<bool> PassDriverPodsOn(kube::Client& client, const desired::Standin
     TRY_ASSIGN(pods, RunningPodsOf(client, former, stop));
   }
   return false;
+}
+
+base::Status NoteFormerParameters(kube::Client& client, const desired::StandingObject& former,
+                                  const io::StopToken& stop) {
+  TRY_ASSIGN(const auto live, ReadStaying(client, former.key, stop));
+  if (!live || codec::FindString(*live, {"metadata", "uid"}) != former.uid) return {};
+  // "modules": what desired/operands/driver_content.h remembers of them.
+  const auto content = codec::ParseJson(
+      codec::FindString(*live, {"metadata", "annotations", api::kDriverContent}));
+  if (!content || codec::FindString(*content, {"modules", "change"}).empty()) return {};
+  TRY_ASSIGN(const auto daemonset, driver_upgrade::ReadDriverDaemonSet(*live));
+  TRY_ASSIGN(const auto pods, RunningPodsOf(client, former, stop));
+  for (const Json& object : pods) {
+    TRY_ASSIGN(const auto pod, driver_upgrade::ReadDriverPod(object));
+    if (pod.configuration != daemonset.configuration || pod.digest == daemonset.digest) continue;
+    const Json patch = {
+        {"metadata",
+         {{"uid", pod.uid},
+          {"annotations", {{std::string(driver_upgrade::kFormerParameters), "true"}}}}}};
+    const auto patched =
+        client.Patch(kube::kPods, kube::KeyOf(object), kube::PatchType::kMerge, patch,
+                     {.field_manager = std::string(desired::kFieldManager)}, stop);
+    if (!patched && patched.error().code != base::Code::kNotFound &&
+        patched.error().code != base::Code::kConflict) {
+      return base::Fail(patched.error().Within("note the parameters of pod " + pod.name));
+    }
+  }
+  return {};
 }
 
 }  // namespace pitcrew::gpu_operator

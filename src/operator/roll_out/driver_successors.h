@@ -20,4 +20,10 @@ base::Result<bool> PassDriverPodsOn(kube::Client& client, const desired::Standin
                                     std::span<const desired::Object> wanted,
                                     const io::StopToken& stop);
 
+// Before the DaemonSet `former` leaves its pods as orphans: notes on those that wait for other
+// parameters of their modules that they do (driver_upgrade::kFormerParameters). The names of
+// ConfigMaps, by which a driver is compared with its successor, do not tell.
+base::Status NoteFormerParameters(kube::Client& client, const desired::StandingObject& former,
+                                  const io::StopToken& stop);
+
 }  // namespace pitcrew::gpu_operator

@@ -200,6 +200,7 @@ base::Status Rollout::Remove(const desired::Removal& removal,
       return {};
     }
   }
+  if (removal.orphans_pods) TRY(NoteFormerParameters(*client_, removal.object, stop));
   const base::Status deleted =
       client_->Delete(kind, key,
                       {.uid = removal.object.uid,

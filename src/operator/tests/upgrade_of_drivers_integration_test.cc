@@ -311,6 +311,44 @@ TEST_F(UpgradeOfDriversTest, ADaemonSetThatGoesOutdatesNoPod) {
   EXPECT_TRUE(Exists(kube::kPods, Own("trainer")));
 }
 
+// Parameters of modules that wait to be rolled out are not lost with the DaemonSet that knew them.
+TEST_F(UpgradeOfDriversTest, FormerParametersAreNoSameDriver) {
+  const auto node = AddNode("a");
+  const auto set_parameters = [&](const std::string& text) {
+    return Json{{"metadata", {{"name", "parameters"}, {"namespace", name_space_}}},
+                {"data", {{"nvidia.conf", text}}}};
+  };
+  Create(kube::kConfigMaps, set_parameters("NVreg_A=1"));
+  CreatePolicy("cluster-policy",
+               "driver: {repository: registry.test, image: driver, version: 580.65.06, "
+               "kernelModuleConfig: {name: parameters}, upgradePolicy: {autoUpgrade: true}}");
+  CreateDriver("all",
+               "{default: true, kernelModuleConfig: {name: parameters}, upgradePolicy: "
+               "{maxUnavailable: '100%'}}");
+  RunningOperator running(name_space_);
+  ASSERT_TRUE(Settles());
+  const std::string former = UidOfDriverPod(node);
+  const LabelHistory history(client_);
+  Merge(desired::kClusterPolicies, Cluster("cluster-policy"),
+        {{"metadata", {{"annotations", {{std::string(api::kUpgradePausedAnnotation), "true"}}}}}});
+  Annotate("all", api::kUpgradePausedAnnotation, "true");
+  Merge(kube::kConfigMaps, Own("parameters"), set_parameters("NVreg_A=2"));
+  ASSERT_TRUE(Reaches(node, "upgrade-required"));
+  MergeSpec("cluster-policy", kDelegated);
+  ASSERT_TRUE(Eventually([&] {
+    Play();
+    return Exists(kube::kPods, Own("waiting-" + node));
+  }));
+  EXPECT_TRUE(IsLookedAtAgain(running, node));
+  EXPECT_EQ(UidOfDriverPod(node), former);
+  EXPECT_EQ(OwnerOfDriverPod(node), "") << "it is not handed over";
+  Annotate("all", api::kUpgradePausedAnnotation, nullptr);
+  ASSERT_TRUE(GoesTo(node, "nvidia-gpu-driver-"));
+  ASSERT_TRUE(Settles());
+  EXPECT_NE(UidOfDriverPod(node), former);
+  EXPECT_THAT(history.Of(node), ElementsAreArray(DoneAndThen(kWholeWay)));
+}
+
 TEST_F(UpgradeOfDriversTest, AnotherDriverIsRolledOutOnTheWay) {
   RecordProperty("holds", "driver-lifecycle.md #65; operator-behaviour.md #37");
   const auto node = AddNode("a");
