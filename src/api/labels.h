@@ -105,8 +105,8 @@ inline constexpr std::string_view kUpgradeRequestorModeAnnotation =
 inline constexpr std::string_view kUpgradeRequestedAnnotation =
     "nvidia.com/gpu-driver-upgrade-requested";
 // Node annotation: revision of the driver's DaemonSet at which the upgrade failed, which also says
-// that the cordon of the node is the upgrade's; "unknown" where no revision was known then. Upstream
-// has no such thing.
+// that the cordon of the node is the upgrade's; "unknown" where no revision was known then.
+// Upstream has no such thing.
 inline constexpr std::string_view kUpgradeFailedRevisionAnnotation =
     "nvidia.com/gpu-driver-upgrade-failed-revision";
 // Node annotations, which upstream does not have: when the node had its turn (seconds of Unix

@@ -61,9 +61,8 @@ std::optional<RemovalReason> ReasonFor(const StandingObject& object,
 
 // Whether another DaemonSet of the operand has drivers that are upgraded node by node.
 bool HasDriverDaemonSet(std::span<const RenderedOperand> rendered, std::string_view state) {
-  const auto operand = std::ranges::find(rendered, state, [](const RenderedOperand& one) {
-    return one.operand->state;
-  });
+  const auto operand = std::ranges::find(
+      rendered, state, [](const RenderedOperand& one) { return one.operand->state; });
   return operand != rendered.end() && operand->objects &&
          std::ranges::any_of(*operand->objects, IsDriverDaemonSet);
 }

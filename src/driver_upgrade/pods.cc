@@ -101,12 +101,12 @@ bool KeepsDriver(std::string_view digest_before, const DriverDaemonSet& after) {
 }
 
 base::Result<DriverDaemonSet> ReadDriverDaemonSet(const Json& object) {
-  DriverDaemonSet daemonset{.name = codec::FindString(object, {"metadata", "name"}),
-                            .uid = codec::FindString(object, {"metadata", "uid"}),
-                            .digest = DigestBelow(object, {"spec", "template", "spec"}),
-                            .precompiled = codec::FindString(object, {"metadata", "labels",
-                                                                      api::kPrecompiled}) ==
-                                           "true"};
+  DriverDaemonSet daemonset{
+      .name = codec::FindString(object, {"metadata", "name"}),
+      .uid = codec::FindString(object, {"metadata", "uid"}),
+      .digest = DigestBelow(object, {"spec", "template", "spec"}),
+      .precompiled =
+          codec::FindString(object, {"metadata", "labels", api::kPrecompiled}) == "true"};
   if (const Json* spec = codec::Find(object, {"spec", "template", "spec"})) {
     daemonset.configuration = DriverConfigurationOf(*spec);
   }
@@ -138,9 +138,8 @@ base::Result<DriverPod> ReadDriverPod(const Json& object) {
                 .owner_uid = "",
                 .revision = codec::FindString(object, {"metadata", "labels", kRevisionHash}),
                 .digest = DigestBelow(object, {"spec"}),
-                .former_parameters =
-                    codec::FindString(object, {"metadata", "annotations", kFormerParameters}) ==
-                    "true",
+                .former_parameters = codec::FindString(object, {"metadata", "annotations",
+                                                                kFormerParameters}) == "true",
                 .deleting = IsDeleting(object),
                 .ready = RunsReady(object),
                 .failing = IsFailing(object)};

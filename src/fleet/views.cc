@@ -72,7 +72,8 @@ Container ReadContainer(const Json& status, std::string_view kind, const Json& s
   container.init = kind == "initContainers";
   // The runtime may name what it has fetched otherwise, by a digest for example.
   for (const Json& asked : ItemsAt(spec, {kind})) {
-    if (FindString(asked, {"name"}) == container.name) container.image = FindString(asked, {"image"});
+    if (FindString(asked, {"name"}) == container.name)
+      container.image = FindString(asked, {"image"});
   }
   container.ready = FindBool(status, {"ready"});
   container.started = FindBool(status, {"started"});

@@ -109,9 +109,8 @@ std::optional<DriverChange> ChangeOf(const Template* before, const Template& aft
   const bool same_daemonset = before->daemonset.name == after.daemonset.name;
   if (same_daemonset && !after.changed) return std::nullopt;
   const bool same_driver =
-      same_daemonset
-          ? driver_upgrade::KeepsDriver(before->daemonset.digest, after.daemonset)
-          : before->daemonset.configuration == after.daemonset.configuration;
+      same_daemonset ? driver_upgrade::KeepsDriver(before->daemonset.digest, after.daemonset)
+                     : before->daemonset.configuration == after.daemonset.configuration;
   if (!same_driver) return DriverChange::kUpgraded;
   return same_daemonset ? DriverChange::kRestarted : DriverChange::kHandedOver;
 }

@@ -64,8 +64,8 @@ class SuccessorsByNode {
   base::Status Read(kube::Client& client, const Json& former,
                     std::span<const desired::Object> wanted, const io::StopToken& stop) {
     // The server follows the selector of the one, here that of the others is followed.
-    TRY_ASSIGN(const auto nodes, client.List(kube::kNodes, "",
-                                             {.label_selector = NodeSelectorOf(former)}, stop));
+    TRY_ASSIGN(const auto nodes,
+               client.List(kube::kNodes, "", {.label_selector = NodeSelectorOf(former)}, stop));
     for (const desired::Object& object : wanted) {
       if (!desired::IsDriverDaemonSet(object)) continue;
       TRY_ASSIGN(auto live, ReadStaying(client, kube::KeyOf(object), stop));
@@ -145,8 +145,8 @@ base::Status NoteFormerParameters(kube::Client& client, const desired::StandingO
   TRY_ASSIGN(const auto live, ReadStaying(client, former.key, stop));
   if (!live || codec::FindString(*live, {"metadata", "uid"}) != former.uid) return {};
   // "modules": what desired/operands/driver_content.h remembers of them.
-  const auto content = codec::ParseJson(
-      codec::FindString(*live, {"metadata", "annotations", api::kDriverContent}));
+  const auto content =
+      codec::ParseJson(codec::FindString(*live, {"metadata", "annotations", api::kDriverContent}));
   if (!content || codec::FindString(*content, {"modules", "change"}).empty()) return {};
   TRY_ASSIGN(const auto daemonset, driver_upgrade::ReadDriverDaemonSet(*live));
   TRY_ASSIGN(const auto pods, RunningPodsOf(client, former, stop));

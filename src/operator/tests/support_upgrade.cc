@@ -318,10 +318,10 @@ bool UpgradeTest::EndPodOfOthers(const std::string& node) {
   const auto pod = client_->Get(kube::kPods, Own("driver-" + node));
   if (!object || !pod) return false;
   for (const Json& daemonset : DriverDaemonSets()) {
-    const bool has_it =
-        OwnerOf(*pod).empty() ? Matches(daemonset["spec"]["selector"]["matchLabels"],
-                                        (*pod)["metadata"].value("labels", Json::object()))
-                              : OwnerOf(*pod) == UidOf(daemonset);
+    const bool has_it = OwnerOf(*pod).empty()
+                            ? Matches(daemonset["spec"]["selector"]["matchLabels"],
+                                      (*pod)["metadata"].value("labels", Json::object()))
+                            : OwnerOf(*pod) == UidOf(daemonset);
     if (!has_it || IsGoing(daemonset) ||
         Matches(daemonset["spec"]["template"]["spec"]["nodeSelector"],
                 (*object)["metadata"]["labels"])) {

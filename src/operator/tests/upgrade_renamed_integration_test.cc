@@ -65,8 +65,8 @@ class UpgradeRenamedTest : public UpgradeTest {
     return reached;
   }
   [[nodiscard]] bool AllReach(const std::string& state) {
-    return std::ranges::all_of(
-        nodes_, [&](const std::string& node) { return Reaches(node, state); });
+    return std::ranges::all_of(nodes_,
+                               [&](const std::string& node) { return Reaches(node, state); });
   }
 };
 

@@ -50,8 +50,8 @@ DriverPods::DriverPods(World& world)
                               driver_upgrade::ReadRevision, DriverSelector())),
       driver_pod_watch_(
           WatchOf(world, kube::kPods, driver_upgrade::ReadDriverPod, DriverSelector())),
-      validator_pod_watch_(WatchOf(world, kube::kPods, driver_upgrade::ReadValidatorPod,
-                                   ValidatorSelector())) {}
+      validator_pod_watch_(
+          WatchOf(world, kube::kPods, driver_upgrade::ReadValidatorPod, ValidatorSelector())) {}
 
 void DriverPods::Watch(kube::Controller& controller,
                        std::function<void(const std::string&)> changed,

@@ -165,8 +165,8 @@ TEST(Pausing, TakesTheClientsThatTheNodeHas) {
 }
 
 TEST(Pausing, AnOperandFromOutsideLeavesToo) {
-  const auto pause = PlanPause(NodeWith({{std::string(desired::testing::kOutsideLabel), "true"}}), {}, false,
-                               desired::testing::TableWithOutsideOperand());
+  const auto pause = PlanPause(NodeWith({{std::string(desired::testing::kOutsideLabel), "true"}}),
+                               {}, false, desired::testing::TableWithOutsideOperand());
   EXPECT_THAT(pause.labels, ElementsAre(desired::testing::kOutsideLabel));
   EXPECT_THAT(pause.apps, ElementsAre("nvidia-frobnicator"));
 }
