@@ -30,6 +30,7 @@ namespace {
 using codec::Json;
 using pitcrew::testing::ApiServer;
 using ::testing::HasSubstr;
+using test_support::Eventually;
 
 constexpr kube::WriteOptions kAdmin{.field_manager = "test", .subresource = {}};
 constexpr const char* kNamespace = "gpu-operator";
