@@ -93,7 +93,7 @@ cluster-status: ## show the cluster's nodes, processes and GPUs (NAME=cluster)
 	@$(cluster) status $(NAME)
 
 # Whole clusters run while the sanitizers' presets are built and tried; two at a time, since they wait most of theirs.
-test: programs image ## all tests: rooms under sanitizers, processes and whole clusters with what ships
+test: programs image ## all tests but long-kernel: rooms under sanitizers, processes and whole clusters with what ships
 	@$(python) tools/run_tests.py --jobs $(JOBS) --clusters 2 --build --suite asan:$(kinds),fuzz --suite tsan:$(kinds) \
 	  --suite $(PRESET):$(kinds) --beside $(PRESET):e2e,kernel
 
@@ -109,9 +109,9 @@ test-integration: programs ## integration tests, with real programs on loopback
 	@$(MAKE) --no-print-directory build PRESET=dev
 	@$(python) tools/run_tests.py --jobs $(JOBS) --suite dev:integration
 
-test-kernel: programs ## tests on a kernel of their own, in a virtual machine
+test-kernel: programs ## tests on a kernel of their own, in a virtual machine, with the long ones
 	@$(MAKE) --no-print-directory build PRESET=dev
-	@$(python) tools/run_tests.py --jobs $(JOBS) --suite dev:kernel
+	@$(python) tools/run_tests.py --jobs $(JOBS) --suite dev:kernel,long-kernel
 
 test-e2e: image programs ## end-to-end tests, with a whole cluster
 	@$(python) tools/run_tests.py --clusters 2 --suite $(PRESET):e2e

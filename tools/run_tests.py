@@ -29,13 +29,13 @@ import time
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-KINDS = ("unit", "golden", "integration", "fuzz", "kernel", "e2e")
+KINDS = ("unit", "golden", "integration", "fuzz", "kernel", "long-kernel", "e2e")
 # What gives way to the suites beside it. Their tests have deadlines of minutes; a build has none.
 BUILD_NICENESS, TEST_NICENESS = 15, 5
 # Integration tests wait for API servers, leases and processes more than they compute.
 JOBS_FOR_ONE_CORE = {"integration": 2}
 # What may be run again, and how many tests: more than that is no chance.
-KINDS_AGAIN, MOST_AGAIN = ("integration", "kernel", "e2e"), 3
+KINDS_AGAIN, MOST_AGAIN = ("integration", "kernel", "long-kernel", "e2e"), 3
 # Never by chance, even if it comes only now and then.
 NO_CHANCE = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|SUMMARY: \w+Sanitizer|runtime error:|"
                        r"terminate called|Assertion .* failed")

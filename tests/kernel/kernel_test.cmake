@@ -1,13 +1,13 @@
 # kernel_test(NAME driver SCRIPT scenarios/driver.sh [PROGRAMS target...] [FILES /in/the/machine=path...]
 #             [LINKS /in/the/machine=target...] [DRIVER_IMAGE /in/the/machine] [PACKAGE_IMAGES /in/the/machine]
 #             [REBOOTED_IMAGES /in/the/machine]
-#             [KERNEL_OPTIONS word...] [MEMORY mib] [DEADLINE seconds] [NO_IOMMU])
+#             [KERNEL_OPTIONS word...] [MEMORY mib] [DEADLINE seconds] [NO_IOMMU] [LONG])
 #
-# A CTest test kernel/<NAME> (label "kernel") that runs the script as root in a virtual machine with Debian's kernel;
+# A CTest test kernel/<NAME> (label "kernel"; "long-kernel" with LONG, which `make test` leaves out) that runs the script as root in a virtual machine with Debian's kernel;
 # the script's exit status is the test's. Programs of the build lie in /usr/bin there, with their libraries; relative
 # paths of FILES begin here. tests/kernel/README.md describes the machine.
 function(kernel_test)
-  cmake_parse_arguments(TEST "NO_IOMMU" "NAME;SCRIPT;DEADLINE;DRIVER_IMAGE;PACKAGE_IMAGES;REBOOTED_IMAGES;MEMORY" "PROGRAMS;FILES;LINKS;KERNEL_OPTIONS" ${ARGN})
+  cmake_parse_arguments(TEST "NO_IOMMU;LONG" "NAME;SCRIPT;DEADLINE;DRIVER_IMAGE;PACKAGE_IMAGES;REBOOTED_IMAGES;MEMORY" "PROGRAMS;FILES;LINKS;KERNEL_OPTIONS" ${ARGN})
   if(NOT TEST_DEADLINE)
     set(TEST_DEADLINE 900)
   endif()
@@ -44,8 +44,12 @@ function(kernel_test)
     list(APPEND arguments --no-iommu)
   endif()
   math(EXPR timeout "${TEST_DEADLINE} + 60")
+  set(label kernel)
+  if(TEST_LONG)
+    set(label long-kernel)
+  endif()
   add_test(NAME kernel/${TEST_NAME}
            COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/kernel/run.py ${arguments} -- sh /scenario)
-  set_tests_properties(kernel/${TEST_NAME} PROPERTIES LABELS kernel TIMEOUT ${timeout}
+  set_tests_properties(kernel/${TEST_NAME} PROPERTIES LABELS ${label} TIMEOUT ${timeout}
                                                       ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endfunction()
