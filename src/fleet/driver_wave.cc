@@ -10,6 +10,7 @@
 
 #include "api/labels.h"
 #include "api/upgrade_state.h"
+#include "api/validator_names.h"
 #include "base/strings.h"
 #include "desired/node_labels.h"
 #include "driver_upgrade/gates.h"
@@ -23,8 +24,6 @@ namespace pitcrew::fleet {
 namespace {
 
 using driver_upgrade::kDriverContainer;
-
-constexpr std::string_view kValidatorApp = "nvidia-operator-validator";
 
 api::UpgradeState StateOf(const Node& node) {
   return api::UpgradeStateNamed(node.Label(api::kUpgradeState));
@@ -109,7 +108,7 @@ void LookAtPods(const Cluster& cluster,
         member.missing_image_of = missing->name;
       }
     }
-    if (driver || pod->app == kValidatorApp) {
+    if (driver || pod->app == api::kOperatorValidator) {
       member.pods_ready = member.pods_ready && pod->ready && !pod->deleting;
     }
   }

@@ -19,9 +19,9 @@ namespace {
 
 // Each before those that it depends on. Those of the containers beside this one come as late as
 // they can: what has gone of them cannot be loaded again from this image.
-constexpr std::array kDriverModules = {"nvidia_drm",     "nvidia_modeset", "nvidia_uvm",
-                                       "nvidia_peermem", "nvidia_fs",      "gdrdrv",
-                                       "nvidia"};
+constexpr kernel_modules::Member kDriverModules[] = {
+    {"nvidia_drm"}, {"nvidia_modeset"}, {"nvidia_uvm"}, {"nvidia_peermem"},
+    {"nvidia_fs"},  {"gdrdrv"},         {"nvidia"}};
 // The driver's modules expect them, without saying so in their dependencies.
 constexpr std::array kKernelModules = {"i2c_core", "ipmi_msghandler", "ipmi_devintf", "video"};
 constexpr std::array kLoadOrder = {"nvidia", "nvidia-uvm", "nvidia-modeset"};
@@ -33,9 +33,9 @@ base::Result<kernel_modules::Modules> OpenModules(const Options& options) {
 }
 
 void UndoLoad(const LoadedModules& before, const std::filesystem::path& sys) {
-  for (const char* module : kDriverModules) {
-    if (before.contains(module)) continue;
-    if (const auto unloaded = kernel_modules::Unload(module, sys); !unloaded) {
+  for (const auto& module : kDriverModules) {
+    if (before.contains(module.name)) continue;
+    if (const auto unloaded = kernel_modules::Unload(std::string(module.name), sys); !unloaded) {
       base::LogWarning("A kernel module stays", unloaded.error());
     }
   }
@@ -56,15 +56,7 @@ base::Status LoadAll(const kernel_modules::Modules& modules, bool with_peermem) 
 }  // namespace
 
 base::Result<LoadedModules> ReadDriverModules(const std::filesystem::path& sys) {
-  LoadedModules modules;
-  for (const char* name : kDriverModules) {
-    const auto references = host::ReadModuleReferences(name, sys);
-    if (references.is_unknown()) return base::Fail(*references.error());
-    if (references.is_absent()) continue;
-    TRY_ASSIGN(auto holders, kernel_modules::ReadHolders(name, sys));
-    modules[name] = {*references.value(), std::move(holders)};
-  }
-  return modules;
+  return kernel_modules::ReadLoaded(kDriverModules, sys);
 }
 
 bool IsWhole(const LoadedModules& modules) {
@@ -74,17 +66,7 @@ bool IsWhole(const LoadedModules& modules) {
 }
 
 base::Status RefuseUsedModules(const LoadedModules& modules) {
-  std::vector<std::string> uses;
-  for (const auto& [name, module] : modules) {
-    const auto is_foreign = [&](const auto& holder) { return !modules.contains(holder); };
-    for (const auto& holder : module.holders) {
-      if (is_foreign(holder)) uses.push_back(fmt::format("{} is held by {}", name, holder));
-    }
-    if (module.references > module.holders.size()) {
-      uses.push_back(fmt::format("{} has {} uses by programs", name,
-                                 module.references - module.holders.size()));
-    }
-  }
+  const auto uses = kernel_modules::UsesFromOutside(kDriverModules, modules);
   if (uses.empty()) return {};
   return base::Fail(base::Unavailable(
       "DriverInUse",
@@ -104,8 +86,8 @@ base::Status RefuseForeignUses(LoadedModules modules) {
 
 std::vector<std::string> UnloadOrder(const LoadedModules& modules) {
   std::vector<std::string> order;
-  for (const char* name : kDriverModules) {
-    if (modules.contains(name)) order.emplace_back(name);
+  for (const auto& module : kDriverModules) {
+    if (modules.contains(module.name)) order.emplace_back(module.name);
   }
   return order;
 }

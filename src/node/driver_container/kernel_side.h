@@ -2,26 +2,18 @@
 // them out as one (driver-lifecycle.md 9.6, 9.10).
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "kernel_modules/module_set.h"
 #include "node/driver_container/options.h"
 #include "node/driver_container/parameters.h"
 
 namespace pitcrew::node::driver_container {
 
-// References of a loaded module, and which modules hold it.
-struct LoadedModule {
-  std::uint32_t references = 0;
-  std::vector<std::string> holders{};
-
-  bool operator==(const LoadedModule&) const = default;
-};
-using LoadedModules = std::map<std::string, LoadedModule>;  // by name, as nvidia_uvm
+using kernel_modules::LoadedModules;
 
 // Those of the driver that are loaded, and of GPUDirect Storage and GDRCopy (nvidia_fs, gdrdrv),
 // which have nothing to do without it: they go with it when nobody uses them.

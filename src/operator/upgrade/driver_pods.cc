@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/labels.h"
+#include "api/validator_names.h"
 #include "desired/owned_object.h"
 #include "driver_upgrade/succession.h"
 #include "kube/projection.h"
@@ -15,13 +16,13 @@ namespace {
 
 using codec::Json;
 
-constexpr std::string_view kValidatorApp = "nvidia-operator-validator";
-
 std::string DriverSelector() {
   return fmt::format("{}={}", api::kComponentLabel, api::kDriverComponent);
 }
 
-std::string ValidatorSelector() { return fmt::format("{}={}", api::kAppLabel, kValidatorApp); }
+std::string ValidatorSelector() {
+  return fmt::format("{}={}", api::kAppLabel, api::kOperatorValidator);
+}
 
 template <class View>
 kube::Informer<View> WatchOf(const World& world, const kube::ResourceKind& kind,
