@@ -284,7 +284,8 @@ TEST_F(OpenShiftTest, ItsObjectsAreWatched) {
       [&] { return DriverImage("nvidia-driver-daemonset-418.1") == "registry.test/toolkit:1"; }));
   EXPECT_TRUE(Eventually(
       [&] { return running.Value("gpu_operator_openshift_driver_toolkit_enabled") == 1; }));
-  // The DaemonSet of before is read once more before it goes, for its pods; nothing of OpenShift's is.
+  // The DaemonSet of before is read once more before it goes, for its pods; nothing of OpenShift's
+  // is.
   EXPECT_LE(running.requests("get"), reads + 1);
 }
 

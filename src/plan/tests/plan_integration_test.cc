@@ -29,8 +29,8 @@ namespace {
 
 using codec::Json;
 using pitcrew::testing::ApiServer;
-using ::testing::HasSubstr;
 using test_support::Eventually;
+using ::testing::HasSubstr;
 
 constexpr kube::WriteOptions kAdmin{.field_manager = "test", .subresource = {}};
 constexpr const char* kNamespace = "gpu-operator";

@@ -1,4 +1,5 @@
-// Stands in for nvidia-fs.ko of GPUDirect Storage: it holds nvidia, and its device keeps it as nvidia's does.
+// Stands in for nvidia-fs.ko of GPUDirect Storage: it holds nvidia, and its device keeps it as
+// nvidia's does.
 #include <linux/fs.h>
 #include <linux/module.h>
 
