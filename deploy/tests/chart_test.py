@@ -3,6 +3,7 @@
 
 import functools
 import json
+import re
 import unittest
 
 import yaml
@@ -319,6 +320,13 @@ class Rights(unittest.TestCase):
                 if kind == "ClusterRole" or what not in HELD_CLUSTER_WIDE:
                     expected.setdefault(what, set()).update(verbs)
             self.assertEqual(rights(objects[f"{kind}/gpu-operator"]["rules"]), expected, kind)
+
+    def test_of_leases_only_its_own_is_read_and_written(self):
+        header = (support.ROOT / "src/api/labels.h").read_text(encoding="utf-8")
+        own = re.search(r'kOperatorLease = "([^"]+)"', header)[1]
+        rules = [rule for rule in support.render()["Role/gpu-operator"]["rules"] if "leases" in rule["resources"]]
+        self.assertEqual(rights(rule for rule in rules if rule.get("resourceNames") != [own]),
+                         {("coordination.k8s.io", "leases"): {"create"}})
 
     def test_rights_for_kubevirt_come_with_the_value(self):
         key = "ClusterRole/gpu-operator"

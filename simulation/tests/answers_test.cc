@@ -145,10 +145,16 @@ std::map<std::string, std::function<Return()>> Answers::OnSystem() {
 
 // The whole list of real-gpus.md: 34 functions of a GPU and 6 of the system.
 TEST_F(Answers, EveryFunctionOfTheListAnswers) {
+  RecordProperty("holds", "real-gpus.md #15, #16");
   Start("gpus: [{profile: H100-80, count: 2}]");
   EXPECT_EQ(OnDevices().size() + OnSystem().size(), 40u);
   for (const auto& [name, call] : OnDevices()) EXPECT_EQ(call(Gpu(0)), kSuccess) << name;
   for (const auto& [name, call] : OnSystem()) EXPECT_EQ(call(), kSuccess) << name;
+  for (const char* name : {"nvmlUnitGetCount", "nvmlGetExcludedDeviceCount"}) {
+    unsigned count = 7;
+    EXPECT_EQ(Call(name, &count), kSuccess) << name;
+    EXPECT_EQ(count, 0u) << name;
+  }
 }
 
 TEST_F(Answers, NothingAnswersBeforeTheFirstInitialisation) {
@@ -373,6 +379,7 @@ TEST_F(Answers, SupportedClocksFallInSteps) {
 }
 
 TEST_F(Answers, ProcessesOfTheNodeHaveNames) {
+  RecordProperty("holds", "real-gpus.md #11");
   Start("gpus: [{profile: T4}]");
   char name[256] = {};
   EXPECT_EQ(Call("nvmlSystemGetProcessName", static_cast<unsigned>(::getpid()), name, 256u),

@@ -60,6 +60,7 @@ class Boards : public NvmlLibrary {
 };
 
 TEST_F(Boards, ReportWhatRealOnesReport) {
+  RecordProperty("holds", "real-gpus.md #8, #9, #12");
   PciInfo pci{};
   const auto nvlink = [&] {
     unsigned version = 0;
@@ -113,8 +114,9 @@ TEST_F(Boards, ReportWhatRealOnesReport) {
   for (const auto& name : ProfileNames({})) EXPECT_TRUE(names.contains(name)) << name;
 }
 
-// An idle GPU uses nothing; what the driver keeps is told apart (real-gpus.md, further facts).
+// An idle GPU uses nothing; what the driver keeps is told apart.
 TEST_F(Boards, AnIdleGpuUsesNoMemory) {
+  RecordProperty("holds", "real-gpus.md #13");
   StartModel("H100-80");
   const MemoryV2 memory = MemoryNow();
   EXPECT_EQ(memory.used, 0u);
@@ -122,6 +124,7 @@ TEST_F(Boards, AnIdleGpuUsesNoMemory) {
 }
 
 TEST_F(Boards, ABoardRegistersWithItsFabric) {
+  RecordProperty("holds", "real-gpus.md #14");
   StartModel("H100-80");
   GpuFabricInfo info{};
   ASSERT_EQ(Call("nvmlDeviceGetGpuFabricInfo", gpu_, &info), kSuccess);
@@ -169,6 +172,7 @@ class MigListings : public Boards {
 };
 
 TEST_F(MigListings, AreThoseOfRealBoards) {
+  RecordProperty("holds", "real-gpus.md #1 to #6");
   const YAML::Node boards = YAML::LoadFile(kData + "/mig_profiles.yaml");
   for (const auto& board : boards) {
     SCOPED_TRACE(board.first.as<std::string>() + ", " + board.second["source"].as<std::string>());
@@ -198,8 +202,9 @@ TEST_F(MigListings, AreThoseOfRealBoards) {
   }
 }
 
-// Hopper and Blackwell list no compute instance of four slices in one of seven (real-gpus.md).
+// Hopper and Blackwell list no compute instance of four slices in one of seven.
 TEST_F(MigListings, FourOfSevenSlicesOnlyOnAmpere) {
+  RecordProperty("holds", "real-gpus.md #7");
   for (const auto& [model, expected] : std::map<std::string, Return>{{"A100-40", kSuccess},
                                                                      {"H100-80", kNotSupported},
                                                                      {"H200", kNotSupported},
@@ -231,6 +236,7 @@ TEST_F(MigListings, ComputeInstancesHaveTheMultiprocessorsOfTheirSlices) {
 // nvidia-smi shows 16383 MiB for 1g.10gb of an H100 and 32767 MiB for 2g.20gb of an A100-80: an
 // eighth of the GPU's for each memory slice, less one.
 TEST_F(MigListings, MigDevicesHaveTheirShareOfBar1) {
+  RecordProperty("holds", "real-gpus.md #10");
   for (const auto& [model, profile, expected] :
        {std::tuple{"H100-80", "1g.10gb", 16383u}, std::tuple{"A100-80", "2g.20gb", 32767u}}) {
     SCOPED_TRACE(model);
