@@ -13,6 +13,8 @@ namespace {
 
 using codec::Json;
 
+constexpr std::string_view kDriverState = "state-driver";
+
 constexpr kube::ResourceKind kSecurityContextConstraints{"security.openshift.io", "v1",
                                                          "securitycontextconstraints",
                                                          "SecurityContextConstraints", false};
@@ -91,6 +93,20 @@ std::string ManagerImageOf(const Json& object) {
 
 }  // namespace
 
+std::string DriverObjectOf(const Json& object) {
+  if (codec::FindString(object, {"metadata", "labels", api::kStateLabel}) != kDriverState)
+    return "";
+  std::string name =
+      codec::FindString(object, {"spec", "template", "spec", "nodeSelector", api::kDriverOwner});
+  const Json* owners = codec::Find(object, {"metadata", "ownerReferences"});
+  if (owners == nullptr || owners->empty()) return name;
+  const auto controller = kube::ControllerOf(object);
+  const bool its_own = owners->size() == 1 && controller && controller->kind == "NVIDIADriver" &&
+                       controller->api_version.starts_with("nvidia.com/") &&
+                       controller->name == name;
+  return its_own ? name : "";
+}
+
 std::string AppliedHash(const Json& object) {
   return codec::FindString(object, {"metadata", "annotations", api::kLastAppliedHash});
 }
@@ -115,6 +131,7 @@ OwnedObject ReadOwned(const Json& object) {
       .unavailable = codec::IntegerAt(object, {"status", "numberUnavailable"})};
   owned.toolkit_runtime = ToolkitRuntimeOf(object);
   owned.manager_image = ManagerImageOf(object);
+  owned.driver_object = DriverObjectOf(object);
   owned.driver_content =
       codec::FindString(object, {"metadata", "annotations", api::kDriverContent});
   if (const Json* data = codec::Find(object, {"data"}); data != nullptr && data->is_object()) {

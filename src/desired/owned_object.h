@@ -45,8 +45,14 @@ struct OwnedObject {
   std::string driver_content;              // annotation kDriverContent of a DaemonSet
   std::optional<Runtime> toolkit_runtime;  // of a DaemonSet of the container toolkit
   std::string manager_image;               // of a DaemonSet with a driver manager
+  std::string driver_object;               // DriverObjectOf
 };
 OwnedObject ReadOwned(const codec::Json& object);
+
+// Of a DaemonSet with the driver of a NVIDIADriver's nodes: that object's name, whether the
+// DaemonSet still is one's of that name or, after a deletion with orphans, nobody's. "" for all
+// else, and where another object has a share in it.
+std::string DriverObjectOf(const codec::Json& object);
 
 // The annotation nvidia.com/last-applied-hash of an object, wanted or live; "" without it.
 std::string AppliedHash(const codec::Json& object);

@@ -59,6 +59,23 @@ std::optional<RemovalReason> ReasonFor(const StandingObject& object,
   return RemovalReason::kNoLongerPart;
 }
 
+// Why a DaemonSet of a former NVIDIADriver of the same name goes, if it does.
+std::optional<RemovalReason> ReasonForFormer(const StandingObject& object,
+                                             std::span<const RenderedOperand> rendered) {
+  const auto operand = std::ranges::find(
+      rendered, object.state, [](const RenderedOperand& one) { return one.operand->state; });
+  if (operand == rendered.end()) return std::nullopt;
+  const auto has_daemonset = [&] {
+    return operand->objects && std::ranges::any_of(*operand->objects, [](const Object& wanted) {
+             return codec::FindString(wanted, {"kind"}) == "DaemonSet";
+           });
+  };
+  if (operand->mode == Mode::kDelegated || (operand->mode == Mode::kEnabled && has_daemonset())) {
+    return RemovalReason::kFormerObject;
+  }
+  return std::nullopt;
+}
+
 // Whether another DaemonSet of the operand has drivers that are upgraded node by node.
 bool HasDriverDaemonSet(std::span<const RenderedOperand> rendered, std::string_view state) {
   const auto operand = std::ranges::find(
@@ -88,7 +105,8 @@ StandingObject StandingOf(const kube::ResourceKind& kind, const codec::Json& obj
           .uid = codec::FindString(object, {"metadata", "uid"}),
           .owner_uid = owner ? owner->uid : "",
           .state = StateOfObject(object, operands),
-          .deleting = codec::Find(object, {"metadata", "deletionTimestamp"}) != nullptr};
+          .deleting = codec::Find(object, {"metadata", "deletionTimestamp"}) != nullptr,
+          .driver_object = kind == kube::kDaemonSets ? DriverObjectOf(object) : ""};
 }
 
 std::string_view ToString(RemovalReason reason) {
@@ -101,24 +119,31 @@ std::string_view ToString(RemovalReason reason) {
       return "no longer part of the operand";
     case RemovalReason::kNoSuchOperand:
       return "no operand has this state any more";
+    case RemovalReason::kFormerObject:
+      return "of a former NVIDIADriver of the same name";
   }
   return "";
 }
 
 std::vector<Removal> DecideRemovals(std::span<const RenderedOperand> rendered,
                                     std::span<const StandingObject> standing,
-                                    std::string_view owner_uid, const OperandTable& operands) {
+                                    std::string_view owner_uid, const OperandTable& operands,
+                                    std::string_view driver_object) {
   std::vector<Removal> removals;
   if (owner_uid.empty()) return removals;
   const std::set<Identity> wanted = WantedBy(rendered);
   for (const StandingObject& object : standing) {
-    if (object.owner_uid != owner_uid || object.deleting) continue;
+    const bool own = object.owner_uid == owner_uid;
+    const bool former = !own && !driver_object.empty() && object.driver_object == driver_object;
+    if ((!own && !former) || object.deleting) continue;
     if (wanted.contains(IdentityOf(*object.kind, object.key))) continue;
-    const auto reason = ReasonFor(object, rendered, operands);
+    const auto reason =
+        own ? ReasonFor(object, rendered, operands) : ReasonForFormer(object, rendered);
     if (!reason) continue;
     removals.push_back({.object = object,
                         .reason = *reason,
-                        .orphans_pods = *reason == RemovalReason::kDelegated,
+                        .orphans_pods = *reason == RemovalReason::kDelegated ||
+                                        *reason == RemovalReason::kFormerObject,
                         .passes_pods_on = *reason == RemovalReason::kNoLongerPart &&
                                           *object.kind == kube::kDaemonSets &&
                                           HasDriverDaemonSet(rendered, object.state)});

@@ -22,6 +22,7 @@ struct StandingObject {
   std::string owner_uid;  // of its controller
   std::string state;      // StateOfObject
   bool deleting = false;
+  std::string driver_object = {};  // DriverObjectOf
 };
 // `kind` must outlive the result.
 StandingObject StandingOf(const kube::ResourceKind& kind, const codec::Json& object,
@@ -39,6 +40,7 @@ enum class RemovalReason {
   kDelegated,      // NVIDIADriver objects take the operand's DaemonSets over
   kNoLongerPart,   // the operand is wanted, and this object is no part of it any more
   kNoSuchOperand,  // an earlier version had this operand
+  kFormerObject,   // of a NVIDIADriver that was deleted and made anew: the new one has its own
 };
 std::string_view ToString(RemovalReason reason);
 
@@ -56,9 +58,15 @@ struct Removal {
 // What could not be read is not to be in `standing`, and so is never removed. An operand that could
 // not be rendered, or that is not in `rendered`, keeps all it has; so does everything without an
 // owner (an empty `owner_uid`).
+//
+// `driver_object`: the owner is the NVIDIADriver of that name. DaemonSets of former ones of the
+// name, which are called after those's UIDs, go without their pods, once the owner has some of its
+// own or leaves the driver to the policy: while they stand their pods hold the nodes. That the
+// owner is the one which has the name now is to be read before one is deleted (kFormerObject).
 std::vector<Removal> DecideRemovals(std::span<const RenderedOperand> rendered,
                                     std::span<const StandingObject> standing,
                                     std::string_view owner_uid,
-                                    const OperandTable& operands = Operands());
+                                    const OperandTable& operands = Operands(),
+                                    std::string_view driver_object = {});
 
 }  // namespace pitcrew::desired

@@ -71,7 +71,7 @@ class Planner {
 
  private:
   void PlanRemovalsOf(const std::string& owner_uid, std::span<const RenderedOperand> rendered,
-                      const std::string& operator_namespace);
+                      const std::string& operator_namespace, std::string_view driver_object = {});
   void PlanObject(const Json& desired, const RenderedOperand& rendered);
   void PlanChange(Item& item, const Json& live);
 
@@ -129,7 +129,8 @@ void Planner::PlanDriver(const PlannedDriver& driver, const std::string& changed
   const std::size_t first = plan_.items.size();
   PlanOperand(driver.rendered);
   if (!driver.keeps_all && !driver.view->driver.uid.empty()) {
-    PlanRemovalsOf(driver.view->driver.uid, {&driver.rendered, 1}, operator_namespace);
+    PlanRemovalsOf(driver.view->driver.uid, {&driver.rendered, 1}, operator_namespace,
+                   driver.view->driver.name);
   }
   for (std::size_t i = first; i < plan_.items.size(); ++i) {
     Item& item = plan_.items[i];
@@ -144,6 +145,7 @@ void Planner::PlanDriver(const PlannedDriver& driver, const std::string& changed
           "on running";
       continue;
     }
+    if (item.reason == kOfFormerObject) continue;
     const bool passed_on = item.reason.ends_with(kPodsPassedOn);
     item.reason = name + ": no node of it needs this";
     if (passed_on) item.reason.append("; ").append(kPodsPassedOn);
@@ -152,7 +154,8 @@ void Planner::PlanDriver(const PlannedDriver& driver, const std::string& changed
 
 void Planner::PlanRemovalsOf(const std::string& owner_uid,
                              std::span<const RenderedOperand> rendered,
-                             const std::string& operator_namespace) {
+                             const std::string& operator_namespace,
+                             std::string_view driver_object) {
   std::vector<desired::StandingObject> standing;
   for (const kube::ResourceKind& kind : desired::OwnedKinds()) {
     for (const auto& [key, object] : snapshot_.All(kind)) {
@@ -161,7 +164,8 @@ void Planner::PlanRemovalsOf(const std::string& owner_uid,
       standing.push_back(desired::StandingOf(kind, object));
     }
   }
-  for (const desired::Removal& removal : desired::DecideRemovals(rendered, standing, owner_uid)) {
+  for (const desired::Removal& removal :
+       desired::DecideRemovals(rendered, standing, owner_uid, desired::Operands(), driver_object)) {
     plan_.items.push_back(
         {.action = Action::kDelete,
          .object = *snapshot_.FindPresent(*removal.object.kind, removal.object.key),

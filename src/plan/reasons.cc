@@ -113,6 +113,7 @@ std::string Reasons::OfRemoval(const desired::Removal& removal) const {
   if (removal.reason == RemovalReason::kDelegated) {
     return "spec.driver.useNvidiaDriverCRD: left to NVIDIADriver objects; its pods go on running";
   }
+  if (removal.reason == RemovalReason::kFormerObject) return std::string(kOfFormerObject);
   if (removal.reason == RemovalReason::kNoLongerPart) {
     const std::string fields = ChangedFieldsOf(*operand);
     std::string why =

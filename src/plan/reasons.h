@@ -18,6 +18,10 @@ namespace pitcrew::plan {
 inline constexpr std::string_view kNodeLabels = "node labels";
 inline constexpr std::string_view kNamespaceLabels = "namespace labels";
 
+// Of a DaemonSet that a NVIDIADriver left which was deleted and made anew.
+inline constexpr std::string_view kOfFormerObject =
+    "of a former NVIDIADriver of the same name; its pods go on running";
+
 // Ends the reason of a driver's DaemonSet that goes while others take its place.
 inline constexpr std::string_view kPodsPassedOn =
     "pods on nodes that it still selects go on running, as another DaemonSet's";

@@ -133,6 +133,80 @@ TEST(Removal, ADriversDaemonSetPassesItsPodsOnToThoseThatTakeItsPlace) {
   EXPECT_FALSE(removals(Mode::kEnabled, {newer})[0].passes_pods_on);
 }
 
+Json DaemonSetOfDriver(const std::string& name, const Json& owners, const std::string& driver) {
+  Json daemonset = MakeObject("apps/v1", "DaemonSet", name);
+  daemonset["metadata"]["labels"] = {{std::string(api::kStateLabel), "state-driver"}};
+  if (!owners.is_null()) daemonset["metadata"]["ownerReferences"] = owners;
+  daemonset["spec"]["template"]["spec"]["nodeSelector"] = {
+      {std::string(api::kDriverOwner), driver}};
+  return daemonset;
+}
+
+Json OwnedByDriver(const std::string& name, const std::string& uid) {
+  return {{"apiVersion", "nvidia.com/v1alpha1"},
+          {"kind", "NVIDIADriver"},
+          {"name", name},
+          {"uid", uid},
+          {"controller", true}};
+}
+
+// A NVIDIADriver that was deleted and made anew has DaemonSets of other names. What the former one
+// left goes, without its pods, once the new one's stand; what may be anybody else's stays.
+TEST(Removal, WhatAFormerNvidiaDriverOfTheNameLeftGoesWithoutItsPods) {
+  Json of_policy = OwnedByDriver("training", "1");
+  of_policy["kind"] = "ClusterPolicy";
+  Json of_somebody = OwnedByDriver("training", "1");
+  of_somebody["apiVersion"] = "example.com/v1";
+  Json no_controller = OwnedByDriver("training", "1");
+  no_controller["controller"] = false;
+  Json of_no_operand = DaemonSetOfDriver("no-operand", nullptr, "training");
+  of_no_operand["metadata"].erase("labels");
+  const Json newer =
+      DaemonSetOfDriver("newer", Json::array({OwnedByDriver("training", "2")}), "training");
+  const Json service = MakeObject("v1", "Service", "driver");
+  std::vector<StandingObject> standing;
+  for (const Json& object :
+       {newer,
+        DaemonSetOfDriver("former", Json::array({OwnedByDriver("training", "1")}), "training"),
+        DaemonSetOfDriver("orphan", nullptr, "training"),
+        DaemonSetOfDriver("of-none", Json::array(), "training"),
+        DaemonSetOfDriver("of-policy", Json::array({of_policy}), "training"),
+        DaemonSetOfDriver("of-somebody", Json::array({of_somebody}), "training"),
+        DaemonSetOfDriver("shared", Json::array({OwnedByDriver("training", "1"), of_somebody}),
+                          "training"),
+        DaemonSetOfDriver("no-controller", Json::array({no_controller}), "training"),
+        DaemonSetOfDriver("renamed", Json::array({OwnedByDriver("other", "1")}), "training"),
+        DaemonSetOfDriver("other", nullptr, "other"), DaemonSetOfDriver("all", nullptr, ""),
+        of_no_operand}) {
+    standing.push_back(StandingOf(kube::kDaemonSets, object));
+  }
+  const auto removed = [&](const RenderedOperand& rendered, std::string_view driver) {
+    std::vector<std::string> names;
+    for (const Removal& removal :
+         DecideRemovals({&rendered, 1}, standing, "2", Operands(), driver)) {
+      EXPECT_EQ(removal.reason, RemovalReason::kFormerObject);
+      EXPECT_TRUE(removal.orphans_pods);
+      EXPECT_FALSE(removal.passes_pods_on);
+      names.push_back(removal.object.key.name);
+    }
+    return names;
+  };
+  const auto enabled = Rendered("state-driver", Mode::kEnabled, {newer});
+  EXPECT_THAT(removed(enabled, "training"), ElementsAre("former", "orphan", "of-none"));
+  EXPECT_THAT(removed(enabled, ""), IsEmpty()) << "the ClusterPolicy";
+  standing.erase(standing.begin());
+  EXPECT_THAT(removed(Rendered("state-driver", Mode::kDelegated), "training"),
+              ElementsAre("former", "orphan", "of-none"));
+  // Nothing takes their place.
+  EXPECT_THAT(removed(Rendered("state-driver", Mode::kEnabled, {service}), "training"), IsEmpty());
+  EXPECT_THAT(removed(Rendered("state-driver", Mode::kDisabled), "training"), IsEmpty());
+  EXPECT_THAT(removed(Rendered(kExporterState, Mode::kEnabled, {kExporter}), "training"),
+              IsEmpty());
+  RenderedOperand failed = Rendered("state-driver", Mode::kEnabled);
+  failed.objects = base::Fail(base::Invalid("InvalidDriver", "spec.version: wrong"));
+  EXPECT_THAT(removed(failed, "training"), IsEmpty());
+}
+
 TEST(Removal, WhatAnEarlierVersionMadeGoes) {
   const auto rendered = Rendered(kExporterState, Mode::kEnabled, {kExporter});
   EXPECT_THAT(Told({rendered}, {Standing(kExporterService, "state-of-old")}),

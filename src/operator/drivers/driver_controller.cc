@@ -41,7 +41,8 @@ desired::Retry RetryOf(const desired::OperandReport& report) {
 
 bool SameForDriver(const desired::OwnedObject& a, const desired::OwnedObject& b) {
   return a.fingerprint == b.fingerprint && a.daemonset == b.daemonset && a.keys == b.keys &&
-         a.data_digest == b.data_digest && a.deleting == b.deleting && a.state == b.state;
+         a.data_digest == b.data_digest && a.deleting == b.deleting && a.state == b.state &&
+         a.driver_object == b.driver_object;
 }
 
 }  // namespace
@@ -133,7 +134,7 @@ std::shared_ptr<Rollout> DriverController::RolloutOf(const desired::DriverView& 
     own = {.uid = view.driver.uid,
            .rollout =
                std::make_shared<Rollout>(world_.client, world_.inventory, world_.operator_namespace,
-                                         view.driver.uid, world_.operands)};
+                                         view.driver.uid, world_.operands, view.driver.name)};
   }
   return own.rollout;
 }

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/strings.h"
+#include "desired/cluster_kinds.h"
 #include "kube/selector.h"
 #include "operator/roll_out/driver_successors.h"
 
@@ -62,11 +63,12 @@ Step Decide(std::string_view desired_hash, const desired::OwnedObject* live, con
 
 Rollout::Rollout(std::shared_ptr<kube::Client> client, const Inventory& inventory,
                  std::string operator_namespace, std::string owner_uid,
-                 const desired::OperandTable& operands)
+                 const desired::OperandTable& operands, std::string driver_object)
     : client_(std::move(client)),
       inventory_(inventory),
       operands_(operands),
       owner_uid_(std::move(owner_uid)),
+      driver_object_(std::move(driver_object)),
       predecessor_(client_, std::move(operator_namespace), owner_uid_, operands_) {}
 
 void Rollout::Forget(const kube::ResourceKind& kind, const kube::ObjectKey& key) {
@@ -172,7 +174,8 @@ std::vector<desired::StandingObject> Rollout::Standing(const io::StopToken& stop
                           .uid = object->uid,
                           .owner_uid = object->owner_uid,
                           .state = object->state,
-                          .deleting = object->deleting});
+                          .deleting = object->deleting,
+                          .driver_object = object->driver_object});
     }
     if (const base::Status looked = predecessor_.Look(kind, stop); !looked) {
       if (standing_known_) standing_known_ = looked;
@@ -185,13 +188,27 @@ std::vector<desired::StandingObject> Rollout::Standing(const io::StopToken& stop
 
 void Rollout::DecideRemovals(std::span<const desired::RenderedOperand> rendered,
                              const io::StopToken& stop) {
-  removals_ = desired::DecideRemovals(rendered, Standing(stop), owner_uid_, operands_);
+  removals_ =
+      desired::DecideRemovals(rendered, Standing(stop), owner_uid_, operands_, driver_object_);
+}
+
+base::Result<bool> Rollout::OwnerHasItsName(const io::StopToken& stop) const {
+  const auto owner =
+      client_->Get(desired::kNvidiaDrivers, {.namespace_name = "", .name = driver_object_}, stop);
+  if (owner) return codec::FindString(*owner, {"metadata", "uid"}) == owner_uid_;
+  if (owner.error().code == base::Code::kNotFound) return false;
+  return base::Fail(owner.error().Within("NVIDIADriver " + driver_object_));
 }
 
 base::Status Rollout::Remove(const desired::Removal& removal,
                              const desired::RenderedOperand& rendered, const io::StopToken& stop) {
   const kube::ResourceKind& kind = *removal.object.kind;
   const kube::ObjectKey& key = removal.object.key;
+  if (removal.reason == desired::RemovalReason::kFormerObject) {
+    // What the watch has told may be late: then the former one is ours.
+    TRY_ASSIGN(const bool has_name, OwnerHasItsName(stop));
+    if (!has_name) return {};
+  }
   if (removal.passes_pods_on && rendered.objects) {
     TRY_ASSIGN(const bool passed_on,
                PassDriverPodsOn(*client_, removal.object, *rendered.objects, stop));

@@ -51,10 +51,12 @@ inline constexpr std::chrono::seconds kEchoTimeout{10};
 // Forget and End.
 class Rollout {
  public:
-  // `owner_uid`: only what this object controls is ever deleted.
+  // `owner_uid`: only what this object controls is ever deleted, and DaemonSets that former
+  // NVIDIADrivers of the name `driver_object` have left; "" for an owner of another kind.
   Rollout(std::shared_ptr<kube::Client> client, const Inventory& inventory,
           std::string operator_namespace, std::string owner_uid,
-          const desired::OperandTable& operands = desired::Operands());
+          const desired::OperandTable& operands = desired::Operands(),
+          std::string driver_object = "");
 
   // Forgets the pass before.
   void BeginPass();
@@ -90,6 +92,8 @@ class Rollout {
   std::vector<desired::StandingObject> Standing(const io::StopToken& stop);
   // Carries out the removals from the operand.
   base::Status RemoveFrom(const desired::RenderedOperand& rendered, const io::StopToken& stop);
+  // Whether the owner is the NVIDIADriver that has its name now, by a fresh read.
+  base::Result<bool> OwnerHasItsName(const io::StopToken& stop) const;
   // `rendered`: the operand that the object was of.
   base::Status Remove(const desired::Removal& removal, const desired::RenderedOperand& rendered,
                       const io::StopToken& stop);
@@ -102,6 +106,7 @@ class Rollout {
   const Inventory& inventory_;
   const desired::OperandTable& operands_;
   std::string owner_uid_;
+  std::string driver_object_;
   Predecessor predecessor_;
   LaggingPods* lagging_pods_ = nullptr;
   bool pending_ = false;

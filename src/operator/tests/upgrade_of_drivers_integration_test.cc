@@ -11,6 +11,8 @@ using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
+const Json kWithoutOwner = {{"metadata", {{"ownerReferences", nullptr}}}};
+
 class UpgradeOfDriversTest : public UpgradeTest {
  protected:
   // A node that is labelled pool=POOL.
@@ -404,6 +406,46 @@ TEST_F(UpgradeOfDriversTest, WithoutUpgradesOnlyTheSameDriverChangesHands) {
   EXPECT_EQ(UidOfDriverPod(other), orphan);
   EXPECT_EQ(OwnerOfDriverPod(other), "");
   EXPECT_EQ(StateOf(other), "(none)");
+}
+
+// Its DaemonSet is named by its UID, so that one made anew has another: where the former one stays
+// (kept with `--cascade=orphan`, or nobody collects garbage), its pods would hold the others'
+// places for ever.
+TEST_F(UpgradeOfDriversTest, OneThatIsMadeAnewGoesOnWithTheDriversOfTheFormer) {
+  const auto node = AddNodeOf("a", "one");
+  const auto other = AddNodeOf("b", "other");
+  CreateGpuPod("trainer", node);
+  CreatePolicy("cluster-policy", kDelegated);
+  CreateDriverFor("one", "{autoUpgrade: true}");
+  CreateDriverFor("other", "{autoUpgrade: true}");
+  std::optional<RunningOperator> running(std::in_place, name_space_);
+  ASSERT_TRUE(Settles());
+  const std::string pod = UidOfDriverPod(node);
+  const std::string pod_of_other = UidOfDriverPod(other);
+  const LabelHistory history(client_);
+  for (const bool orphaned : {true, false}) {
+    const std::string former = OwnerOfDriverPod(node);
+    running.reset();
+    ASSERT_TRUE(client_->Delete(desired::kNvidiaDrivers, Cluster("one")));
+    if (orphaned) Merge(kube::kDaemonSets, Own(former), kWithoutOwner);
+    CreateDriverFor("one", "{autoUpgrade: true}");
+    running.emplace(name_space_);
+    ASSERT_TRUE(Eventually([&] {
+      Play();
+      const std::string owner = OwnerOfDriverPod(node);
+      return owner != former && owner.starts_with("nvidia-gpu-driver-");
+    })) << DriverOf(node);
+    ASSERT_TRUE(Settles());
+    EXPECT_FALSE(Exists(kube::kDaemonSets, Own(former)));
+    const auto daemonset = DaemonSetFor(node);
+    ASSERT_TRUE(daemonset);
+    EXPECT_EQ((*daemonset)["metadata"]["ownerReferences"][0]["uid"],
+              NvidiaDriver("one")["metadata"]["uid"]);
+    EXPECT_EQ(UidOfDriverPod(node), pod) << "the same driver goes on";
+  }
+  EXPECT_EQ(UidOfDriverPod(other), pod_of_other);
+  EXPECT_THAT(history.Of(node), ElementsAre("upgrade-done"));
+  EXPECT_TRUE(Exists(kube::kPods, Own("trainer")));
 }
 
 // A driver that is deleted leaves no node cordoned.
