@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "base/log.h"
 #include "host/process.h"
@@ -102,7 +103,31 @@ base::Result<FoundDriver> CheckHostDriver(const Options& options, const io::Stop
                                           proven.error().message)));
 }
 
-base::Result<FoundDriver> CheckContainerDriver(const Options& options, const io::StopToken& stop) {
+namespace {
+
+// The folder's place in a file system, followed through mounts; none where it cannot be told.
+std::optional<std::pair<dev_t, ino_t>> PlaceOf(const std::filesystem::path& folder) {
+  struct stat info{};
+  if (::stat(folder.c_str(), &info) != 0) return std::nullopt;
+  return std::pair(info.st_dev, info.st_ino);
+}
+
+// The node's root shows every mount of the node, the folder of its own only those that were made
+// since on what it was bound to.
+bool HasFormerDriver(const Options& options) {
+  if (options.host_root != "/") return false;
+  const std::filesystem::path node =
+      options.host_seen_at / std::filesystem::path(options.driver_install_folder).relative_path();
+  const auto own = PlaceOf(options.driver_seen_at);
+  const auto nodes = PlaceOf(node);
+  // A mount that comes between two looks would make a difference.
+  const bool known =
+      own && nodes && own == PlaceOf(options.driver_seen_at) && nodes == PlaceOf(node);
+  return known && *own != *nodes &&
+         host::FindLibrary(host::Root(node), host::kNvmlLibrary).has_value();
+}
+
+base::Result<FoundDriver> LookAtContainerDriver(const Options& options, const io::StopToken& stop) {
   const host::Root root(options.driver_seen_at);
   TRY_ASSIGN(const auto library, host::FindLibrary(root, host::kNvmlLibrary));
   TRY_ASSIGN(const auto program, host::FindProgram(root, host::kSmiProgram));
@@ -114,6 +139,20 @@ base::Result<FoundDriver> CheckContainerDriver(const Options& options, const io:
                                ? root.At("/dev")
                                : host::Root(options.host_seen_at).At("/dev");
   return driver;
+}
+
+}  // namespace
+
+base::Result<FoundDriver> CheckContainerDriver(const Options& options, const io::StopToken& stop) {
+  auto driver = LookAtContainerDriver(options, stop);
+  if (driver || driver.error().code == base::Code::kCancelled || !HasFormerDriver(options)) {
+    return driver;
+  }
+  return base::Fail(base::Unavailable(
+      std::string(kFormerDriverMounted),
+      fmt::format("{} shows the root of a driver container that is gone, and the node has another "
+                  "driver there now; this container has to start anew: {}",
+                  options.driver_seen_at.string(), driver.error().message)));
 }
 
 }  // namespace pitcrew::node::validator

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 
 #include "base/result.h"
 #include "host/driver_root.h"
@@ -24,6 +25,11 @@ struct FoundDriver {
 // A driver that is installed on the host itself. kNotFound: none there, or it does not work (its
 // kernel modules are not loaded): then a container has to bring it.
 base::Result<FoundDriver> CheckHostDriver(const Options& options, const io::StopToken& stop);
+
+// This container started while the root of another driver container was mounted: what it has in
+// the place of the driver's folder is that root, which is gone from the node, and no later one
+// reaches it. Only a container that starts anew gets the node's folder.
+inline constexpr std::string_view kFormerDriverMounted = "FormerDriverMounted";
 
 // A driver whose root a container has mounted at driver_install_folder. Errors say what is missing
 // yet.

@@ -195,7 +195,8 @@ base::Status ValidateDriver(const Options& options, Cluster& cluster, const io::
 }
 
 bool SaysNoDriver(const base::Error& error) {
-  return error.code != base::Code::kCancelled && error.reason != kOwnerUnknown;
+  return error.code != base::Code::kCancelled && error.reason != kOwnerUnknown &&
+         error.reason != kFormerDriverMounted;
 }
 
 base::Status CheckDriver(const Options& options, Cluster& cluster, const io::StopToken& stop) {

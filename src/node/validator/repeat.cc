@@ -7,12 +7,14 @@
 #include "host/uevent.h"
 #include "io/file_watcher.h"
 #include "node/validator/components.h"
+#include "node/validator/driver_check.h"
 
 namespace pitcrew::node::validator {
 namespace {
 
 bool IsFinal(const base::Error& error) {
-  return error.code == base::Code::kInvalid || error.code == base::Code::kCancelled;
+  return error.code == base::Code::kInvalid || error.code == base::Code::kCancelled ||
+         error.reason == kFormerDriverMounted;
 }
 
 // What the wait is woken by. A source that cannot be had leaves the retry interval.

@@ -145,6 +145,42 @@ TEST_F(DriverTest, NvidiaSmiDecidesWhereNvmlCannotBeUsed) {  // validator.md sec
   EXPECT_THAT(broken.error().message, HasSubstr("exit status 9"));
 }
 
+// A wait for it would have no end: the container ends, and its next start has the node's folder.
+// Until then it does not speak for the node's driver.
+TEST_F(DriverTest, AContainerThatHasTheFolderOfAFormerDriverEnds) {
+  options_.output_folder = root_.path() / "validations";
+  options_.with_wait = true;
+  options_.retry_interval = std::chrono::hours(1);
+  const StatusFolder status(options_.output_folder);
+  ASSERT_TRUE(status.Prepare(false));
+  ASSERT_TRUE(status.Write(kDriverReady, "of another validator\n"));
+  root_.Write("driver/etc/hostname", "what is left of it");
+  root_.Write("host/run/nvidia/driver/usr/lib64/libnvidia-ml.so.1", "no library");
+  Cluster nobody("/nonexistent");
+  const auto done = ValidateDriver(options_, nobody, {});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().reason, kFormerDriverMounted);
+  EXPECT_THAT(done.error().message, HasSubstr("has to start anew"));
+  EXPECT_TRUE(*status.Has(kDriverReady));
+
+  options_.with_wait = false;
+  const auto reason = [&] {
+    const auto driver = CheckContainerDriver(options_, {});
+    return driver ? "" : driver.error().reason;
+  };
+  options_.host_root = "/other";
+  EXPECT_EQ(reason(), "DriverLibraryNotFound") << "another root says nothing about it";
+  options_.host_root = "/";
+  EXPECT_EQ(reason(), kFormerDriverMounted);
+  std::filesystem::remove_all(root_.path() / "host/run/nvidia/driver/usr");
+  EXPECT_EQ(reason(), "DriverLibraryNotFound") << "the node has none yet";
+  // The same folder, seen twice.
+  std::filesystem::remove_all(root_.path() / "host/run/nvidia/driver");
+  std::filesystem::create_symlink(root_.path() / "driver", root_.path() / "host/run/nvidia/driver");
+  root_.Write("driver/usr/lib64/libnvidia-ml.so.1", "no library");
+  EXPECT_NE(reason(), kFormerDriverMounted);
+}
+
 // Whose driver it is stays unknown while the API server is away; whether it works does not.
 TEST_F(DriverTest, WithoutTheApiServerWhatWasKnownOfTheDriverStands) {
   root_.Write("driver/usr/lib64/libnvidia-ml.so.1", "no library");
