@@ -86,8 +86,10 @@ class Api:
             if error.status != 404:
                 raise
 
-    def log(self, namespace: str, pod: str) -> str:
-        return self.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log").decode(errors="replace")
+    def log(self, namespace: str, pod: str, **options: str) -> str:
+        """`options` as the API has them: container, tailLines."""
+        query = urllib.parse.urlencode(options)
+        return self.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}/log?{query}").decode(errors="replace")
 
     def watch(self, path: str, seconds: float, selector: str = "") -> Iterator[tuple[str, dict]]:
         """Every object now (as ADDED) and every change, until `seconds` have passed; then it just ends.

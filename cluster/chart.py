@@ -9,7 +9,7 @@ import threading
 
 import yaml
 
-from cluster import api, images, timeline
+from cluster import api, enter, images, timeline
 from cluster.api import Api
 from cluster.description import Cluster
 from cluster.errors import ClusterError
@@ -169,13 +169,45 @@ def _container_problem(status: dict) -> str:
     return ""
 
 
-def behind(client: Api) -> list[str]:
-    """The pods that are not as they should be, each with its reason, and the latest warnings."""
+def _last_words(client: Api, pod: dict) -> list[str]:
+    """Of init containers that run on: what they wait for."""
     lines = []
-    for pod in client.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]:
+    for status in pod["status"].get("initContainerStatuses", []):
+        if "running" not in status.get("state", {}):
+            continue
+        name = pod["metadata"]["name"]
+        try:
+            said = client.log(NAMESPACE, name, container=status["name"], tailLines="3").splitlines()
+        except api.ApiError as error:
+            said = [f"its log cannot be read: {error}"]
+        lines += [f"  {status['name']} says: {line}"[:300] for line in said]
+    return lines
+
+
+def _state_of_node(state: State, node: str, pods: list[dict]) -> list[str]:
+    """What operands of a node tell each other, and which of them it has."""
+    def condition(pod):
+        if "deletionTimestamp" in pod["metadata"]:
+            return "goes"
+        return "ready" if api.has_condition(pod, "Ready") else "not ready"
+    there = ", ".join(f"{pod['metadata']['name']} ({condition(pod)})" for pod in pods if pod["spec"].get("nodeName") == node)
+    looked = enter.run(state, node, ["sh", "-c", "ls -Al --full-time /run/nvidia/validations; "
+                                     "grep -c ' /run/nvidia/driver ' /proc/self/mountinfo"],
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return [f"node {node} has the pods {there}; its files of validations, and mounts of a driver's root:",
+            *[f"  {line}" for line in looked.stdout.splitlines()]]
+
+
+def behind(client: Api, state: State | None = None) -> list[str]:
+    """The pods that are not as they should be, each with its reason, and the latest warnings. With the cluster's state
+    also what their nodes have."""
+    lines, nodes = [], set()
+    pods = client.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
+    for pod in pods:
         if api.has_condition(pod, "Ready") or pod["status"].get("phase") == "Succeeded":
             continue
         status = pod["status"]
+        nodes.add(pod["spec"].get("nodeName"))
         reasons = [_container_problem(one) for one in
                    status.get("initContainerStatuses", []) + status.get("containerStatuses", [])]
         scheduled = api.condition(pod, "PodScheduled") or {}
@@ -183,6 +215,9 @@ def behind(client: Api) -> list[str]:
             reasons.append(scheduled.get("message", ""))
         lines.append(f"pod {pod['metadata']['name']} on {pod['spec'].get('nodeName', 'no node')}: "
                      f"{status.get('phase')}; {'; '.join(reason for reason in reasons if reason)}"[:400])
+        lines += _last_words(client, pod)
+    for node in sorted(filter(None, nodes)) if state else []:
+        lines += _state_of_node(state, node, pods)
     events = [event for event in client.get(f"/api/v1/namespaces/{NAMESPACE}/events")["items"]
               if event.get("type") == "Warning"]
     events.sort(key=lambda event: event.get("lastTimestamp") or event["metadata"]["creationTimestamp"])

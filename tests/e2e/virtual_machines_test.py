@@ -54,7 +54,7 @@ class VirtualMachines(support.ClusterTest):
         if node is None:
             node = self.client.get(f"{NODES}/{name}")
             self.fail("\n".join([f"{name}: {what}", json.dumps(node["metadata"], indent=1),
-                                 json.dumps(node["status"]["allocatable"]), *chart.behind(self.client)]))
+                                 json.dumps(node["status"]["allocatable"]), *chart.behind(self.client, self.state)]))
         return node
 
     def await_offered(self, name, wanted):
@@ -101,7 +101,7 @@ class VirtualMachines(support.ClusterTest):
         self.create(virt_launcher.pod(name, f"nvidia.com/{resource}", node))
         pod = self.client.wait(PODS, name, SECONDS, lambda one: api.has_condition(one, "ContainersReady")
                                or one["status"].get("phase") in ("Failed", "Succeeded"))
-        self.assertIsNotNone(pod, chart.behind(self.client))
+        self.assertIsNotNone(pod, chart.behind(self.client, self.state))
         self.assertTrue(api.has_condition(pod, "ContainersReady"), pod["status"])
         said = self.client.log("default", name)
         return (re.findall(r"^(/dev/vfio\S*)$", said, re.MULTILINE),
@@ -196,7 +196,7 @@ class VirtualMachines(support.ClusterTest):
                 name = pod["metadata"]["name"]
                 self.create(pod)
                 self.assertIsNotNone(self.client.wait(PODS, name, SECONDS, lambda one: api.has_condition(
-                    one, "ContainersReady")), chart.behind(self.client))
+                    one, "ContainersReady")), chart.behind(self.client, self.state))
                 self.label(VGPU, WORKLOAD, then)
                 self.await_event(VGPU, "GpuPodsRemain", f"kubectl delete pod --namespace default {name}")
                 self.assertNotIn("vfio-pci" if then == "vm-passthrough" else "nvidia", self.drivers(VGPU).values())
