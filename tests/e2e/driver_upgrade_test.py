@@ -1,9 +1,13 @@
 """Drivers that change under pods, on a whole cluster with its own DaemonSet controller, garbage collector and scheduler:
 a roll-out node by node beside a node whose driver is its administrator's; one that a disruption budget holds up on a node
-while the operator is killed; drivers that change hands between ClusterPolicy and NVIDIADriver without a restart; two
-NVIDIADrivers, of which one is changed; one that does not start on a node; a driver whose image is nowhere."""
+while the operator is killed; precompiled drivers, and back; drivers that change hands between ClusterPolicy and
+NVIDIADriver without a restart; two NVIDIADrivers, of which one is changed; one that does not start on a node; a driver
+whose image is nowhere."""
 
+import calendar
+import json
 import subprocess
+import time
 import unittest
 
 import support  # first: it sets the state folder
@@ -31,8 +35,13 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 SETS = "/apis/apps/v1/namespaces/default/replicasets"
 STATE = "nvidia.com/gpu-driver-upgrade-state"
 VERSION = "nvidia.com/cuda.driver-version.full"
+SKIP = "nvidia.com/gpu-driver-upgrade.skip"
+PAUSED, LATEST = "nvidia.com/gpu-driver-upgrade.paused", "nvidia.com/gpu-driver-upgrade-last"
+KERNEL = "feature.node.kubernetes.io/kernel-version.full"
 MERGE = "application/merge-patch+json"
 IMAGE = "docker.io/pitcrew/pitcrew:v26.7.0"
+DRIVER_IMAGE = "docker.io/pitcrew/simulated-driver"
+DAEMON_SETS = f"/apis/apps/v1/namespaces/{chart.NAMESPACE}/daemonsets"
 
 
 def replica_set(name, node, gpus):
@@ -43,6 +52,10 @@ def replica_set(name, node, gpus):
                          "containers": [{"name": "c", "image": IMAGE, "imagePullPolicy": "IfNotPresent",
                                          "command": ["/bin/sleep", "infinity"],
                                          "resources": {"limits": {"nvidia.com/gpu": gpus} if gpus else {}}}]}}}}
+
+
+def seconds_of(timestamp):
+    return calendar.timegm(time.strptime(timestamp, "%Y-%m-%dT%H:%M:%SZ"))
 
 
 class DriverUpgrade(support.ClusterTest):
@@ -157,6 +170,91 @@ class DriverUpgrade(support.ClusterTest):
         self.assertNotEqual(self.user_pod("trainer"), trainer)
         self.await_running("trainer")
         self.assertEqual((self.user_pod("web"), self.user_pod("other")), (web, other), "they use no GPU")
+
+    def driver_daemon_sets(self):
+        return [one["metadata"]["name"] for one in self.client.get(DAEMON_SETS)["items"]
+                if one["metadata"]["labels"].get("app.kubernetes.io/component") == "nvidia-driver"]
+
+    def owners(self):
+        """Node to the DaemonSet of its driver's pod."""
+        return {pod["spec"]["nodeName"]: pod["metadata"]["ownerReferences"][0]["name"]
+                for pod in self.client.get(support.OPERATOR_PODS)["items"] if pod["spec"].get("nodeName")
+                and pod["metadata"]["labels"].get("app.kubernetes.io/component") == "nvidia-driver"}
+
+    def pause(self, value):
+        self.merge(POLICY, {"metadata": {"annotations": {PAUSED: value}}})
+
+    def most_cordoned_until_done(self, names):
+        """While these nodes, which all wait now, are upgraded."""
+        cordoned, most, done = set(), 0, set()
+        for _, node in self.client.watch(support.NODES, support.SECONDS):
+            name = node["metadata"]["name"]
+            (cordoned.add if node["spec"].get("unschedulable") else cordoned.discard)(name)
+            most = max(most, len(cordoned))
+            if node["metadata"]["labels"].get(STATE) == "upgrade-done" and name not in cordoned:
+                done.add(name)
+            if done.issuperset(names):
+                return most
+        return self.fail(f"of {names} only {done} are done: {chart.behind(self.client)}")
+
+    def assert_made_in_turn(self, names):
+        """The driver's pod of each of these nodes is as old as the node's own turn says."""
+        for pod in self.client.get(support.OPERATOR_PODS)["items"]:
+            node = pod["spec"].get("nodeName")
+            if pod["metadata"]["labels"].get("app.kubernetes.io/component") != "nvidia-driver" or node not in names:
+                continue
+            turn = json.loads(self.client.get(f"{support.NODES}/{node}")["metadata"]["annotations"][LATEST])
+            made, finished = map(seconds_of, (pod["metadata"]["creationTimestamp"], turn["finished"]))
+            self.assertTrue(finished - turn["seconds"] - 1 <= made <= finished + 1, (node, turn, pod["metadata"]))
+
+    def test_15_precompiled_drivers_come_node_by_node_and_go(self):
+        """Their DaemonSet has another name. Pods that run are given to it before the former one goes, and neither the
+        DaemonSet controller nor the garbage collector ends one for it, or restarts one before its node's turn."""
+        if self.user_pod("trainer") is None:
+            self.client.create(SETS, replica_set("trainer", "a", 1))
+        self.await_running("trainer")
+        version = self.client.get(POLICY)["spec"]["driver"]["version"]
+        kernel = self.client.get(f"{support.NODES}/a")["metadata"]["labels"][KERNEL]
+        for name in GPU_NODES:
+            self.on(name, "ctr", "--namespace=k8s.io", "images", "tag", f"{DRIVER_IMAGE}:{version}-debian12",
+                    f"{DRIVER_IMAGE}:{version}-{kernel}-debian12")
+        plain = ["nvidia-driver-daemonset"]
+        self.assertEqual(self.driver_daemon_sets(), plain)
+        self.merge(POLICY, {"spec": {"driver": {"upgradePolicy": {"maxUnavailable": "25%"}}}})
+        for precompiled in (True, False):
+            with self.subTest(precompiled=precompiled):
+                before, trainer = self.driver_pods(), self.user_pod("trainer")
+                self.pause("true")
+                self.merge(POLICY, {"spec": {"driver": {"usePrecompiled": precompiled}}})
+                for name in GPU_NODES:
+                    self.await_node(name, lambda node: node["metadata"]["labels"].get(STATE) == "upgrade-required")
+                support.eventually(lambda: len(self.driver_daemon_sets()) == 1 and (
+                    self.driver_daemon_sets() == plain) != precompiled, self.driver_daemon_sets, support.SECONDS)
+                support.eventually(lambda: self.owners() == dict.fromkeys(GPU_NODES, self.driver_daemon_sets()[0]),
+                                   self.owners, support.SECONDS)
+                self.assert_same_pods(before, GPU_NODES)
+                self.assertEqual(self.user_pod("trainer"), trainer)
+
+                self.label("a", SKIP, "true")
+                self.pause(None)
+                self.assertEqual(self.most_cordoned_until_done(("b", "c")), 1)
+                self.assert_same_pods(before, ("a",))
+                self.assertEqual(self.user_pod("trainer"), trainer, "its node waits")
+                self.label("a", SKIP, None)
+                self.await_upgraded(GPU_NODES, version)
+                self.assertNotEqual(self.user_pod("trainer"), trainer)
+                self.await_running("trainer")
+                self.assert_made_in_turn(GPU_NODES)
+                now = self.driver_pods()
+                for name in GPU_NODES:
+                    self.assertNotEqual(now[name][0], before[name][0])
+                    self.assertEqual(now[name][2], 0, "restarts")
+
+    def assert_same_pods(self, before, names):
+        """The drivers' pods of these nodes are those of before, and none has been restarted."""
+        now = self.driver_pods()
+        for name in names:
+            self.assertEqual((now[name][0], now[name][2]), (before[name][0], before[name][2]), name)
 
     def test_20_drivers_change_hands_and_back_without_a_restart(self):
         before, trainer = self.driver_pods(), self.user_pod("trainer")
