@@ -185,7 +185,7 @@ DriverController::Pass DriverController::Look(const desired::DriverView& view, R
     return {.outcome = NotReady(
                 "NoClusterPolicy",
                 "there is no ClusterPolicy, which says that drivers are those of NVIDIADriver "
-                "objects (spec.driver.useNvidiaDriverCRD); what runs stays as it is")};
+                "objects (spec.driver.useNvidiaDriverCRD); its DaemonSets are left as they are")};
   }
   if (!policy->policy.driver.use_nvidia_driver_crd) return HandBack(rollout, stop);
   if (const auto clusters = world_.GpuClusters(); !clusters.empty()) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "api/labels.h"
@@ -163,6 +164,35 @@ TEST_F(DriversTest, AGpuClusterThatGoesLetsTheDriverOn) {
   ASSERT_TRUE(client_->Delete(desired::kGpuClusters, Cluster("gpu-cluster")));
   EXPECT_TRUE(DriverIsReady("only")) << StatusOfDriver("only");
   EXPECT_TRUE(client_->Delete(kube::kCustomResourceDefinitions, Cluster("gpuclusters.nvidia.com")));
+}
+
+// Which of the two kinds describes the driver, nobody says then.
+TEST_F(DriversTest, WithoutAClusterPolicyDaemonSetsAreLeftAsTheyAre) {
+  CreateNode("gpu-1", "training");
+  CreatePolicy("cluster-policy", kDelegated);
+  CreateDriver("only", "{default: true}");
+  const RunningOperator running(name_space_);
+  ASSERT_TRUE(DriverIsReady("only"));
+  const Json before = DaemonSetsOf("only").at(0);
+  ASSERT_TRUE(client_->Delete(desired::kClusterPolicies, Cluster("cluster-policy")));
+  Merge(desired::kNvidiaDrivers, Cluster("only"), {{"spec", {{"version", "590.3.4"}}}});
+  EXPECT_TRUE(Eventually([&] {
+    const Json object = NvidiaDriver("only");
+    const Json* conditions = codec::Find(object, {"status", "conditions"});
+    return conditions != nullptr && std::ranges::any_of(*conditions, [&](const Json& condition) {
+             return condition["reason"] == "NoClusterPolicy" &&
+                    condition["observedGeneration"] == object["metadata"]["generation"];
+           });
+  })) << NvidiaDriver("only").dump();
+  const auto after = DaemonSetsOf("only");
+  ASSERT_EQ(after.size(), 1U);
+  EXPECT_EQ(after[0]["metadata"]["uid"], before["metadata"]["uid"]);
+  EXPECT_EQ(after[0]["spec"], before["spec"]);
+  CreatePolicy("cluster-policy", kDelegated);
+  EXPECT_TRUE(Eventually([&] {
+    const auto daemonsets = DaemonSetsOf("only");
+    return daemonsets.size() == 1 && daemonsets[0]["spec"].dump().contains("590.3.4");
+  }));
 }
 
 TEST_F(DriversTest, SeveralDefaultsAreTold) {
