@@ -13,9 +13,11 @@
 namespace pitcrew::kernel_modules {
 namespace {
 
-bool MayHoldSilently(Members members, const LoadedModules& loaded, std::string_view name) {
+bool MayHoldSilently(Members members, const LoadedModules& loaded, std::string_view name,
+                     const std::vector<std::string>& holders) {
   return std::ranges::any_of(members, [&](const Member& member) {
-    return member.looks_up == name && loaded.contains(member.name);
+    return member.looks_up == name && loaded.contains(member.name) &&
+           std::ranges::find(holders, member.name) == holders.end();
   });
 }
 
@@ -59,7 +61,8 @@ std::vector<std::string> UsesFromOutside(Members members, const LoadedModules& l
     for (const auto& holder : module.holders) {
       if (!loaded.contains(holder)) uses.push_back(fmt::format("{} is held by {}", name, holder));
     }
-    if (module.references > module.holders.size() && !MayHoldSilently(members, loaded, name)) {
+    if (module.references > module.holders.size() &&
+        !MayHoldSilently(members, loaded, name, module.holders)) {
       uses.push_back(fmt::format("{} has {} uses by programs", name,
                                  module.references - module.holders.size()));
     }

@@ -18,8 +18,9 @@ namespace pitcrew::kernel_modules {
 // A set is a list of these in which each stands before those that it needs.
 struct Member {
   std::string_view name;  // as the kernel writes it: nvidia_uvm
-  // The member whose symbols it looks up when it is loaded (symbol_get). Each counts as a use
-  // there, and the kernel does not say whose. "": none.
+  // The member whose symbols it may look up when it is loaded (symbol_get). Each counts as a use
+  // there, and the kernel does not say whose. "": none. Where it stands among that one's holders it
+  // is linked to it, and looks up none: nvidia_fs does so since 2.17.5.
   std::string_view looks_up = {};
 };
 using Members = std::span<const Member>;

@@ -19,9 +19,13 @@ namespace {
 
 // Each before those that it depends on. Those of the containers beside this one come as late as
 // they can: what has gone of them cannot be loaded again from this image.
-constexpr kernel_modules::Member kDriverModules[] = {
-    {"nvidia_drm"}, {"nvidia_modeset"}, {"nvidia_uvm"}, {"nvidia_peermem"},
-    {"nvidia_fs"},  {"gdrdrv"},         {"nvidia"}};
+constexpr kernel_modules::Member kDriverModules[] = {{"nvidia_drm"},
+                                                     {"nvidia_modeset"},
+                                                     {"nvidia_uvm"},
+                                                     {"nvidia_peermem"},
+                                                     {.name = "nvidia_fs", .looks_up = "nvidia"},
+                                                     {"gdrdrv"},
+                                                     {"nvidia"}};
 // The driver's modules expect them, without saying so in their dependencies.
 constexpr std::array kKernelModules = {"i2c_core", "ipmi_msghandler", "ipmi_devintf", "video"};
 constexpr std::array kLoadOrder = {"nvidia", "nvidia-uvm", "nvidia-modeset"};
@@ -55,6 +59,8 @@ base::Status LoadAll(const kernel_modules::Modules& modules, bool with_peermem) 
 
 }  // namespace
 
+kernel_modules::Members DriverModules() { return kDriverModules; }
+
 base::Result<LoadedModules> ReadDriverModules(const std::filesystem::path& sys) {
   return kernel_modules::ReadLoaded(kDriverModules, sys);
 }
@@ -84,14 +90,6 @@ base::Status RefuseForeignUses(LoadedModules modules) {
   return RefuseUsedModules(modules);
 }
 
-std::vector<std::string> UnloadOrder(const LoadedModules& modules) {
-  std::vector<std::string> order;
-  for (const auto& module : kDriverModules) {
-    if (modules.contains(module.name)) order.emplace_back(module.name);
-  }
-  return order;
-}
-
 base::Status LoadDriverModules(const Options& options, const ModuleParameters& parameters,
                                bool with_peermem) {
   TRY(WriteModuleParameters(parameters, options.places.root));
@@ -105,25 +103,15 @@ base::Status LoadDriverModules(const Options& options, const ModuleParameters& p
 base::Status UnloadDriverModules(const Options& options) {
   TRY_ASSIGN(const auto loaded, ReadDriverModules(options.places.sys));
   TRY(RefuseUsedModules(loaded));
-  std::vector<std::string> gone;
-  for (const auto& module : UnloadOrder(loaded)) {
-    const base::Status unloaded = kernel_modules::Unload(module, options.places.sys);
-    if (unloaded) {
-      base::LogInfo("Kernel module unloaded", {{"module", module}});
-      gone.push_back(module);
-      continue;
-    }
-    // Somebody came in between: a driver without some of its modules is of no use to anybody.
-    if (const auto modules = OpenModules(options); modules) {
-      for (const auto& each : gone) {
-        if (const auto back = modules->Load(each); !back) {
-          base::LogWarning("A kernel module could not be loaded again", back.error());
-        }
-      }
-    }
-    return unloaded;
-  }
-  return {};
+  return kernel_modules::TakeOut(kDriverModules, loaded,
+                                 {.unload =
+                                      [&](const std::string& module) {
+                                        return kernel_modules::Unload(module, options.places.sys);
+                                      },
+                                  .load = [&](const std::string& module) -> base::Status {
+                                    TRY_ASSIGN(const auto modules, OpenModules(options));
+                                    return modules.Load(module);
+                                  }});
 }
 
 base::Status SetFirmwareFolder(const Options& options) {

@@ -15,8 +15,11 @@ namespace pitcrew::node::driver_container {
 
 using kernel_modules::LoadedModules;
 
-// Those of the driver that are loaded, and of GPUDirect Storage and GDRCopy (nvidia_fs, gdrdrv),
-// which have nothing to do without it: they go with it when nobody uses them.
+// Those of the driver, and of GPUDirect Storage and GDRCopy (nvidia_fs, gdrdrv), which have nothing
+// to do without it: they go with it when nobody uses them.
+kernel_modules::Members DriverModules();
+
+// Those of them that are loaded.
 base::Result<LoadedModules> ReadDriverModules(const std::filesystem::path& sys);
 
 // Whether all are there that a driver container loads: a container that was killed while it took
@@ -30,9 +33,6 @@ base::Status RefuseUsedModules(const LoadedModules& modules);
 // The same while the driver's daemons run, whose own uses do not count: what refuses now would
 // refuse without them, too.
 base::Status RefuseForeignUses(LoadedModules modules);
-
-// In the order in which they go.
-std::vector<std::string> UnloadOrder(const LoadedModules& modules);
 
 // Loads the driver's modules from this image. Those that were not loaded before are taken out again
 // when one of them cannot be.

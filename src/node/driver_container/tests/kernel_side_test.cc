@@ -77,17 +77,24 @@ TEST(ForeignUses, AreSeenWhileDaemonsHaveTheDriverOpen) {
   EXPECT_THAT(refused.error().message, HasSubstr("nvidia is held by somebodys"));
 }
 
-TEST(UnloadOrder, HasEachModuleBeforeThoseThatItHolds) {
-  EXPECT_THAT(UnloadOrder({{"nvidia", {}},
-                           {"gdrdrv", {}},
-                           {"nvidia_fs", {}},
-                           {"nvidia_peermem", {}},
-                           {"nvidia_uvm", {}},
-                           {"nvidia_modeset", {}},
-                           {"nvidia_drm", {}}}),
-              ElementsAre("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_peermem",
-                          "nvidia_fs", "gdrdrv", "nvidia"));
-  EXPECT_THAT(UnloadOrder({{"nvidia", {}}}), ElementsAre("nvidia"));
+// Before 2.17.5 nvidia_fs looked the driver's symbols up, which makes uses that nobody holds.
+TEST(ForeignUses, ThoseOfNvidiaFsAreNoPrograms) {
+  LoadedModules modules = {
+      {"nvidia", {8, {"nvidia_uvm"}}}, {"nvidia_uvm", {0, {}}}, {"nvidia_fs", {0, {}}}};
+  EXPECT_TRUE(RefuseUsedModules(modules));
+  modules["nvidia_fs"].references = 1;
+  const auto refused = RefuseUsedModules(modules);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message, HasSubstr("nvidia_fs has 1 uses by programs"));
+  modules.erase("nvidia_fs");
+  EXPECT_FALSE(RefuseUsedModules(modules));
+}
+
+TEST(DriverModules, StandBeforeThoseThatTheyHold) {
+  std::vector<std::string_view> names;
+  for (const auto& member : DriverModules()) names.push_back(member.name);
+  EXPECT_THAT(names, ElementsAre("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_peermem",
+                                 "nvidia_fs", "gdrdrv", "nvidia"));
 }
 
 TEST(FirmwareFolder, IsSetWhereTheKernelHasNone) {
