@@ -67,10 +67,11 @@ KERNEL ?=
 BASE ?=
 ENGINE ?=
 .PHONY: driver-image
-driver-image: build ## build a driver image from NVIDIA's run file (RUNFILE=file) or packages (PACKAGES='names' VERSION=... KERNEL=...); SYSTEM=ubuntu24.04, TO=registry/path
-	@test -n "$(RUNFILE)$(PACKAGES)" || { echo "make driver-image RUNFILE=NVIDIA-Linux-x86_64-580.95.05.run [SYSTEM=ubuntu24.04]" >&2; exit 2; }
+driver-image: build ## build a driver image from NVIDIA's run file (RUNFILE=file) or packages (PACKAGES='names' VERSION=... KERNEL=...), or one of GPUDirect Storage or GDRCopy (MODULE=folder/nvidia-fs-2.28.4); SYSTEM=ubuntu24.04, TO=registry/path
+	@test -n "$(RUNFILE)$(PACKAGES)$(MODULE)" || { echo "make driver-image RUNFILE=NVIDIA-Linux-x86_64-580.95.05.run [SYSTEM=ubuntu24.04]" >&2; exit 2; }
 	@$(python) deploy/driver-image/build.py --build $(build) --system '$(SYSTEM)' \
 	  $(if $(RUNFILE),--run-file '$(RUNFILE)') $(if $(PACKAGES),--packages '$(PACKAGES)' --driver-version '$(VERSION)') \
+	  $(if $(MODULE),--module-sources '$(MODULE)') \
 	  $(if $(KERNEL),--kernel '$(KERNEL)') $(if $(BASE),--base '$(BASE)') $(if $(ENGINE),--engine '$(ENGINE)') \
 	  $(if $(TO),--repository '$(TO)')
 

@@ -4,9 +4,13 @@
     build.py --build build/release --run-file NVIDIA-Linux-x86_64-580.95.05.run [--system ubuntu24.04]
              [--base IMAGE] [--kernel RELEASE] [--repository registry/path] [--engine podman] [--into FOLDER]
     build.py --build build/release --packages 'PACKAGE...' --driver-version 580.95.05 --kernel RELEASE ...
+    build.py --build build/release --module-sources FOLDER/nvidia-fs-2.28.4 [--system ubuntu24.04] ...
 
 Packages are installed in the image with the system's own tool, from the repositories that its base has: the driver's
 programs and libraries, and its modules for the kernel.
+
+Sources of nvidia-fs or gdrdrv make an image of GPUDirect Storage or GDRCopy, for the container beside the driver's; their
+folder is called by name and version, as DKMS has it. On the node they are compiled against the driver.
 
 The context (Containerfile, run file, nvidia-driver with its libraries) is written below FOLDER; a container engine
 (podman, buildah or docker, whichever there is) makes the image of it. Its tag is what the operator asks for: VERSION-SYSTEM,
@@ -39,6 +43,9 @@ _BASES = {"debian": "docker.io/library/debian:{release}", "ubuntu": "docker.io/l
 _FAMILIES = {"debian": "debian", "ubuntu": "debian", "rocky": "redhat", "rhel": "redhat"}
 _ENGINES = {"podman": ["podman", "build"], "buildah": ["buildah", "build"], "docker": ["docker", "build"]}
 _PROGRAM = "nvidia-driver"
+_MODULE = re.compile(r"(?P<name>nvidia-fs|gdrdrv)-(?P<version>\d[\w.-]*)")
+# Its other names, and the block of values that its image belongs to.
+_COMPANIONS = {"nvidia-fs": ("nvidia-gds-driver", "gds"), "gdrdrv": ("nvidia-gdrcopy-driver", "gdrcopy")}
 _FOLDER = "/opt/pitcrew/driver"
 
 
@@ -53,6 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--run-file", type=pathlib.Path, metavar="FILE")
     source.add_argument("--packages", metavar="NAMES", help="packages that have the driver for --kernel, by spaces")
+    source.add_argument("--module-sources", type=pathlib.Path, metavar="FOLDER",
+                        help="nvidia-fs-VERSION or gdrdrv-VERSION, for an image of GPUDirect Storage or GDRCopy")
     parser.add_argument("--driver-version", metavar="VERSION", help="which driver the packages have, as 580.95.05")
     parser.add_argument("--system", default="ubuntu24.04", metavar="NAME",
                         help="the nodes' system as the operator calls it: debian12, ubuntu22.04, rhel9, rocky9 "
@@ -94,6 +103,8 @@ def _install(family: str, packages: list[str]) -> str:
 class Source:
     """Where the driver of the image comes from."""
 
+    image, program, block = "driver", _PROGRAM, "driver"
+
     def __init__(self, arguments: argparse.Namespace):
         self.run_file, self.packages, self.kernel = arguments.run_file, [], arguments.kernel
         self.machine, self.guest = os.uname().machine, False
@@ -101,6 +112,7 @@ class Source:
             self._read_name(arguments)
         else:
             self._read_packages(arguments)
+        self.tag = "-".join([self.version, *([self.kernel] if self.kernel else [])])
 
     def _read_name(self, arguments: argparse.Namespace):
         name = _RUN_FILE.fullmatch(self.run_file.name)
@@ -127,24 +139,65 @@ class Source:
 
     def lines(self, family: str) -> str:
         """Of the Containerfile."""
+        variables = {"DRIVER_VERSION": self.version + ("-grid" if self.guest else ""),
+                     "DRIVER_BRANCH": self.version.split(".")[0], "TARGETARCH": _ARCHITECTURES[self.machine],
+                     "DRIVER_TYPE": "vgpu" if self.guest else "passthrough", "NVIDIA_VISIBLE_DEVICES": "void"}
+        return (self._driver_lines(family) + "ENV " + " ".join(f"{name}={value}" for name, value in variables.items())
+                + "\n" + (_precompile(self.kernel) if self.kernel else "")
+                + f'WORKDIR /drivers\nENTRYPOINT ["{_PROGRAM}"]\nCMD ["init"]\n')
+
+    def _driver_lines(self, family: str) -> str:
         if self.packages:
             return _install(family, self.packages)
-        name = self.run_file.name
-        return f"COPY {name} /drivers/{name}\n"
+        return f"COPY {self.run_file.name} /drivers/{self.run_file.name}\n"
+
+    def write(self, folder: pathlib.Path):
+        """What `lines` copies."""
+        if self.run_file is not None:
+            shutil.copyfile(self.run_file, folder / self.run_file.name)
+
+    def values(self) -> str:
+        return (f"driver.image=driver driver.version={self.version}"
+                + (" driver.usePrecompiled=true" if self.kernel else ""))
 
 
-def _containerfile(family: str, source: Source) -> str:
+class ModuleSource:
+    """Of an image of a module beside the driver's."""
+
+    def __init__(self, arguments: argparse.Namespace):
+        self.folder, self.machine = arguments.module_sources, os.uname().machine
+        name = _MODULE.fullmatch(self.folder.name)
+        if not name:
+            raise UsageError(f"--module-sources {self.folder}: call the folder nvidia-fs-VERSION or gdrdrv-VERSION")
+        if not (self.folder / "Makefile").is_file():
+            raise UsageError(f"{self.folder} has no Makefile; of nvidia-fs it is what its repository has in src, of GDRCopy what "
+                             "it has in src/gdrdrv, with its folder scripts beside the Makefile")
+        if arguments.kernel or arguments.driver_version:
+            raise UsageError("--module-sources: they are compiled on the node, against its driver; leave --kernel and "
+                             "--driver-version out")
+        self.image, self.version = name["name"], name["version"]
+        self.program, self.block = _COMPANIONS[self.image]
+        self.tag = self.version
+
+    def lines(self, _family: str) -> str:
+        return (f"COPY {self.folder.name} /usr/src/{self.folder.name}\n"
+                f"ENV TARGETARCH={_ARCHITECTURES[self.machine]} NVIDIA_VISIBLE_DEVICES=void\n"
+                f'ENTRYPOINT ["{self.program}"]\nCMD ["install"]\n')
+
+    def write(self, folder: pathlib.Path):
+        shutil.copytree(self.folder, folder / self.folder.name, symlinks=True)
+
+    def values(self) -> str:
+        return f"{self.block}.enabled=true {self.block}.image={self.image} {self.block}.version={self.version}"
+
+
+def _containerfile(family: str, source: Source | ModuleSource) -> str:
     head = (ROOT / f"deploy/driver-image/{family}.Containerfile").read_text(encoding="utf-8")
-    variables = {"DRIVER_VERSION": source.version + ("-grid" if source.guest else ""),
-                 "DRIVER_BRANCH": source.version.split(".")[0], "TARGETARCH": _ARCHITECTURES[source.machine],
-                 "DRIVER_TYPE": "vgpu" if source.guest else "passthrough", "NVIDIA_VISIBLE_DEVICES": "void"}
-    return (head + f"COPY program {_FOLDER}\nCOPY {_PROGRAM} /usr/local/bin/{_PROGRAM}\n" + source.lines(family)
-            + "ENV " + " ".join(f"{name}={value}" for name, value in variables.items()) + "\n"
-            + (_precompile(source.kernel) if source.kernel else "")
-            + f'WORKDIR /drivers\nENTRYPOINT ["{_PROGRAM}"]\nCMD ["init"]\n')
+    return (head + f"COPY program {_FOLDER}\nCOPY {source.program} /usr/local/bin/{source.program}\n"
+            + source.lines(family))
 
 
-def _write_context(arguments: argparse.Namespace, source: Source, family: str, folder: pathlib.Path):
+def _write_context(arguments: argparse.Namespace, source: Source | ModuleSource, family: str, folder: pathlib.Path):
     target = image.Target.of(arguments.build.absolute(), _ARCHITECTURES[source.machine])
     files, loader = bundle.files_of(arguments.build / "bin" / _PROGRAM, target)
     shutil.rmtree(folder, ignore_errors=True)
@@ -152,11 +205,10 @@ def _write_context(arguments: argparse.Namespace, source: Source, family: str, f
     for name, content in files.items():
         (folder / "program" / name).write_bytes(content)
         (folder / "program" / name).chmod(0o755)
-    launcher = folder / _PROGRAM
-    launcher.write_text("#!/bin/sh\n" + bundle.launcher(_FOLDER, loader, _PROGRAM, _PROGRAM), encoding="utf-8")
+    launcher = folder / source.program
+    launcher.write_text("#!/bin/sh\n" + bundle.launcher(_FOLDER, loader, _PROGRAM, source.program), encoding="utf-8")
     launcher.chmod(0o755)
-    if source.run_file is not None:
-        shutil.copyfile(source.run_file, folder / source.run_file.name)
+    source.write(folder)
     (folder / "Containerfile").write_text(_containerfile(family, source), encoding="utf-8")
 
 
@@ -166,11 +218,11 @@ def _engine(wanted: str | None) -> list[str] | None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    source = Source(arguments)
+    source = ModuleSource(arguments) if arguments.module_sources else Source(arguments)
     name, release = _system(arguments.system)
-    tag = "-".join([source.version, *([source.kernel] if source.kernel else []), arguments.system])
-    reference = f"{arguments.repository.rstrip('/')}/driver:{tag}"
-    folder = arguments.into / tag
+    tag = f"{source.tag}-{arguments.system}"
+    reference = f"{arguments.repository.rstrip('/')}/{source.image}:{tag}"
+    folder = arguments.into / (tag if source.image == "driver" else f"{source.image}-{tag}")
     _write_context(arguments, source, _FAMILIES[name], folder)
     base = arguments.base or _BASES[name].format(release=release)
     engine = _engine(arguments.engine)
@@ -184,8 +236,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"driver image: {' '.join(command)} has failed; what it says stands above", file=sys.stderr)
         return 1
     print(f"{reference} is made; push it to where your nodes pull from, and set\n"
-          f"  driver.repository={arguments.repository.rstrip('/')} driver.image=driver "
-          f"driver.version={source.version}" + (" driver.usePrecompiled=true" if arguments.kernel else ""))
+          f"  {source.block}.repository={arguments.repository.rstrip('/')} {source.values()}")
     return 0
 
 

@@ -110,6 +110,35 @@ class DriverImage(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("reload_nvidia_peermem", result.stdout)
 
+    def modules(self, name, *arguments):
+        """An image of a module beside the driver's."""
+        (self.folder / name / "scripts").mkdir(parents=True)
+        for file in ("Makefile", "scripts/test.sh"):
+            (self.folder / name / file).write_text("", encoding="ascii")
+        return self.packages("--module-sources", self.folder / name, "--system", "rocky9", *arguments)
+
+    def test_sources_of_a_module_make_an_image_of_its_own(self):
+        for name, program, image in (("nvidia-fs-2.28.4", "nvidia-gds-driver", "nvidia-fs:2.28.4-rocky9"),
+                                     ("gdrdrv-2.5.1", "nvidia-gdrcopy-driver", "gdrdrv:2.5.1-rocky9")):
+            with self.subTest(name):
+                result = self.modules(name)
+                self.assertEqual(result.returncode, 3, result.stderr)
+                self.assertIn(image, result.stdout)
+                folder = name + "-rocky9"
+                text = self.containerfile(folder)
+                self.assertIn(f"COPY {name} /usr/src/{name}\n", text)
+                self.assertIn(f'ENTRYPOINT ["{program}"]\nCMD ["install"]', text)
+                self.assertNotIn("DRIVER_VERSION", text)
+                self.assertTrue((self.folder / "context" / folder / name / "scripts/test.sh").is_file())
+                self.assertIn(f"--argv0 {program} ",
+                              (self.folder / "context" / folder / program).read_text(encoding="ascii"))
+
+    def test_sources_of_another_module_or_for_a_kernel_are_refused(self):
+        self.assertIn("nvidia-fs-VERSION", self.modules("nvidia-580.95.05").stderr)
+        refused = self.modules("gdrdrv-2.6", "--kernel", "6.8.0-44-generic")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("leave --kernel", refused.stderr)
+
     def test_bad_input_says_what_would_be_right(self):
         for arguments, run_file, words in (
                 (["--system", "plan9"], RUN_FILE, "debian, ubuntu, rocky, rhel"),

@@ -1,5 +1,5 @@
 """The root file system of a driver container for virtual machines: Debian's compiler and what it needs, the kernel's
-headers, nvidia-driver, and a stand-in for NVIDIA's run file. Everything but the GPUs and NVIDIA's own code is real.
+headers, nvidia-driver under all its names, and a stand-in for NVIDIA's run file. Everything but the GPUs and NVIDIA's own code is real.
 """
 
 from __future__ import annotations
@@ -161,6 +161,8 @@ def write(root: pathlib.Path, kernel: Kernel, program: pathlib.Path, headers: bo
     architecture = libraries.this_machine()
     place.write_bytes(libraries.stripped(program, architecture))
     place.chmod(0o755)
+    for name in ("nvidia-gds-driver", "nvidia-gdrcopy-driver"):
+        (root / "usr/bin" / name).symlink_to("nvidia-driver")
     for seen, library in libraries.libraries_of(program, architecture).items():
         target = root / _place(pathlib.Path(seen))
         if not target.exists():

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "io/stop.h"
 #include "node/driver_container/facts.h"
+#include "node/driver_container/module_build.h"
 #include "node/driver_container/options.h"
 #include "node/driver_container/plan.h"
 
@@ -18,7 +18,11 @@ namespace pitcrew::node::driver_container {
 class DriverFiles {
  public:
   DriverFiles(const Options& options, Facts facts, InstallPlan plan, io::StopToken stop)
-      : options_(options), facts_(std::move(facts)), plan_(plan), stop_(std::move(stop)) {}
+      : options_(options),
+        facts_(std::move(facts)),
+        plan_(plan),
+        stop_(std::move(stop)),
+        build_(options_, facts_, stop_) {}
   // Removes what was unpacked.
   ~DriverFiles();
   DriverFiles(const DriverFiles&) = delete;
@@ -33,19 +37,15 @@ class DriverFiles {
   base::Status LinkNetworkDriverHeaders();
 
  private:
-  base::Status LinkKernelHeaders();
-  std::optional<std::string> FindKernelCompiler();
   base::Status Extract();
   base::Status Compile();
-  base::Status Sign(const std::vector<std::filesystem::path>& modules);
   base::Status InstallPrograms();
-  base::Status InstallModules();
-  [[nodiscard]] std::filesystem::path ModulesFolder() const;
 
   const Options& options_;
   Facts facts_;
   InstallPlan plan_;
   io::StopToken stop_;
+  ModuleBuild build_;
   std::filesystem::path unpacked_{};                       // of the run file
   std::vector<std::filesystem::path> compiled_modules_{};  // *.ko
 };

@@ -47,27 +47,34 @@ struct Flags {
   std::optional<std::string> kernel, tag, report, key, certificate, version, architecture,
       driver_type, module_type, digest, licence_server, release_version;
 
-  void AddTo(base::CommandLine& line) {
-    line.AddWords("COMMAND", "one of the commands above", &words);
-    line.Add({"accept-license,a", "", "without effect: whoever made the image has accepted it"},
-             &accept_license);
+  // Of all that compiles.
+  void AddOfCompilingTo(base::CommandLine& line) {
     line.Add({"max-threads,m", "", "how many compilers run at a time (one for each processor)"},
              &threads);
-    line.Add({"kernel,k", "", "the kernel's release (the one that runs)"}, &kernel);
     line.Add({"tag,t", "", "\"builtin\": do not refresh the lists of packages"}, &tag);
-    line.Add({"report", "",
-              "preflight: write into this file what is missing for the driver, and do not ask what "
-              "only the present one stands in the way of"},
-             &report);
     line.Add({"sign,s", "MODULE_SIGNING_KEY", "sign compiled modules with this private key (PEM)"},
              &key);
     line.Add({"sign-certificate", "MODULE_SIGNING_CERTIFICATE",
               "its certificate (DER or PEM); without it the key's name with .x509 in place of its "
               "last part"},
              &certificate);
+    line.Add({"architecture", "TARGETARCH", "amd64 or arm64 (this machine's)"}, &architecture);
+    line.Add({"releasever", "DNF_RELEASEVER", "the release whose packages dnf looks for"},
+             &release_version);
+  }
+
+  void AddTo(base::CommandLine& line) {
+    line.AddWords("COMMAND", "one of the commands above", &words);
+    line.Add({"accept-license,a", "", "without effect: whoever made the image has accepted it"},
+             &accept_license);
+    AddOfCompilingTo(line);
+    line.Add({"kernel,k", "", "the kernel's release (the one that runs)"}, &kernel);
+    line.Add({"report", "",
+              "preflight: write into this file what is missing for the driver, and do not ask what "
+              "only the present one stands in the way of"},
+             &report);
     line.Add({"driver-version", "DRIVER_VERSION", "the driver of this image, as 580.95.05"},
              &version);
-    line.Add({"architecture", "TARGETARCH", "amd64 or arm64 (this machine's)"}, &architecture);
     line.Add({"driver-type", "DRIVER_TYPE", "passthrough, or vgpu in a guest with vGPUs"},
              &driver_type);
     line.Add({"kernel-module-type", "KERNEL_MODULE_TYPE", "open, proprietary or auto"},
@@ -84,8 +91,6 @@ struct Flags {
     line.Add({"disable-vgpu-version-check", "DISABLE_VGPU_VERSION_CHECK",
               "take the driver of this image in a vGPU guest"},
              &no_vgpu_check);
-    line.Add({"releasever", "DNF_RELEASEVER", "the release whose packages dnf looks for"},
-             &release_version);
   }
 };
 
@@ -145,6 +150,26 @@ base::Status ReadSigning(const Flags& flags, Options& options) {
   return {};
 }
 
+base::Status ReadCompiling(const Flags& flags, Options& options) {
+  TRY_ASSIGN(options.architecture, ReadArchitecture(flags.architecture.value_or("")));
+  TRY(ReadSigning(flags, options));
+  options.threads = flags.threads.value_or(0);
+  options.refresh_packages = flags.tag.value_or("") != "builtin";
+  options.release_version = flags.release_version.value_or("");
+  return {};
+}
+
+base::CommandLine::Environment Among(const std::map<std::string, std::string>& variables) {
+  return [&variables](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+std::string VersionOf(std::string_view program) {
+  return fmt::format("{} of Pitcrew {}", program, PITCREW_VERSION);
+}
+
 }  // namespace
 
 unsigned Options::branch() const {
@@ -166,20 +191,14 @@ std::map<std::string, std::string> OwnVariables() {
 base::Result<std::optional<Options>> ReadOptions(
     int argc, char** argv, const std::map<std::string, std::string>& variables) {
   Flags flags;
-  base::CommandLine line("nvidia-driver", kDescription,
-                         std::string("nvidia-driver of Pitcrew ") + PITCREW_VERSION);
+  base::CommandLine line("nvidia-driver", kDescription, VersionOf("nvidia-driver"));
   flags.AddTo(line);
-  const auto environment = [&variables](const std::string& name) -> std::optional<std::string> {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::nullopt : std::optional(found->second);
-  };
-  TRY_ASSIGN(const bool go_on, line.Parse(argc, argv, environment));
+  TRY_ASSIGN(const bool go_on, line.Parse(argc, argv, Among(variables)));
   if (!go_on) return std::nullopt;
   Options options;
   TRY_ASSIGN(options.action, ReadAction(flags.words));
   TRY_ASSIGN(options.module_type, ReadModuleType(flags.module_type.value_or("")));
-  TRY_ASSIGN(options.architecture, ReadArchitecture(flags.architecture.value_or("")));
-  TRY(ReadSigning(flags, options));
+  TRY(ReadCompiling(flags, options));
   const std::string type = flags.driver_type.value_or("");
   if (!type.empty() && type != "passthrough" && type != "vgpu") {
     return base::Fail(
@@ -188,8 +207,6 @@ base::Result<std::optional<Options>> ReadOptions(
   options.is_vgpu_guest = type == "vgpu";
   options.matches_vgpu_version = !flags.no_vgpu_check.value_or(true);
   options.kernel = flags.kernel.value_or("");
-  options.threads = flags.threads.value_or(0);
-  options.refresh_packages = flags.tag.value_or("") != "builtin";
   options.report = flags.report.value_or("");
   if (!options.report.empty() && options.action != Action::kPreflight) {
     return base::Fail(Refuse("--report is for the command preflight only"));
@@ -199,8 +216,24 @@ base::Result<std::optional<Options>> ReadOptions(
   options.host_mofed = flags.host_mofed.value_or(false);
   options.config_digest = flags.digest.value_or("");
   options.licence_server = flags.licence_server.value_or(options.licence_server);
-  options.release_version = flags.release_version.value_or("");
   options.fabric_manager = FabricManagerSettings(variables);
+  return options;
+}
+
+base::Result<std::optional<Options>> ReadCompanionOptions(
+    std::string_view program, std::string_view description, int argc, char** argv,
+    const std::map<std::string, std::string>& variables) {
+  Flags flags;
+  base::CommandLine line(program, description, VersionOf(program));
+  line.AddWords("COMMAND", "install", &flags.words);
+  flags.AddOfCompilingTo(line);
+  TRY_ASSIGN(const bool go_on, line.Parse(argc, argv, Among(variables)));
+  if (!go_on) return std::nullopt;
+  if (flags.words != std::vector<std::string>{"install"}) {
+    return base::Fail(Refuse("write the command: install"));
+  }
+  Options options;
+  TRY(ReadCompiling(flags, options));
   return options;
 }
 

@@ -69,6 +69,12 @@ struct Options {
 base::Result<std::optional<Options>> ReadOptions(
     int argc, char** argv, const std::map<std::string, std::string>& variables);
 
+// The same for a program that compiles a module beside the driver's (companion.h): it has one
+// command, `install`, and of the flags those that compiling has.
+base::Result<std::optional<Options>> ReadCompanionOptions(
+    std::string_view program, std::string_view description, int argc, char** argv,
+    const std::map<std::string, std::string>& variables);
+
 // The environment of this process.
 std::map<std::string, std::string> OwnVariables();
 

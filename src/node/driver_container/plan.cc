@@ -48,7 +48,20 @@ base::Error NoModules(const Options& options, const Facts& facts) {
                   facts.kernel, has, RunFileName(options), OtherRunFiles(facts)));
 }
 
-// What compiling needs, in the order in which a person would look.
+base::Status CheckSpace(const Facts& facts) {
+  const auto* free_bytes = facts.free_bytes.value();
+  const std::uint64_t needed = facts.run_file_bytes * kSpaceForEachByte;
+  if (free_bytes == nullptr || *free_bytes >= needed) return {};
+  return base::Fail(Refuse(
+      "LittleSpace", fmt::format("the driver's files need about {} MiB, and the container's file "
+                                 "system has {} MiB free: make room on the node (images and "
+                                 "containers that nobody uses, /var/lib/containerd)",
+                                 needed >> 20U, *free_bytes >> 20U)));
+}
+
+}  // namespace
+
+// In the order in which a person would look.
 base::Status CheckCompilation(const Options& options, const Facts& facts) {
   if (!facts.has_compiler) {
     return base::Fail(Refuse("CompilerMissing",
@@ -72,19 +85,6 @@ base::Status CheckCompilation(const Options& options, const Facts& facts) {
   }
   return {};
 }
-
-base::Status CheckSpace(const Facts& facts) {
-  const auto* free_bytes = facts.free_bytes.value();
-  const std::uint64_t needed = facts.run_file_bytes * kSpaceForEachByte;
-  if (free_bytes == nullptr || *free_bytes >= needed) return {};
-  return base::Fail(Refuse(
-      "LittleSpace", fmt::format("the driver's files need about {} MiB, and the container's file "
-                                 "system has {} MiB free: make room on the node (images and "
-                                 "containers that nobody uses, /var/lib/containerd)",
-                                 needed >> 20U, *free_bytes >> 20U)));
-}
-
-}  // namespace
 
 base::Result<InstallPlan> DecideInstall(const Options& options, const Facts& facts) {
   if (options.version.empty()) {

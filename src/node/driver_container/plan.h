@@ -27,6 +27,10 @@ struct InstallPlan {
 // SigningKeyMissing, VgpuMatchingMissing: each message says what to do.
 base::Result<InstallPlan> DecideInstall(const Options& options, const Facts& facts);
 
+// What compiling for this kernel needs, whatever is compiled: CompilerMissing,
+// KernelHeadersMissing where no package tool could bring them, UnsignedModulesRefused.
+base::Status CheckCompilation(const Options& options, const Facts& facts);
+
 // For the operator, which asks before it takes the present driver away
 // (driver_upgrade/image_check.h reads it): "preflight: nothing is missing", or "preflight: ", a
 // reason and its message. The room that the present driver's container takes is not asked for.

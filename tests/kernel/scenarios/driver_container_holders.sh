@@ -7,7 +7,8 @@ sources=/usr/src/nvidia-580.95.05/kernel-open
 # compile MODULE: from its sources in /beside, against the driver's.
 compile() {
   cp -r "/beside/$1" $image/usr/src/
-  chroot $image /usr/bin/make -C "/usr/src/$1" NVIDIA_SRC_DIR=$sources module > /run/log.make 2>&1 ||
+  chroot $image /usr/bin/env PWD="/usr/src/$1" make -C "/usr/src/$1" NVIDIA_SRC_DIR=$sources \
+    KBUILD_EXTRA_SYMBOLS=$sources/Module.symvers > /run/log.make 2>&1 ||
     { cat /run/log.make; fail "$1 is not compiled"; }
 }
 insert() { chroot $image /usr/sbin/insmod "/usr/src/$1/$1.ko"; }
@@ -53,6 +54,8 @@ gone nvidia_fs
 echo "== a module that belongs to nobody here keeps the driver, and its daemons, until it goes"
 cp -r /beside/gdrdrv /beside/foreign
 mv /beside/foreign/gdrdrv.c /beside/foreign/foreign.c
+rm /beside/foreign/nv-p2p-dummy.c
+sed -i 's/nv-p2p-dummy.o //' /beside/foreign/Makefile
 sed -i 's/gdrdrv/foreign/g' /beside/foreign/*
 begin nvidia-driver init
 up

@@ -113,5 +113,30 @@ TEST(Options, WhatNoDriverHasIsRefusedByName) {
   EXPECT_THAT(MessageOf({"init"}, {{"DRIVER_TYPE", "host"}}), HasSubstr("passthrough or vgpu"));
 }
 
+base::Result<std::optional<Options>> ReadCompanion(std::vector<std::string> words,
+                                                   const Variables& variables = {}) {
+  words.insert(words.begin(), "nvidia-gds-driver");
+  std::vector<char*> pointers;
+  for (auto& word : words) pointers.push_back(word.data());
+  return ReadCompanionOptions("nvidia-gds-driver", "", static_cast<int>(pointers.size()),
+                              pointers.data(), variables);
+}
+
+TEST(CompanionOptions, HaveOneCommandAndWhatCompilingNeeds) {
+  const auto read = ReadCompanion({"install", "-m", "3"}, {{"TARGETARCH", "arm64"},
+                                                           {"MODULE_SIGNING_KEY", "/keys/a.pem"},
+                                                           {"DNF_RELEASEVER", "9.4"},
+                                                           {"DRIVER_TYPE", "vgpu-host-manager"}});
+  ASSERT_TRUE(read.has_value()) << read.error().ToString();
+  const Options& options = **read;
+  EXPECT_EQ(options.threads, 3);
+  EXPECT_EQ(options.architecture, "aarch64");
+  EXPECT_EQ(options.signing_certificate, "/keys/a.x509");
+  EXPECT_EQ(options.release_version, "9.4");
+  EXPECT_EQ(ReadCompanion({}).error().message, "write the command: install");
+  EXPECT_EQ(ReadCompanion({"init"}).error().message, "write the command: install");
+  EXPECT_FALSE(ReadCompanion({"install", "--driver-version", "580.95.05"}).has_value());
+}
+
 }  // namespace
 }  // namespace pitcrew::node::driver_container

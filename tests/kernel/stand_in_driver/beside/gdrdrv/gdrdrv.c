@@ -2,7 +2,7 @@
 #include <linux/fs.h>
 #include <linux/module.h>
 
-void stand_in_hold(void);
+#include "stand_in.h"
 
 static int number;
 
@@ -20,3 +20,4 @@ static void __exit unload(void) { unregister_chrdev(number, "gdrdrv"); }
 module_init(load);
 module_exit(unload);
 MODULE_LICENSE("GPL");
+MODULE_VERSION("2.5");
