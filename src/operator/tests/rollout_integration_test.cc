@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "api/labels.h"
 #include "operator/roll_out/rollout.h"
+#include "operator/watches/inventory.h"
 #include "support_operator.h"
 
 namespace pitcrew::gpu_operator::testing {
@@ -44,6 +46,44 @@ TEST_F(RolloutTest, WhatVanishesRightAfterItWasWrittenComesBackAtOnce) {
     fastest = std::min(fastest, vanish());
   }
   EXPECT_LT(fastest, kEchoTimeout / 2);
+}
+
+// A watch that is late shows the former NVIDIADriver: what it would take for a former one's is the
+// new one's then.
+TEST_F(RolloutTest, OnlyWhoHasTheNameNowTakesWhatAFormerDriverLeft) {
+  CreateDriver("one", "{default: true}");
+  const Json labels = {{"app", "driver"}};
+  Create(kube::kDaemonSets,
+         {{"metadata",
+           {{"name", "former"},
+            {"namespace", name_space_},
+            {"labels", {{std::string(api::kStateLabel), "state-driver"}}}}},
+          {"spec",
+           {{"selector", {{"matchLabels", labels}}},
+            {"template",
+             {{"metadata", {{"labels", labels}}},
+              {"spec",
+               {{"nodeSelector", {{std::string(api::kDriverOwner), "one"}}},
+                {"containers", Json::array({{{"name", "c"}, {"image", "i"}}})}}}}}}}});
+  Inventory inventory(client_, name_space_, {});
+  for (Inventory::Kind& kind : inventory.kinds()) {
+    kind.informer->Start();
+    ASSERT_TRUE(kind.informer->WaitUntilSynced({}));
+  }
+  const desired::RenderedOperand rendered{.operand = desired::Operands().OfState("state-driver"),
+                                          .mode = desired::Mode::kDelegated,
+                                          .objects = std::vector<desired::Object>{}};
+  const auto goes = [&](const std::string& uid) {
+    Rollout rollout(client_, inventory, name_space_, uid, desired::Operands(), "one");
+    rollout.BeginPass();
+    rollout.DecideRemovals({&rendered, 1}, {});
+    EXPECT_EQ(rollout.Run(rendered, {}).verdict, desired::Verdict::kDisabled);
+    const auto daemonset = client_->Get(kube::kDaemonSets, Own("former"));
+    return !daemonset || codec::Find(*daemonset, {"metadata", "deletionTimestamp"}) != nullptr;
+  };
+  EXPECT_FALSE(goes("of-the-one-before"));
+  EXPECT_TRUE(goes(Uid(desired::kNvidiaDrivers, Cluster("one"))));
+  for (Inventory::Kind& kind : inventory.kinds()) kind.informer->Stop();
 }
 
 }  // namespace
