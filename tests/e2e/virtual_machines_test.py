@@ -219,6 +219,34 @@ class VirtualMachines(support.ClusterTest):
                     self.client.delete(f"{PODS}/virt-launcher-d")
                     self.client.wait_gone(PODS, "virt-launcher-d", SECONDS)
 
+    def pods_of(self, app, node=None):
+        return [pod for pod in self.client.get(support.OPERATOR_PODS)["items"]
+                if pod["metadata"]["labels"].get("app") == app and node in (None, pod["spec"].get("nodeName"))]
+
+    def set_operators(self, count):
+        """Waits for the last one's end."""
+        self.client.request("PATCH", f"/apis/apps/v1/namespaces/{chart.NAMESPACE}/deployments/gpu-operator",
+                            {"spec": {"replicas": count}}, content_type="application/merge-patch+json")
+        if not count:
+            support.eventually(lambda: not self.pods_of("gpu-operator"), "no operator", SECONDS)
+
+    def test_43_a_toolkit_that_began_under_the_vgpu_manager_sees_the_next_driver(self):
+        """Its first container is bound to the root of the vGPU manager, and has to start anew for that of the driver. By
+        itself the toolkit begins so early in few of many changes."""
+        self.addCleanup(self.await_offered, VGPU, {A10_12Q: 2})
+        self.addCleanup(self.label, VGPU, WORKLOAD, "vm-vgpu")
+        self.await_offered(VGPU, {A10_12Q: 2})
+        self.set_operators(0)
+        try:
+            self.label(VGPU, "nvidia.com/gpu.deploy.container-toolkit", "true")
+            support.eventually(lambda: any(
+                "running" in status["state"] for pod in self.pods_of("nvidia-container-toolkit-daemonset", VGPU)
+                for status in pod["status"].get("initContainerStatuses", [])), "the toolkit's first container", SECONDS)
+            self.label(VGPU, WORKLOAD, "container")
+        finally:
+            self.set_operators(1)
+        self.await_offered(VGPU, {"gpu": 1})
+
     def divide(self, addresses):
         """The annotation counts from the next start of the driver's pod."""
         self.client.request("PATCH", f"{NODES}/{CONTAINER}", {"metadata": {"annotations": {
