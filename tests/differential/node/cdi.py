@@ -6,6 +6,9 @@ it has to be the same, byte for byte; where one refuses, the other has to.
 What docs/differences.md says is taken away before: the driver's root in front of links that are made in a container, the
 numbers of devices beside GPUs, and the device for all IMEX channels.
 
+Ours does what the toolkit's main branch does since 19 August 2026 (d8b95c8a); with --released the other side is the
+release v1.20.0, which gpu-operator v26.7.0 brings: mounts that it lacks or puts elsewhere are taken away on both sides.
+
 The other side is the program named by $PITCREW_PEER_CTK. Without it, or without root or a C compiler, the exit status is
 77.
 """
@@ -16,6 +19,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -43,6 +47,10 @@ CONFIGURATIONS = ("etc/OpenCL/vendors/nvidia.icd", "usr/share/glvnd/egl_vendor.d
 FILES = (f"lib/firmware/nvidia/{VERSION}/gsp_ga10x.bin", f"lib/firmware/nvidia/{VERSION}/gsp_tu10x.bin",
          "usr/bin/nvidia-xconfig", "usr/bin/nvidia-persistenced", "usr/bin/nvidia-cuda-mps-control",
          "usr/sbin/nvidia-imex", "bin/nvidia-debugdump")
+# What v1.20.0 does not mount, and of what it mounts a driver's file at the path that it has on the node.
+OTHERWISE_IN_RELEASE = re.compile(r"/(nvidia-xconfig|libnvidia-egl-x(cb|lib)\.so\.[^/]*|20_nvidia_x(cb|lib)\.json|"
+                                  r"glvnd/egl_vendor\.d/[^/]*|egl/egl_external_platform\.d/[^/]*|nvidia/nvoptix\.bin|"
+                                  r"X11/xorg\.conf\.d/[^/]*|OpenCL/vendors/nvidia\.icd)$")
 CLASSES = {"--mode=gdrcopy", "--mode=gds", "--mode=mofed", "--mode=nvswitch"}
 MODELS = ("GB200", "H100-80", "A100-40", "T4", "L4")
 
@@ -169,7 +177,7 @@ def specifications(text):
     return found
 
 
-def without_accepted(spec, words):
+def without_accepted(spec, words, released):
     """What docs/differences.md says is taken away from one specification."""
     if "--mode=imex" in words:
         spec["devices"] = [device for device in spec["devices"] if device["name"] != "all"]
@@ -177,13 +185,16 @@ def without_accepted(spec, words):
         # Two of theirs are one when their links have no root in front.
         hooks = edits.get("hooks", [])
         edits["hooks"] = [hook for at, hook in enumerate(hooks) if hook not in hooks[:at]]
+        if released:
+            edits["mounts"] = [mount for mount in edits.get("mounts", [])
+                               if not OTHERWISE_IN_RELEASE.search(mount["containerPath"])]
         for node in edits.get("deviceNodes", []) if CLASSES & set(words) else ():
             for key in ("major", "minor", "fileMode", "permissions", "gid"):
                 node.pop(key, None)
     return spec
 
 
-def differences(found, words):
+def differences(found, words, released=False):
     """Of one set of flags, as lines; none where both sides agree."""
     ours, theirs = found["ours"], found["theirs"]
     if (ours["status"] == 0) != (theirs["status"] == 0):
@@ -191,7 +202,7 @@ def differences(found, words):
     expected = theirs["stdout"].replace("::/driver-root/", "::/")
     if ours["status"] != 0 or ours["stdout"] == expected:
         return []
-    texts = [yaml.safe_dump_all([without_accepted(spec, words) for spec in specifications(text)]).splitlines()
+    texts = [yaml.safe_dump_all([without_accepted(spec, words, released) for spec in specifications(text)]).splitlines()
              for text in (expected, ours["stdout"])]
     return list(difflib.unified_diff(*texts, "theirs", "ours", lineterm="", n=2))
 
@@ -203,6 +214,7 @@ def main():
     parser.add_argument("--cases", type=int, default=30, help="how many nodes")
     parser.add_argument("--flags", type=int, default=6, help="how many sets of flags on each")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--released", action="store_true", help="the other side is v1.20.0")
     arguments = parser.parse_args()
     peer = os.environ.get("PITCREW_PEER_CTK")
     if not peer or os.geteuid() != 0 or not shutil.which("cc"):
@@ -226,7 +238,7 @@ def main():
                 return 1
             for words, found in zip(request["steps"], json.loads(done.stdout)):
                 written += found["theirs"]["status"] == 0
-                lines = differences(found, words)
+                lines = differences(found, words, arguments.released)
                 if lines:
                     wrong += 1
                     print(f"case {case}: {' '.join(words)}\n    " + "\n    ".join(lines), flush=True)

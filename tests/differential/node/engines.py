@@ -5,7 +5,8 @@ configure`: those that the toolkit's golden cases and the corpora of the fuzz ta
 
 Each side works on files of its own; compared are exit statuses and what the files say afterwards. What
 docs/differences.md says is taken away before: `enable_cdi` for containerd 2, a drop-in beside a file of version 1, other
-features of Docker. Every other difference is a failure.
+features of Docker, and where CRI-O's runtimes of NVIDIA keep the settings that they have. Every other difference is a
+failure.
 
 The other side is the program named by $PITCREW_PEER_CTK. Without it the exit status is 77.
 """
@@ -174,12 +175,29 @@ def merged(under, over):
     return under | {key: merged(under.get(key), one) for key, one in over.items()}
 
 
+def runtimes_of(file):
+    """Of a file of containerd, version 1."""
+    return file.get("plugins", {}).get(CRI[1][0], {}).get("containerd", {}).get("runtimes", {})
+
+
+def keeps_settings(text):
+    """Whether the file of CRI-O does not tell what its default runtime is like, other than NVIDIA's."""
+    runtime = tomllib.loads(text).get("crio", {}).get("runtime", {})
+    default = runtime.get("default_runtime", "")
+    return default.startswith("nvidia") or default not in runtime.get("runtimes", {})
+
+
 def without_accepted(side, engine, text):
     """What docs/differences.md says is taken away from what one side has made."""
     if side["status"] != "done":
         return side
     if engine == "docker":
         (side["config"] or {}).pop("features", None)
+    if engine == "crio" and keeps_settings(text):
+        for file in (side["config"], side["drop-in"]):
+            for name in ("nvidia", "gpu"):
+                settings = (file or {}).get("crio", {}).get("runtime", {}).get("runtimes", {}).get(name, {})
+                settings.pop("monitor_path", None)
     if engine != "containerd":
         return side
     version = tomllib.loads(text).get("version", 1)
@@ -190,7 +208,10 @@ def without_accepted(side, engine, text):
                 tables.pop("enable_cdi")
     if version != 1:
         return side
-    whole = merged(side["config"] or {}, side["drop-in"] or {})
+    under, over = side["config"] or {}, side["drop-in"] or {}
+    for name in runtimes_of(over):
+        runtimes_of(under).pop(name, None)  # a runtime that is written anew is written whole
+    whole = merged(under, over)
     whole.pop("imports", None)
     return {"status": "done", "both": {"version": 1} | whole}
 
@@ -226,7 +247,7 @@ def main():
         text = MAKERS[engine](random.Random(f"{arguments.seed} {number} text"))
         cases.append((f"random {number}", engine, text))
     wrong = written = accepted = 0
-    with tempfile.TemporaryDirectory(prefix="pitcrew-engines-") as name:
+    with tempfile.TemporaryDirectory(prefix="pitcrew-configurations-") as name:
         ours = pathlib.Path(name, "nvidia-ctk")
         ours.symlink_to(pathlib.Path(arguments.programs, "pitcrew").resolve())
         folder = pathlib.Path(name, "etc")

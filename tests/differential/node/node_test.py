@@ -312,6 +312,19 @@ class Cdi(unittest.TestCase):
         self.assertEqual(self.found(self.spec(hooks=plain), self.spec(hooks=rooted)), [])
         self.assertEqual(self.found(self.spec(hooks=plain), self.spec(hooks=rooted + plain)), [])
 
+    def test_what_the_release_mounts_otherwise_is_accepted_of_it_alone(self):
+        texts = []
+        for folder, others in (("/usr/share", ["/usr/bin/nvidia-xconfig", "/usr/lib/libnvidia-egl-xcb.so.1.0.1"]),
+                               ("/usr/local/share", [])):
+            paths = [f"{folder}/glvnd/egl_vendor.d/10_nvidia.json", *others]
+            texts.append(yaml.safe_dump({"devices": [], "containerEdits": {
+                "mounts": [{"containerPath": path} for path in ["/usr/lib/libcuda.so.1", *paths]]}}))
+        found = {side: {"status": 0, "stdout": text, "stderr": ""} for side, text in zip(("ours", "theirs"), texts)}
+        self.assertEqual(cdi.differences(found, [], released=True), [])
+        self.assertTrue(cdi.differences(found, []))
+        found["ours"]["stdout"] = texts[0].replace("libcuda.so.1", "libcuda.so.2")
+        self.assertTrue(cdi.differences(found, [], released=True))
+
 
 class Files(unittest.TestCase):
     def test_every_accepted_difference_has_a_reason(self):
@@ -414,6 +427,23 @@ class Engines(unittest.TestCase):
                                          "drop-in": {"a": {"c": 2}}}, "containerd", "")
         self.assertEqual(both, {"status": "done", "both": {"version": 1, "a": {"b": 1, "c": 2}}})
         self.assertEqual(engines.differences({"a": {"b": 1}}, {"a": {"b": 2}}), [("/a/b", 1, 2)])
+
+    def test_a_runtime_in_a_drop_in_is_written_whole(self):
+        def file(**settings):
+            return {"plugins": {"cri": {"containerd": {"runtimes": {"nvidia": settings}}}}}
+        both = engines.without_accepted({"status": "done", "config": file(a=1, b=2), "drop-in": file(a=3)}, "containerd", "")
+        self.assertEqual(both["both"], {"version": 1} | file(a=3))
+
+    def test_crio_keeps_settings_where_no_other_default_is_told(self):
+        def file(monitor):
+            return {"crio": {"runtime": {"runtimes": {"nvidia": {"runtime_path": "/n", "monitor_path": monitor}}}}}
+        def left(default):
+            text = f'[crio.runtime]\n{default}\n[crio.runtime.runtimes.crun]\n'
+            sides = ({"status": "done", "config": file(monitor), "drop-in": None} for monitor in "ab")
+            return engines.differences(*(engines.without_accepted(side, "crio", text) for side in sides))
+        for default in ("", 'default_runtime = "nvidia"', 'default_runtime = "runc"'):
+            self.assertEqual(left(default), [])
+        self.assertEqual(len(left('default_runtime = "crun"')), 1)
 
 
 if __name__ == "__main__":
