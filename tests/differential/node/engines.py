@@ -175,9 +175,20 @@ def merged(under, over):
     return under | {key: merged(under.get(key), one) for key, one in over.items()}
 
 
-def runtimes_of(file):
+def tables_of(file):
     """Of a file of containerd, version 1."""
-    return file.get("plugins", {}).get(CRI[1][0], {}).get("containerd", {}).get("runtimes", {})
+    return file.get("plugins", {}).get(CRI[1][0], {}).get("containerd", {})
+
+
+def as_one_file(under, over):
+    """What the drop-in `over` would be in the file `under` of containerd, version 1: a runtime is written whole, and is no
+    longer the default where it does not become it."""
+    runtimes = tables_of(over).get("runtimes", {})
+    for name in runtimes:
+        tables_of(under).get("runtimes", {}).pop(name, None)
+    if tables_of(under).get("default_runtime_name") in runtimes:
+        del tables_of(under)["default_runtime_name"]
+    return merged(under, over)
 
 
 def keeps_settings(text):
@@ -208,10 +219,7 @@ def without_accepted(side, engine, text):
                 tables.pop("enable_cdi")
     if version != 1:
         return side
-    under, over = side["config"] or {}, side["drop-in"] or {}
-    for name in runtimes_of(over):
-        runtimes_of(under).pop(name, None)  # a runtime that is written anew is written whole
-    whole = merged(under, over)
+    whole = as_one_file(side["config"] or {}, side["drop-in"] or {})
     whole.pop("imports", None)
     return {"status": "done", "both": {"version": 1} | whole}
 

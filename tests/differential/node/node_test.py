@@ -429,10 +429,17 @@ class Engines(unittest.TestCase):
         self.assertEqual(engines.differences({"a": {"b": 1}}, {"a": {"b": 2}}), [("/a/b", 1, 2)])
 
     def test_a_runtime_in_a_drop_in_is_written_whole(self):
-        def file(**settings):
-            return {"plugins": {"cri": {"containerd": {"runtimes": {"nvidia": settings}}}}}
-        both = engines.without_accepted({"status": "done", "config": file(a=1, b=2), "drop-in": file(a=3)}, "containerd", "")
-        self.assertEqual(both["both"], {"version": 1} | file(a=3))
+        def file(default, **settings):
+            return {"plugins": {"cri": {"containerd": {"runtimes": {"nvidia": settings}} | default}}}
+
+        def left(before, after):
+            side = {"status": "done", "config": file(before, a=1, b=2), "drop-in": file(after, a=3)}
+            return engines.without_accepted(side, "containerd", "")["both"]
+        nvidia, runc = ({"default_runtime_name": name} for name in ("nvidia", "runc"))
+        self.assertEqual(left({}, {}), {"version": 1} | file({}, a=3))
+        self.assertEqual(left(nvidia, {}), {"version": 1} | file({}, a=3))
+        self.assertEqual(left(nvidia, nvidia), {"version": 1} | file(nvidia, a=3))
+        self.assertEqual(left(runc, {}), {"version": 1} | file(runc, a=3))
 
     def test_crio_keeps_settings_where_no_other_default_is_told(self):
         def file(monitor):

@@ -5,7 +5,8 @@ containers that ask for GPUs, MIG devices, IMEX channels and devices beside GPUs
 The other side looks all of it up for each container. Ours takes it from a specification of the kind
 runtime.nvidia.com/gpu, which the toolkit keeps; here our nvidia-ctk makes it. Compared are whether the low-level runtime
 is called, and the config.json that it finds. What docs/differences.md says is taken away before: the driver's root in
-front of links in a container, and what two equal hooks do twice; "none" is not asked for.
+front of links in a container, what two equal hooks do twice, and a rule for a device that stands twice; "none" is not
+asked for.
 
 The other side is the program named by $PITCREW_PEER_CONTAINER_RUNTIME. Without it, or without root, the exit status is
 77.
@@ -60,14 +61,15 @@ def bundle(rng, names):
 
 
 def in_one_form(spec, root):
-    """With what docs/differences.md says taken away; rules that only allow have no order."""
+    """With what docs/differences.md says taken away; rules that only allow have no order, and twice they allow no more."""
     if spec is None:
         return None
     spec = json.loads(json.dumps(spec).replace(f"::{root}/", "::/").replace(str(root), "/driver-root"))
     for phase, hooks in spec.get("hooks", {}).items():
         spec["hooks"][phase] = [hook for at, hook in enumerate(hooks) if hook not in hooks[:at]]
     if rules := spec.get("linux", {}).get("resources", {}).get("devices"):
-        rules.sort(key=lambda rule: json.dumps(rule, sort_keys=True))
+        told = {json.dumps(rule, sort_keys=True) for rule in rules}
+        spec["linux"]["resources"]["devices"] = [json.loads(rule) for rule in sorted(told)]
     return spec
 
 
@@ -109,7 +111,8 @@ def try_node(seed, programs, ours, peer, count):
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="pitcrew-runtime-node-", dir="/tmp") as name:
         folder = pathlib.Path(name).resolve()
-        node = SimulatedNode(folder / "node", programs, {"node": "node", "gpus": [gpu for gpu in gpus(rng) if "Thor" not in gpu.get("name", "")] or [{"profile": "L4"}]})
+        found = [gpu for gpu in gpus(rng) if "Thor" not in gpu.get("name", "")]
+        node = SimulatedNode(folder / "node", programs, {"node": "node", "gpus": found or [{"profile": "L4"}]})
         # The simulated NVML finds its state by the environment; no driver has a link of another name like this one.
         for one in (node.root / LIBRARIES).glob("libnvidia-simulation.so.*"):
             one.unlink()
