@@ -89,11 +89,6 @@ base::Result<Mode> ResolveMode(std::string_view mode, const Requests& requests) 
       fmt::format("runtime mode \"{}\" is none of auto, cdi, csv, jit-cdi, legacy", mode)));
 }
 
-bool IsPrepared(std::string_view name) {
-  return name.starts_with(cdi::kRuntimeKind) &&
-         name.substr(cdi::kRuntimeKind.size()).starts_with('=');
-}
-
 base::Status RefuseMixedKinds(const std::vector<std::string>& names) {
   if (std::ranges::none_of(names, IsPrepared) || std::ranges::all_of(names, IsPrepared)) return {};
   return base::Fail(base::Invalid(
@@ -140,6 +135,11 @@ Requests FindRequests(const oci::Spec& spec, const Config& config,
   }
   requests.devices = std::move(devices);
   return requests;
+}
+
+bool IsPrepared(std::string_view name) {
+  return name.starts_with(cdi::kRuntimeKind) &&
+         name.substr(cdi::kRuntimeKind.size()).starts_with('=');
 }
 
 std::vector<std::string> QualifiedNames(const std::vector<std::string>& devices,

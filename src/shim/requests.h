@@ -43,6 +43,9 @@ base::Result<Resolution> ResolveRequests(const oci::Spec& spec, const Config& co
 // The devices that values of variables name (7.3, "Env value rules"): "all" alone, "" for none.
 std::vector<std::string> RequestedValues(const std::vector<std::string>& values);
 
+// Whether a qualified name is of the kind runtime.nvidia.com/gpu.
+bool IsPrepared(std::string_view name);
+
 // "<default_kind>=<name>" for names that are not qualified; "" means none; repetitions dropped.
 std::vector<std::string> QualifiedNames(const std::vector<std::string>& devices,
                                         std::string_view default_kind);

@@ -233,6 +233,14 @@ std::string WhyWithoutDriver(const base::Result<cdi::ContainerEdits>& edits, con
   return edits.error().reason == "UnresolvableCdiDevices" ? edits.error().message : "";
 }
 
+// Devices beside GPUs, where GPUs are asked for, or none by that word. For devices of other kinds
+// upstream looks into specifications alone (newJitCDIModifier).
+bool MayHaveOthers(const Resolution& resolution) {
+  if (resolution.names.empty()) return false;
+  const bool by_kind = resolution.mode == Mode::kCdi || resolution.mode == Mode::kPrepared;
+  return !by_kind || IsPrepared(resolution.names.front());
+}
+
 }  // namespace
 
 base::Result<std::string> FindLowLevelRuntime(const std::vector<std::string>& names) {
@@ -261,8 +269,7 @@ base::Result<bool> EditSpec(oci::Spec& spec, const Config& config, std::string_v
     return removed;
   }
   TRY_ASSIGN(auto edits, std::move(found));
-  // Beside GPUs, or for who says that he wants none ("none"), as upstream.
-  if (resolution.mode != Mode::kCdi && !resolution.names.empty()) {
+  if (MayHaveOthers(resolution)) {
     TRY_ASSIGN(auto others, FindGatedRequests(spec, config));
     const auto more = GatedEdits(others, config.driver_root);
     for (const auto& warning : others.warnings) report.Warning(warning);

@@ -324,6 +324,16 @@ TEST_F(LegacyTest, DevicesBesideGpusAreThereWhereGpusAreAskedFor) {
   EXPECT_EQ(Reason({channel, "NVIDIA_VISIBLE_DEVICES=none"}, "jit-cdi"), "NoImexChannel");
   EXPECT_EQ(Reason({channel, "NVIDIA_VISIBLE_DEVICES=0"}, "legacy"), "NoImexChannel");
   EXPECT_EQ(Reason({channel}, "cdi"), "");
+  // By their kind, too, but not where only other kinds are asked for, whatever the mode.
+  const std::string prepared = "NVIDIA_VISIBLE_DEVICES=runtime.nvidia.com/gpu=0";
+  const std::string other = "NVIDIA_VISIBLE_DEVICES=example.com/net=0";
+  cdi::Spec spec{"", "example.com/net", {}, {{"0", {}, {}}}, {}};
+  spec.devices[0].edits.env = {"NET=0"};
+  ASSERT_TRUE(cdi::WriteSpecFile(folder_ / "net.yaml", spec));
+  for (const char* mode : {"auto", "cdi", "jit-cdi"}) {
+    EXPECT_EQ(Reason({channel, prepared}, mode), "NoImexChannel") << mode;
+    EXPECT_EQ(Reason({channel, other}, mode), "") << mode;
+  }
 }
 
 TEST(RuntimeConfig, CapabilitiesAndFeatures) {

@@ -44,6 +44,8 @@ def bundle(rng, names):
     """`names`: by which a device can be asked for."""
     devices = rng.choice(["all", "void", "", "17", *[",".join(rng.sample(names, rng.randint(1, min(2, len(names)))))
                                                             for _ in range(8)]])
+    if devices not in ("", "void") and maybe(rng, 0.2):
+        devices = ",".join(f"runtime.nvidia.com/gpu={device}" for device in devices.split(","))
     environment = ["PATH=/bin", f"NVIDIA_VISIBLE_DEVICES={devices}"]
     for name in ("NVIDIA_GDS", "NVIDIA_MOFED", "NVIDIA_GDRCOPY", "NVIDIA_NVSWITCH"):
         if maybe(rng, 0.2):
