@@ -144,6 +144,12 @@ base::Result<std::string> ReadConfigText(const std::filesystem::path& file) {
   return base::Fail(base::Internal("ReadFailed", "standard input cannot be read"));
 }
 
+bool IsForGpu(const std::vector<std::string>& device_filter,
+              const std::optional<std::vector<int>>& devices, const DeviceId& id, int position) {
+  if (!id.IsMeantByAny(device_filter)) return false;
+  return !devices || std::ranges::find(*devices, position) != devices->end();
+}
+
 base::Result<std::string> SelectConfigName(const std::vector<std::string>& names,
                                            std::string_view wanted, const ConfigKind& kind) {
   if (wanted.empty() && names.size() == 1) return names.front();

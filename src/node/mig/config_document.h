@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -58,8 +59,47 @@ using ReadConfigEntry = std::function<base::Status(const std::string& config, co
 base::Result<std::string> ReadConfigDocument(std::string_view text, std::string_view source,
                                              const ConfigKind& kind, const ReadConfigEntry& read);
 
-// The text of a file; "-" is standard input.
+// The text of a file; "-" is standard input. kNotFound when the file is missing.
 base::Result<std::string> ReadConfigText(const std::filesystem::path& file);
+
+// Whether an entry with these device ids and positions is for such a GPU.
+bool IsForGpu(const std::vector<std::string>& device_filter,
+              const std::optional<std::vector<int>>& devices, const DeviceId& id, int position);
+
+// A whole file. Entries of a configuration are in the order of the file: a later one for the same
+// GPU overrides an earlier one.
+template <class Entry>
+struct ConfigFile {
+  std::string version = {};  // "v1"; empty for an empty document
+  std::map<std::string, std::vector<Entry>> configs = {};
+  bool operator==(const ConfigFile&) const = default;
+};
+
+template <class Entry>
+base::Result<ConfigFile<Entry>> ParseConfigFile(std::string_view text, std::string_view source,
+                                                const ConfigKind& kind,
+                                                base::Result<Entry> (*read)(const ConfigValue&)) {
+  ConfigFile<Entry> file;
+  TRY_ASSIGN(file.version, ReadConfigDocument(text, source, kind,
+                                              [&](const std::string& name,
+                                                  const ConfigValue& value) -> base::Status {
+                                                TRY_ASSIGN(auto entry, read(value));
+                                                file.configs[name].push_back(std::move(entry));
+                                                return {};
+                                              }));
+  return file;
+}
+
+template <class Entry>
+base::Result<ConfigFile<Entry>> LoadConfigFile(const std::filesystem::path& path,
+                                               const ConfigKind& kind,
+                                               base::Result<Entry> (*read)(const ConfigValue&)) {
+  const auto text = ReadConfigText(path);
+  if (!text) return base::Fail(text.error().Within("read error"));
+  auto file = ParseConfigFile(*text, path == "-" ? "standard input" : path.string(), kind, read);
+  if (!file) return base::Fail(file.error().Within("unmarshal error"));
+  return file;
+}
 
 // The name of the configuration that is meant: without a name the only one. kInvalid "NoSuchConfig"
 // names those that there are.

@@ -93,29 +93,12 @@ base::Result<ConfigEntry> ReadEntry(const Value& value) {
 
 }  // namespace
 
-bool ConfigEntry::IsFor(const DeviceId& id, int position) const {
-  if (!id.IsMeantByAny(device_filter)) return false;
-  return !devices || std::ranges::find(*devices, position) != devices->end();
-}
-
 base::Result<Configuration> ParseConfiguration(std::string_view text, std::string_view source) {
-  Configuration configuration;
-  TRY_ASSIGN(configuration.version,
-             ReadConfigDocument(text, source, kKind,
-                                [&](const std::string& name, const Value& value) -> base::Status {
-                                  TRY_ASSIGN(auto entry, ReadEntry(value));
-                                  configuration.configs[name].push_back(std::move(entry));
-                                  return {};
-                                }));
-  return configuration;
+  return ParseConfigFile(text, source, kKind, ReadEntry);
 }
 
 base::Result<Configuration> LoadConfiguration(const std::filesystem::path& file) {
-  const auto text = ReadConfigText(file);
-  if (!text) return base::Fail(text.error().Within("read error"));
-  auto configuration = ParseConfiguration(*text, file == "-" ? "standard input" : file.string());
-  if (!configuration) return base::Fail(configuration.error().Within("unmarshal error"));
-  return configuration;
+  return LoadConfigFile(file, kKind, ReadEntry);
 }
 
 base::Result<const NamedConfig*> SelectConfig(const Configuration& configuration,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "node/mig/config_document.h"
 #include "node/mig/device_id.h"
 
 namespace pitcrew::node::mig {
@@ -28,18 +29,14 @@ struct ConfigEntry {
   bool mig_enabled = false;
   ProfileCounts mig_devices = {};
 
-  [[nodiscard]] bool IsFor(const DeviceId& id, int position) const;
+  [[nodiscard]] bool IsFor(const DeviceId& id, int position) const {
+    return IsForGpu(device_filter, devices, id, position);
+  }
   bool operator==(const ConfigEntry&) const = default;
 };
 
-// In the order of the file: a later entry for the same GPU overrides an earlier one.
 using NamedConfig = std::vector<ConfigEntry>;
-
-struct Configuration {
-  std::string version = {};  // "v1"; empty for an empty document
-  std::map<std::string, NamedConfig> configs = {};
-  bool operator==(const Configuration&) const = default;
-};
+using Configuration = ConfigFile<ConfigEntry>;
 
 // YAML, of which JSON is a part. kInvalid "InvalidMigConfig": "<source>:<line>:<column>: " and
 // upstream's words. Profiles are checked for their form only: whether a board has them is seen when

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "codec/json.h"
 #include "codec/yaml.h"
 #include "node/mig/config_document.h"
@@ -94,28 +92,12 @@ Json ToJson(const Configuration& configuration) {
 
 }  // namespace
 
-bool ConfigEntry::IsFor(const mig::DeviceId& id, int position) const {
-  if (!id.IsMeantByAny(device_filter)) return false;
-  return !devices || std::ranges::find(*devices, position) != devices->end();
-}
-
 base::Result<Configuration> ParseConfiguration(std::string_view text, std::string_view source) {
-  Configuration configuration;
-  const auto read = [&](const std::string& name, const ConfigValue& value) -> base::Status {
-    TRY_ASSIGN(auto entry, ReadEntry(value));
-    configuration.configs[name].push_back(std::move(entry));
-    return {};
-  };
-  TRY_ASSIGN(configuration.version, mig::ReadConfigDocument(text, source, kKind, read));
-  return configuration;
+  return mig::ParseConfigFile(text, source, kKind, ReadEntry);
 }
 
 base::Result<Configuration> LoadConfiguration(const std::filesystem::path& file) {
-  const auto text = mig::ReadConfigText(file);
-  if (!text) return base::Fail(text.error().Within("read error"));
-  auto configuration = ParseConfiguration(*text, file == "-" ? "standard input" : file.string());
-  if (!configuration) return base::Fail(configuration.error().Within("unmarshal error"));
-  return configuration;
+  return mig::LoadConfigFile(file, kKind, ReadEntry);
 }
 
 base::Result<const NamedConfig*> SelectConfig(const Configuration& configuration,

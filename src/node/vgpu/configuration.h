@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "node/mig/config_document.h"
 #include "node/mig/device_id.h"
 
 namespace pitcrew::node::vgpu {
@@ -25,18 +26,14 @@ struct ConfigEntry {
   // Empty: no vGPU on these GPUs. Either all are MIG-backed or none is.
   Counts vgpu_devices = {};
 
-  [[nodiscard]] bool IsFor(const mig::DeviceId& id, int position) const;
+  [[nodiscard]] bool IsFor(const mig::DeviceId& id, int position) const {
+    return mig::IsForGpu(device_filter, devices, id, position);
+  }
   bool operator==(const ConfigEntry&) const = default;
 };
 
-// In the order of the file: a later entry for the same GPU overrides an earlier one.
 using NamedConfig = std::vector<ConfigEntry>;
-
-struct Configuration {
-  std::string version = {};  // "v1"; empty for an empty document
-  std::map<std::string, NamedConfig> configs = {};
-  bool operator==(const Configuration&) const = default;
-};
+using Configuration = mig::ConfigFile<ConfigEntry>;
 
 // YAML, of which JSON is a part. kInvalid "InvalidVgpuConfig": "<source>:<line>:<column>: " and
 // upstream's words. Types are checked for their form only: whether a GPU has them is seen when a
