@@ -2,7 +2,7 @@
 // knows of it stands in its descriptor: node labels, default images, the rows of `pitcrew status`,
 // removals, conditions and what is paused for a driver change follow from there. Adding one is a
 // folder manifests/<state>/, a file operands/<operand>.cc with a descriptor and a pure customize
-// function, a line in operands/registry.cc, its values in deploy/schema and a golden case.
+// function, a line in operands/operands.def, its values in deploy/schema and a golden case.
 #pragma once
 
 #include <optional>

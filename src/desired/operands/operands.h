@@ -1,29 +1,12 @@
-// Every operand's descriptor; registry.cc puts them in order.
+// Every operand's descriptor. Each stands in a file of its own, and in the list operands.def.
 #pragma once
 
 #include "desired/operand.h"
 
 namespace pitcrew::desired {
 
-Operand PreRequisites();
-Operand OperatorMetrics();
-Operand DriverOperand();
-Operand ContainerToolkit();
-Operand OperatorValidation();
-Operand DevicePlugin();
-Operand MpsControlDaemon();
-Operand Dcgm();
-Operand DcgmExporter();
-Operand GpuFeatureDiscovery();
-Operand MigManager();
-Operand NodeStatusExporter();
-Operand VgpuManager();
-Operand VgpuDeviceManager();
-Operand SandboxValidation();
-Operand VfioManager();
-Operand SandboxDevicePlugin();
-Operand KataDevicePlugin();
-Operand KataManager();
-Operand CcManager();
+#define OPERAND(name) Operand name();
+#include "desired/operands/operands.def"
+#undef OPERAND
 
 }  // namespace pitcrew::desired

@@ -3,15 +3,12 @@
 
 namespace pitcrew::desired {
 
-// In upstream's order, which is the order of roll-out (reference operator-behaviour.md section 5).
 const OperandTable& Operands() {
   static const OperandTable kOperands(
       {
-          PreRequisites(),       OperatorMetrics(),     DriverOperand(),     ContainerToolkit(),
-          OperatorValidation(),  DevicePlugin(),        MpsControlDaemon(),  Dcgm(),
-          DcgmExporter(),        GpuFeatureDiscovery(), MigManager(),        NodeStatusExporter(),
-          VgpuManager(),         VgpuDeviceManager(),   SandboxValidation(), VfioManager(),
-          SandboxDevicePlugin(), KataDevicePlugin(),    KataManager(),       CcManager(),
+#define OPERAND(name) name(),
+#include "desired/operands/operands.def"
+#undef OPERAND
       },
       EmbeddedManifests());
   return kOperands;
