@@ -134,7 +134,7 @@ void FileSystem::Settle() {
   }
   TellState();
   tree_ = std::make_shared<const Tree>(BuildTree(machine_, options_.surroundings));
-  for (const auto& event : machine_.TakeEvents()) uevents_.Send(event);
+  for (const auto& event : machine_.TakeEvents()) (void)uevents_.Send(event);
   changed_.notify_all();
 }
 

@@ -14,8 +14,8 @@ UeventSender::UeventSender(bool enabled) {
       base::FileDescriptor(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_KOBJECT_UEVENT));
 }
 
-void UeventSender::Send(const Event& event) const {
-  if (!socket_.valid()) return;
+bool UeventSender::Send(const Event& event) const {
+  if (!socket_.valid()) return false;
   std::string text = event.action + "@" + event.device_path;
   const auto add = [&text](const std::string& field) {
     text += '\0';
@@ -34,9 +34,9 @@ void UeventSender::Send(const Event& event) const {
   std::memcpy(message.data() + NLMSG_HDRLEN, text.data(), text.size());
   sockaddr_nl kernel{};
   kernel.nl_family = AF_NETLINK;
-  // Nobody may be listening, and a namespace may forbid it: then the tree changes unannounced.
-  (void)::sendto(socket_.get(), message.data(), message.size(), 0,
-                 reinterpret_cast<const sockaddr*>(&kernel), sizeof(kernel));
+  return ::sendto(socket_.get(), message.data(), message.size(), 0,
+                  reinterpret_cast<const sockaddr*>(&kernel),
+                  sizeof(kernel)) == static_cast<ssize_t>(message.size());
 }
 
 }  // namespace pitcrew::simulation::sysfs

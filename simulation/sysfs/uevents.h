@@ -13,7 +13,8 @@ class UeventSender {
  public:
   // Not `enabled`, or without the right to it: sends nothing.
   explicit UeventSender(bool enabled);
-  void Send(const Event& event) const;
+  // Whether it was sent. Nobody may be listening, and a namespace may forbid it.
+  bool Send(const Event& event) const;
 
  private:
   base::FileDescriptor socket_;

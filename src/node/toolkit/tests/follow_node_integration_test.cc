@@ -1,7 +1,5 @@
 // CDI specifications that follow the node, on simulated GPUs.
 #include <gtest/gtest.h>
-#include <linux/netlink.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +7,6 @@
 #include <cstring>
 
 #include "base/file.h"
-#include "base/file_descriptor.h"
 #include "cdi/format.h"
 #include "cdi/registry.h"
 #include "host/device_node.h"
@@ -18,37 +15,13 @@
 #include "node/toolkit/follow_node.h"
 #include "node/validations/mig_change.h"
 #include "nvml/nvml.h"
+#include "simulation/sysfs/uevents.h"
 #include "tests/support/daemon_thread.h"
 #include "tests/support/file_opens.h"
 #include "tests/support/simulated_node.h"
 
 namespace pitcrew::node::toolkit {
 namespace {
-
-// As the kernel would: what a process with its rights sends to it, it tells everybody.
-void Announce(const std::string& action, const std::string& path) {
-  std::string text = action + "@" + path;
-  for (const auto& field :
-       {"ACTION=" + action, "DEVPATH=" + path, std::string("SUBSYSTEM=module")}) {
-    text += '\0' + field;
-  }
-  text += '\0';
-  const base::FileDescriptor socket(
-      ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_KOBJECT_UEVENT));
-  nlmsghdr header{};
-  header.nlmsg_len = static_cast<__u32>(NLMSG_LENGTH(text.size()));
-  header.nlmsg_type = NLMSG_MIN_TYPE;  // anything that is not netlink's own
-  header.nlmsg_flags = NLM_F_REQUEST;
-  std::string message(NLMSG_LENGTH(text.size()), '\0');
-  std::memcpy(message.data(), &header, sizeof(header));
-  std::memcpy(message.data() + NLMSG_HDRLEN, text.data(), text.size());
-  sockaddr_nl kernel{};
-  kernel.nl_family = AF_NETLINK;
-  ASSERT_EQ(::sendto(socket.get(), message.data(), message.size(), 0,
-                     reinterpret_cast<const sockaddr*>(&kernel), sizeof(kernel)),
-            static_cast<ssize_t>(message.size()))
-      << std::strerror(errno);
-}
 
 // A node with two GPUs whose /proc/devices the test writes.
 class NodeWithMajors : public ::testing::Test {
@@ -96,7 +69,9 @@ TEST_F(NodeWithMajors, ADriverThatIsLoadedAnewHasItsNewMajorInTheSpecification) 
   });
   ASSERT_TRUE(io::WaitForFiles({options_.cdi_folder}, has(498), {})) << "at its start";
   List("195 nvidia\n499 nvidia-uvm\n");
-  Announce("add", "/module/nvidia_uvm");
+  ASSERT_TRUE(simulation::sysfs::UeventSender(true).Send(
+      {.action = "add", .device_path = "/module/nvidia_uvm", .fields = {{"SUBSYSTEM", "module"}}}))
+      << std::strerror(errno);
   EXPECT_TRUE(io::WaitForFiles({options_.cdi_folder}, has(499), {}));
 }
 
