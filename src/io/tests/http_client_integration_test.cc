@@ -177,7 +177,7 @@ TEST(Http2, ASlowReaderHoldsBackItsOwnStreamOnly) {
   ASSERT_TRUE(
       bench.server->WaitFor([](const auto& counts) { return counts.body_bytes >= kWindow; }));
   for (int i = 0; i < 20; ++i) EXPECT_EQ(bench.Get("/small")->body, "small");
-  EXPECT_LE(bench.server->counts().body_bytes, kWindow + 20 * 5);
+  EXPECT_LE(bench.server->counts().body_bytes, kWindow + std::size_t{20} * 5);
   std::size_t read = 0;
   for (;;) {
     const auto bytes = (*stream)->Next();
