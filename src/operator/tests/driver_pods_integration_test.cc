@@ -1,9 +1,12 @@
 // Which driver pods are restarted for another version, on a real kube-apiserver.
 #include "operator/upgrade/driver_pods.h"
 
+#include <algorithm>
 #include <thread>
+#include <vector>
 
 #include "support_upgrade.h"
+#include "tests/support/daemon_thread.h"
 
 namespace pitcrew::gpu_operator::testing {
 namespace {
@@ -43,6 +46,59 @@ TEST_F(DriverPodsTest, OnlyAPodOfAFormerVersionIsOutdated) {
   }
   source.Stop();
   thread.join();
+}
+
+// Of two drivers neither's answer is forgotten for the other's.
+TEST_F(DriverPodsTest, EachVersionOfADaemonSetIsReadOnce) {
+  const std::vector<std::string> drivers = {"one", "two"};
+  std::vector<std::string> nodes;
+  CreatePolicy("cluster-policy", kDelegated);
+  for (const std::string& driver : drivers) {
+    nodes.push_back(AddNode(driver));
+    SetNode(nodes.back(), {{"metadata", {{"labels", {{"pool", driver}}}}}});
+    CreateDriver(driver,
+                 "{nodeSelector: {pool: " + driver + "}, upgradePolicy: {autoUpgrade: false}}");
+  }
+  const RunningOperator running(name_space_);
+  const auto client = ApiServer::Shared().MakeClient();
+  World world(client, name_space_, ClusterIdentity{});
+  kube::Controller controller({.name = "driver-pods", .workers = 1},
+                              [](const kube::ObjectKey&, const io::StopToken&) {
+                                return base::Result<kube::Action>(kube::Action::Done());
+                              });
+  DriverPods pods(world);
+  pods.Watch(controller, [](const std::string&) {}, [] {});
+  test_support::DaemonThread watching(
+      [&](const io::StopToken& stop) { return controller.Run(stop); });
+  const auto all_are = [&](driver_upgrade::Sync sync) {
+    return Eventually([&] {
+      Play();
+      return std::ranges::all_of(
+          nodes, [&](const std::string& node) { return pods.Of(node).sync == sync; });
+    });
+  };
+  ASSERT_TRUE(all_are(driver_upgrade::Sync::kInSync));
+  for (const std::string& driver : drivers) {
+    Merge(desired::kNvidiaDrivers, Cluster(driver), {{"spec", {{"version", "590.3.4"}}}});
+    AwaitTemplateWith("590.3.4", driver);
+  }
+  ASSERT_TRUE(all_are(driver_upgrade::Sync::kOutdated));
+  // What is asked of the server beside the watches.
+  const auto reads = [&](const std::string& node) {
+    const auto gets = [&] {
+      std::uint64_t count = 0;
+      for (const auto& [what, number] : client->request_counts()) {
+        if (what.first == "get") count += number;
+      }
+      return count;
+    };
+    const auto before = gets();
+    const auto view = pods.ConfirmedViewOf(node, {});
+    EXPECT_TRUE(view && view->sync == driver_upgrade::Sync::kOutdated) << node;
+    return gets() - before;
+  };
+  for (const std::string& node : nodes) EXPECT_EQ(reads(node), 1U) << node;
+  for (const std::string& node : nodes) EXPECT_EQ(reads(node), 0U) << node;
 }
 
 // A watch that is silent does not say how a validator is by now.

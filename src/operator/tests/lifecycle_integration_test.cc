@@ -1,7 +1,11 @@
 // Definitions that come, go and fall behind; and how the operator leaves a cluster.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <thread>
+
 #include "api/labels.h"
+#include "base/strings.h"
 #include "kube/await.h"
 #include "operator/definitions/definitions.h"
 #include "operator/uninstall/uninstall.h"
@@ -204,6 +208,53 @@ TEST_F(LifecycleTest, UninstallBesideARunningOperator) {
       client_, {.operator_namespace = name_space_, .policies = {}, .all_policies = true}, {}));
   EXPECT_EQ(LabelledObjects(), 0U);
   EXPECT_EQ(Label("gpu-1", "nvidia.com/gpu.present"), "(none)");
+}
+
+// An object that somebody else has deleted, and that another's finalizer holds, is waited for; it
+// is not deleted once more, and keeps none of the others.
+TEST_F(LifecycleTest, UninstallWaitsForWhatOthersHaveDeletedAndHold) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy");
+  {
+    const RunningOperator running(name_space_);
+    ASSERT_TRUE(ReachesReady("cluster-policy"));
+  }
+  const auto accounts = client_->List(kube::kServiceAccounts, name_space_,
+                                      {.label_selector = "nvidia.com/gpu-operator.state"});
+  ASSERT_TRUE(accounts);
+  ASSERT_GT(accounts->items.size(), 2U);
+  const ObjectKey held = kube::KeyOf(accounts->items.front());
+  const auto hold = [&](const Json& by) {
+    Merge(kube::kServiceAccounts, held, {{"metadata", {{"finalizers", by}}}});
+  };
+  hold({"example.com/held"});
+  ASSERT_TRUE(client_->Delete(kube::kServiceAccounts, held));
+  ::testing::internal::CaptureStderr();
+  base::Status left;
+  std::thread uninstall([&] {
+    left =
+        Uninstall(client_, {.operator_namespace = name_space_, .policies = {"cluster-policy"}}, {});
+  });
+  EXPECT_TRUE(Eventually([&] {
+    const auto others = client_->List(kube::kServiceAccounts, name_space_,
+                                      {.label_selector = "nvidia.com/gpu-operator.state"});
+    return others && others->items.size() == 1;
+  }));
+  hold(nullptr);
+  uninstall.join();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(left) << left.error().ToString();
+  EXPECT_EQ(LabelledObjects(), 0U);
+  const auto told_of = [&](const ObjectKey& key) {
+    return std::ranges::count_if(base::Split(log, '\n'), [&](const std::string& line) {
+      return line.contains("deleted") && line.contains("kind=ServiceAccount ") &&
+             line.ends_with("name=" + key.ToString());
+    });
+  };
+  EXPECT_EQ(told_of(held), 0) << log;
+  for (std::size_t i = 1; i < accounts->items.size(); ++i) {
+    EXPECT_EQ(told_of(kube::KeyOf(accounts->items[i])), 1) << log;
+  }
 }
 
 // Another policy is somebody else's decision: the nodes go on for it.

@@ -157,6 +157,51 @@ TEST_F(RemovalsTest, MoreNodesThanHaveTurnsWhoseBudgetRefusesAllGoOnceItAllows) 
   for (const std::string& pod : pods_) EXPECT_FALSE(Exists(kube::kPods, Own(pod)));
 }
 
+TEST_F(RemovalsTest, TheOneThatHasBeenHeldUpTheLongestMakesRoom) {
+  for (const char* name : {"a", "b", "c"}) CreatePodOf("held", name);
+  Allow("held", 0);
+  // In each turn the node's pods are listed twice, at its beginning and to follow them.
+  std::mutex mutex;
+  std::string lists;  // the last letters of the nodes
+  const pitcrew::testing::InterposedServer server(
+      [&](const auto& request, auto&, const io::StopToken&) {
+        const std::string node = name_space_ + "-";
+        const auto at = request.query.find(node);
+        if (at != std::string::npos && !request.query.contains("watch=")) {
+          const std::lock_guard lock(mutex);
+          lists += request.query.at(at + node.size());
+        }
+        return false;
+      });
+  NodeWork work(
+      server.MakeClient(), [](const std::string&) {},
+      [this](const std::string& node, const std::string&) { NoteHeldUp(node); },
+      {.at_once = 2, .held_up = std::chrono::seconds(1)});
+  const auto has_listed = [&](const std::string& nodes) {
+    return Eventually([&] {
+      const std::lock_guard lock(mutex);
+      return lists.starts_with(nodes);
+    });
+  };
+  // The second is held up after the first, though it may stand before it in memory.
+  std::size_t held_up = 0;
+  for (const char* name : {"a", "b"}) {
+    Remove(work, name);
+    ++held_up;
+    ASSERT_TRUE(Eventually([&] { return HeldUp().size() == held_up; }));
+  }
+  ASSERT_TRUE(has_listed("aabb"));
+  Remove(work, "c");
+  // It has the place of the first, which comes in again before the third has to make room.
+  const auto next = [&] {
+    const std::lock_guard lock(mutex);
+    const auto at = lists.find_first_not_of('c', lists.find('c'));
+    return at == std::string::npos ? ' ' : lists.at(at);
+  };
+  EXPECT_TRUE(Eventually([&] { return next() != ' '; }));
+  EXPECT_EQ(next(), 'a') << lists;
+}
+
 // It waits for no turn for longer than its time allows.
 TEST_F(RemovalsTest, ATimeLimitEndsAlsoWhatMakesRoomForOthers) {
   for (const char* name : {"a", "b"}) CreatePodOf("held", name);

@@ -2,12 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 
 #include "api/labels.h"
+#include "apiserver/interposed_server.h"
+#include "base/strings.h"
 #include "operator/roll_out/rollout.h"
 #include "operator/watches/inventory.h"
 #include "support_operator.h"
+#include "tests/support/daemon_thread.h"
 
 namespace pitcrew::gpu_operator::testing {
 namespace {
@@ -84,6 +88,60 @@ TEST_F(RolloutTest, OnlyWhoHasTheNameNowTakesWhatAFormerDriverLeft) {
   EXPECT_FALSE(goes("of-the-one-before"));
   EXPECT_TRUE(goes(Uid(desired::kNvidiaDrivers, Cluster("one"))));
   for (Inventory::Kind& kind : inventory.kinds()) kind.informer->Stop();
+}
+
+// What the operator is to delete and cannot is told and asked for again; where somebody was faster,
+// that is as good, and no deletion of its own.
+TEST_F(RolloutTest, ARefusedDeletionIsToldAndOneThatComesTooLateIsNone) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy");
+  std::atomic<bool> refuses = true;
+  const pitcrew::testing::InterposedServer server(
+      [&](const auto& request, auto& reply, const io::StopToken&) {
+        if (request.method != "DELETE" || !request.path.contains("gpu-feature-discovery")) {
+          return false;
+        }
+        if (request.path.contains("/clusterroles/") && refuses) {
+          reply.Send(403, R"({"kind": "Status", "reason": "Forbidden", "message": "not you"})");
+        } else if (request.path.contains("/serviceaccounts/")) {
+          reply.Send(404, R"({"kind": "Status", "reason": "NotFound", "message": "gone",
+                                "details": {"name": "nvidia-gpu-feature-discovery"}})");
+        } else if (request.path.contains("/roles/")) {
+          reply.Send(409, R"({"kind": "Status", "reason": "Conflict", "message": "another"})");
+        } else {
+          return false;
+        }
+        return true;
+      });
+  RunnerOptions options{.operator_namespace = name_space_,
+                        .images = desired::testing::TestImages()};
+  options.progress_interval = std::chrono::milliseconds(100);
+  Metrics metrics;
+  ::testing::internal::CaptureStderr();
+  test_support::DaemonThread running([&](const io::StopToken& stop) {
+    return RunControllers(server.MakeClient(), options, metrics, stop);
+  });
+  EXPECT_TRUE(ReachesReady("cluster-policy"));
+  MergeSpec("cluster-policy", "{gfd: {enabled: false}}");
+  const auto condition = [&] { return Condition("cluster-policy", "GPUFeatureDiscoveryReady"); };
+  EXPECT_TRUE(Eventually([&] {
+    return condition().contains("delete ClusterRole nvidia-gpu-feature-discovery");
+  })) << condition();
+  refuses = false;
+  EXPECT_TRUE(Eventually([&] { return condition().starts_with("True Disabled"); })) << condition();
+  running.Stop();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const auto deleted = [&](const std::string& kind) {
+    return std::ranges::count_if(base::Split(log, '\n'), [&](const std::string& line) {
+      return line.contains("deleted") && line.contains("kind=" + kind + " ") &&
+             line.contains("gpu-feature-discovery");
+    });
+  };
+  EXPECT_EQ(deleted("DaemonSet"), 1) << log;
+  EXPECT_EQ(deleted("ClusterRole"), 1) << log;
+  EXPECT_EQ(deleted("ServiceAccount"), 0) << log;
+  EXPECT_EQ(deleted("Role"), 0) << log;
+  EXPECT_FALSE(Exists(kube::kClusterRoles, Cluster("nvidia-gpu-feature-discovery")));
 }
 
 }  // namespace

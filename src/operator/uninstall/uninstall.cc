@@ -107,7 +107,8 @@ base::Result<bool> DeleteOwned(const Cleaning& cleaning, const kube::ResourceKin
       if (object->deleting || !asked.insert(object->uid).second) continue;
       const auto deleted = cleaning.client->Delete(kind, key, {.uid = object->uid}, cleaning.stop);
       TRY(Allow(Allow(deleted, base::Code::kNotFound), base::Code::kConflict));
-      base::LogInfo("deleted", {{"kind", kind.kind}, {"name", key.ToString()}});
+      // Otherwise somebody was faster.
+      if (deleted) base::LogInfo("deleted", {{"kind", kind.kind}, {"name", key.ToString()}});
     }
     return !left;
   };
