@@ -101,12 +101,14 @@ Status ReadHwcaps(Bytes& in, std::uint32_t extension_at, LdCache& cache) {
 
 bool IsExtension(const LdCacheEntry& entry) { return (entry.hwcap & kHwcapExtension) != 0; }
 
-// As elf/cache.c's compare, with equal entries left in their order.
+// As elf/cache.c's compare, with equal entries left in their order. Those of glibc-hwcaps have one
+// of their own, whatever folder they are of.
 bool ComesBefore(const LdCacheEntry& a, const LdCacheEntry& b) {
   if (const int order = CompareLibraryNames(b.name, a.name); order != 0) return order < 0;
   if (a.flags != b.flags) return a.flags > b.flags;
   if (IsExtension(a) != IsExtension(b)) return IsExtension(a);
-  return !IsExtension(a) && a.hwcap > b.hwcap;
+  if (IsExtension(a)) return false;
+  return a.hwcap != b.hwcap ? a.hwcap > b.hwcap : a.rank < b.rank;
 }
 
 // A stable sort for what is nearly sorted: another program's cache, and a few entries beside it.
@@ -239,7 +241,7 @@ Result<LdCache> ParseLdCache(std::string_view bytes) {
     TRY_ASSIGN(std::string name, in.Text(entry.name_at));
     TRY_ASSIGN(std::string path, in.Text(entry.path_at));
     cache.entries.push_back(
-        {entry.flags, std::move(name), std::move(path), entry.os_version, entry.hwcap});
+        {entry.flags, std::move(name), std::move(path), entry.os_version, entry.hwcap, 0});
   }
   TRY(ReadHwcaps(in, header.extension_at, cache));
   return cache;

@@ -17,6 +17,9 @@ struct LdCacheEntry {
   std::string path;        // "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
   std::uint32_t os_version = 0;
   std::uint64_t hwcap = 0;
+  // Of its folder among those that the loader searches. No part of the file: a cache that was read
+  // tells its order by the entries'.
+  std::uint32_t rank = 0;
   bool operator==(const LdCacheEntry&) const = default;
 };
 
@@ -30,8 +33,9 @@ struct LdCache {
 // Text of a cache file, perhaps with the old form in front. kInvalid when any offset is wrong.
 Result<LdCache> ParseLdCache(std::string_view bytes);
 
-// Sorts as the loader's binary search needs it; the order of equal names and kinds is kept. Entries
-// that repeat name, kind, path and hwcap of an earlier one are dropped.
+// Sorts as the loader's binary search needs it; entries of one name and kind by their rank, those
+// of one rank stay in their order. Entries that repeat name, kind, path and hwcap of an earlier one
+// are dropped.
 std::string WriteLdCache(const LdCache& cache);
 
 // The loader's flag for a library of this ELF machine, 0 for a machine that it does not know.

@@ -1,5 +1,6 @@
 #include "shim/folder_libraries.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -20,6 +21,11 @@ const ContainerFolder::Entry* FindEntry(const Entries& entries, std::string_view
 bool HasVersions(const std::string& prefix, const Entries& entries) {
   const auto first = std::ranges::lower_bound(entries, prefix, {}, &ContainerFolder::Entry::name);
   return entries.end() - first > 1 && (first + 1)->name.starts_with(prefix);
+}
+
+// Empty for a path without folder.
+std::string_view FolderOf(std::string_view path) {
+  return path.substr(0, path.rfind('/') == path.npos ? 0 : path.rfind('/'));
 }
 
 // ldconfig's choice of names.
@@ -50,36 +56,93 @@ void Add(std::vector<FolderLibrary>& all, FolderLibrary found) {
 const std::string& FolderPlaces::Of(std::string_view folder) {
   const auto known = places_.find(folder);
   if (known != places_.end()) return known->second;
-  return places_.emplace(folder, root_.Resolve(folder).value_or("")).first->second;
+  std::string place;
+  struct stat info{};
+  if (const auto found = root_.Find(folder);
+      found && ::fstat(found->get(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    place = fmt::format("{}:{}", info.st_dev, info.st_ino);
+  }
+  return places_.emplace(folder, std::move(place)).first->second;
 }
 
-KnownFiles::KnownFiles(const std::string& folder, const base::LdCache& cache,
-                       FolderPlaces& places) {
-  const std::string& place = places.Of(folder);
-  if (place.empty()) return;
-  // Nearly all entries are of the same few folders, one after another.
-  files_.reserve(cache.entries.size());
-  sonames_.reserve(cache.entries.size());
-  std::string_view last;
-  bool last_is_here = false;
-  for (const auto& entry : cache.entries) {
-    const std::string_view path = entry.path;
-    const auto slash = path.rfind('/');
-    if (slash == std::string_view::npos) continue;
-    if (path.substr(0, slash) != last) {
-      if (places.size() > kMostPlaces) return;
-      last = path.substr(0, slash);
-      last_is_here = places.Of(last) == place;
-    }
-    if (!last_is_here) continue;
-    const auto file = path.substr(slash + 1);
-    files_.insert(file);
-    (file == entry.name ? sonames_ : renamed_).insert(entry.name);
+void KnownFiles::Reserve(std::size_t count) {
+  files_.reserve(count);
+  listed_.reserve(count);
+}
+
+void KnownFiles::Add(base::LdCacheEntry& entry, std::string_view file) {
+  File& known = files_[file];
+  if (file == entry.name) {
+    known.is_soname = true;
+  } else {
+    renamed_.insert(entry.name);
+  }
+  listed_.push_back({&entry, &known});
+}
+
+void KnownFiles::SetRank(std::uint32_t rank) {
+  for (const auto& listed : listed_) listed.entry->rank = rank;
+}
+
+void KnownFiles::DropMissing() {
+  for (const auto& [entry, file] : listed_) {
+    if (!file->is_there) entry->path.clear();
   }
 }
 
-bool KnownFiles::Covers(std::string_view name, const Entries& entries) const {
-  if (files_.contains(name)) return true;
+void KnownFiles::Forget() {
+  for (auto& [name, file] : files_) file.is_there = false;
+}
+
+void KnownFiles::Forget(const std::string& soname) {
+  if (const auto known = files_.find(soname); known != files_.end()) known->second.is_there = false;
+}
+
+KnownFolders::KnownFolders(base::LdCache& cache, FolderPlaces& places) {
+  struct Counted {
+    KnownFiles* known = nullptr;
+    std::size_t count = 0;
+  };
+  // Nearly all entries are of the same few folders, one after another.
+  std::unordered_map<std::string_view, Counted> folders;
+  std::vector<Counted*> of_entries;
+  of_entries.reserve(cache.entries.size());
+  std::string_view last;
+  Counted* entries = nullptr;
+  for (const auto& entry : cache.entries) {
+    const auto folder = FolderOf(entry.path);
+    if (entries == nullptr || folder != last) {
+      last = folder;
+      const auto [found, added] = folders.try_emplace(folder);
+      entries = &found->second;
+      if (added && folders.size() <= kMostPlaces) {
+        const std::string& place = places.Of(folder);
+        entries->known = place.empty() ? nullptr : &folders_[place];
+      }
+    }
+    ++entries->count;
+    of_entries.push_back(entries);
+  }
+  for (const auto& [folder, counted] : folders) {
+    if (counted.known != nullptr) counted.known->Reserve(counted.count);
+  }
+  for (std::size_t i = 0; i < of_entries.size(); ++i) {
+    if (of_entries[i]->known == nullptr) continue;
+    auto& entry = cache.entries[i];
+    of_entries[i]->known->Add(entry,
+                              std::string_view(entry.path).substr(entry.path.rfind('/') + 1));
+  }
+}
+
+KnownFiles* KnownFolders::Find(const std::string& place) {
+  const auto found = folders_.find(place);
+  return found == folders_.end() ? nullptr : &found->second;
+}
+
+bool KnownFiles::Covers(std::string_view name, const Entries& entries) {
+  if (const auto known = files_.find(name); known != files_.end()) {
+    return known->second.is_there = true;
+  }
   // libz.so.1.3.1 is what libz.so.1 leads to, when there is no other version of it.
   // libcuda.so.580 is nothing that libcuda.so tells of.
   const auto version = name.find(".so.");
@@ -87,7 +150,8 @@ bool KnownFiles::Covers(std::string_view name, const Entries& entries) const {
   for (auto dot = name.find('.', version + 4); dot != std::string_view::npos;
        dot = name.find('.', dot + 1)) {
     const auto soname = name.substr(0, dot);
-    if (sonames_.contains(soname) && FindEntry(entries, soname) != nullptr) {
+    const auto known = files_.find(soname);
+    if (known != files_.end() && known->second.is_soname && FindEntry(entries, soname) != nullptr) {
       return !HasVersions(std::string(soname) + ".", entries);
     }
   }
@@ -97,7 +161,7 @@ bool KnownFiles::Covers(std::string_view name, const Entries& entries) const {
 FolderScan::FolderScan(const ContainerRoot& root, std::string folder)
     : root_(root), path_(std::move(folder)) {}
 
-base::Result<std::vector<FolderLibrary>> FolderScan::Libraries(const KnownFiles* known) {
+base::Result<std::vector<FolderLibrary>> FolderScan::Libraries(KnownFiles* known) {
   std::vector<FolderLibrary> found;
   if (!folder_) {
     auto folder = root_.OpenFolder(path_);
@@ -111,7 +175,10 @@ base::Result<std::vector<FolderLibrary>> FolderScan::Libraries(const KnownFiles*
     if (known != nullptr && known->Covers(entry.name, entries_)) continue;
     auto library = LookAt(entry);
     if (!library) continue;
-    if (known != nullptr && known->Renames(library->name)) return Libraries(nullptr);
+    if (known != nullptr && known->Renames(library->name)) {
+      known->Forget();
+      return Libraries(nullptr);
+    }
     Add(found, *std::move(library));
   }
   return found;

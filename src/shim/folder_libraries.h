@@ -25,13 +25,13 @@ struct FolderLibrary {
   std::int32_t flags = 0;
 };
 
-// Where the folders of a container lead; each is resolved once.
+// Which of a container's paths lead to the same folder; each is looked up once.
 class FolderPlaces {
  public:
   explicit FolderPlaces(const ContainerRoot& root) : root_(root) {}
-  // Empty for one that leads nowhere. The result stays where it is.
+  // The same for all paths of one folder, as ldconfig sees it (by device and inode); empty for one
+  // that leads to none. The result stays where it is.
   const std::string& Of(std::string_view folder);
-  [[nodiscard]] std::size_t size() const { return places_.size(); }
 
  private:
   const ContainerRoot& root_;
@@ -43,20 +43,47 @@ class FolderPlaces {
 // hundreds. What the driver brings is not among them.
 class KnownFiles {
  public:
-  // Borrows `cache`.
-  KnownFiles(const std::string& folder, const base::LdCache& cache, FolderPlaces& places);
+  void Reserve(std::size_t count);
+  // Borrows the entry, whose path ends with `file`.
+  void Add(base::LdCacheEntry& entry, std::string_view file);
 
-  // `entries` are all of the folder, sorted.
-  [[nodiscard]] bool Covers(std::string_view name,
-                            const std::vector<ContainerFolder::Entry>& entries) const;
+  // `entries` are all of the folder, sorted. A file that the cache names is told from now on to be
+  // there.
+  bool Covers(std::string_view name, const std::vector<ContainerFolder::Entry>& entries);
   // Whether the cache leads this name to a file of another name: which of all is newest counts
   // then.
   [[nodiscard]] bool Renames(const std::string& soname) const { return renamed_.contains(soname); }
+  void SetRank(std::uint32_t rank);
+  // Takes the paths of those entries away whose file is not there.
+  void DropMissing();
+  // As if no file, or not the one of that name, were there.
+  void Forget();
+  void Forget(const std::string& soname);
 
  private:
-  std::unordered_set<std::string_view> files_;
-  std::unordered_set<std::string_view> sonames_;  // of files with that name
+  struct File {
+    bool is_soname = false;  // its name leads to it
+    bool is_there = false;
+  };
+  struct Listed {
+    base::LdCacheEntry* entry;
+    const File* file;
+  };
+  std::unordered_map<std::string_view, File> files_;
   std::unordered_set<std::string_view> renamed_;
+  std::vector<Listed> listed_;
+};
+
+// The image's cache, by where its files lie.
+class KnownFolders {
+ public:
+  // Borrows `cache`.
+  KnownFolders(base::LdCache& cache, FolderPlaces& places);
+  // What it says of a folder, by its place; null when that is empty, or it does not speak of it.
+  KnownFiles* Find(const std::string& place);
+
+ private:
+  std::unordered_map<std::string, KnownFiles> folders_;
 };
 
 // Opens each library once, and none by its links.
@@ -64,8 +91,9 @@ class FolderScan {
  public:
   FolderScan(const ContainerRoot& root, std::string folder);
 
-  // But for what `known` covers, unless null. Nothing when the folder is missing.
-  base::Result<std::vector<FolderLibrary>> Libraries(const KnownFiles* known);
+  // But for what `known` covers, unless null; it is told to forget all when that is not enough.
+  // Nothing when the folder is missing.
+  base::Result<std::vector<FolderLibrary>> Libraries(KnownFiles* known);
   // Whether the loader gets the file already when it opens `name`, or a library that is no link: as
   // ldconfig, nothing is put in that one's place (glibc: elf/ldconfig.c, create_links).
   bool NeedsNoLink(const std::string& name, const std::string& file);

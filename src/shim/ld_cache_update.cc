@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <optional>
 #include <set>
 
@@ -31,24 +33,39 @@ void AddOnce(Words& list, const std::string& item) {
   if (!Contains(list, item)) list.push_back(item);
 }
 
-// Entries of the folder; with `make_links` also the links that have the SONAMEs as their names.
-base::Status AddFolder(const ContainerRoot& root, const std::string& folder, bool make_links,
-                       const KnownFiles* known_files, std::vector<base::LdCacheEntry>& entries) {
-  FolderScan scan(root, folder);
-  TRY_ASSIGN(const auto found, scan.Libraries(known_files));
-  for (const auto& library : found) {
-    std::string path = folder + "/" + library.file;
-    const std::string named = folder + "/" + library.name;
+// A folder of the loader's, in the order of the search.
+struct SearchedFolder {
+  std::string path;
+  std::uint32_t rank = 0;
+  bool is_requested = false;
+};
+
+// Entries of the folder's libraries that `known` does not cover; of a requested one also the links
+// that have the SONAMEs as their names.
+base::Status AddFolder(const ContainerRoot& root, const SearchedFolder& folder, KnownFiles* known,
+                       std::vector<base::LdCacheEntry>& entries) {
+  FolderScan scan(root, folder.path);
+  const auto found = scan.Libraries(known);
+  if (!found && folder.is_requested) return base::Fail(found.error());
+  if (known != nullptr) known->SetRank(folder.rank);
+  // ldconfig passes over a folder that it may not list. What the image says of it still holds.
+  if (!found) return {};
+  for (const auto& library : *found) {
+    // Of one name a folder has one library, which need not be the one that the image's cache knows.
+    if (known != nullptr) known->Forget(library.name);
+    std::string path = folder.path + "/" + library.file;
+    const std::string named = folder.path + "/" + library.name;
     if (path == named || scan.NeedsNoLink(library.name, library.file)) {
       path = named;
-    } else if (make_links) {
+    } else if (folder.is_requested) {
       const auto linked = root.SetLink(named, library.file);
       // In a folder that cannot be written (a read-only mount) the loader gets the file itself.
       if (!linked && linked.error().code != base::Code::kDenied) return base::Fail(linked.error());
       if (linked) path = named;
     }
-    entries.push_back({library.flags, library.name, std::move(path), 0, 0});
+    entries.push_back({library.flags, library.name, std::move(path), 0, 0, folder.rank});
   }
+  if (known != nullptr) known->DropMissing();
   return {};
 }
 
@@ -78,7 +95,8 @@ base::Status NameFoldersForMusl(const ContainerRoot& root, const Words& system, 
 }
 
 base::Status NameFolders(const ContainerRoot& root, const Words& system,
-                         const LoaderFolders& configured, const Words& extra) {
+                         const LoaderFolders& configured, const Words& extra,
+                         const std::string& ours) {
   TRY_ASSIGN(const bool is_musl, root.Exists("/etc/alpine-release"));
   if (is_musl) TRY(NameFoldersForMusl(root, system, extra));
   if (!configured.is_configured) {
@@ -88,8 +106,8 @@ base::Status NameFolders(const ContainerRoot& root, const Words& system,
     }
   }
   if (extra.empty()) return {};
-  return root.WriteFile(fmt::format("/etc/ld.so.conf.d/00-nvcr-{}.conf", RandomName()),
-                        base::Join(extra, "\n") + "\n", 0644);
+  return root.WriteFile(fmt::format("{}/{}", kLoaderIncludes, ours), base::Join(extra, "\n") + "\n",
+                        0644);
 }
 
 std::optional<base::LdCache> ReadCache(const ContainerRoot& root) {
@@ -100,73 +118,65 @@ std::optional<base::LdCache> ReadCache(const ContainerRoot& root) {
   return *std::move(parsed);
 }
 
-// The loader takes the first entry of a name: what hooks put in front comes before the image's own
-// folders, system folders come last.
-struct SearchOrder {
-  Words first;
-  Words last;
-};
-
-SearchOrder OrderOf(const Words& system, LoaderFolders configured, const Words& requested,
-                    const Words& extra, bool has_cache) {
-  SearchOrder order;
-  order.first = std::move(configured.from_hooks);
-  for (const auto& folder : extra) AddOnce(order.first, folder);
-  if (!has_cache) order.last = std::move(configured.others);
-  for (const auto& folder : requested) {
-    if (!Contains(order.first, folder)) AddOnce(order.last, folder);
-  }
-  if (!has_cache) {
-    for (const auto& folder : system) AddOnce(order.last, folder);
-  }
-  return order;
-}
-
-// Drops folders of `last` that lead to the same place as an earlier one of either list: /lib is
-// often a link to /usr/lib, and one scan is enough.
-void DropAliases(SearchOrder& order, FolderPlaces& places) {
-  if (order.first.size() + order.last.size() < 2) return;
+// What ldconfig would search: the configuration's folders with `extra` where the hook's file stands
+// among them, then the system's. Those that lead to the same place as an earlier one are left out:
+// /lib is often a link to /usr/lib.
+std::vector<SearchedFolder> SearchOrder(const LoaderFolders& configured, const Words& extra,
+                                        const Words& system, const Words& requested,
+                                        FolderPlaces& places) {
   const auto place_of = [&](const std::string& folder) {
     const std::string& place = places.Of(folder);
     return place.empty() ? folder : place;
   };
+  Words all = configured.folders;
+  all.insert(all.begin() + static_cast<std::ptrdiff_t>(configured.place_of_ours), extra.begin(),
+             extra.end());
+  all.insert(all.end(), system.begin(), system.end());
+  std::set<std::string> requested_places;
+  for (const auto& folder : requested) requested_places.insert(place_of(folder));
+  std::vector<SearchedFolder> order;
   std::set<std::string> seen;
-  for (const auto& folder : order.first) seen.insert(place_of(folder));
-  std::erase_if(order.last,
-                [&](const std::string& folder) { return !seen.insert(place_of(folder)).second; });
+  for (auto& folder : all) {
+    const std::string place = place_of(folder);
+    if (!seen.insert(place).second) continue;
+    const auto rank = static_cast<std::uint32_t>(order.size());
+    order.push_back({std::move(folder), rank, requested_places.contains(place)});
+  }
+  return order;
 }
 
 }  // namespace
 
 base::Status UpdateLdCache(const ContainerRoot& root, const Words& requested) {
+  const std::string ours = fmt::format("00-nvcr-{}.conf", RandomName());
   TRY_ASSIGN(const auto system, SystemFolders(root));
-  TRY_ASSIGN(LoaderFolders configured, ReadLoaderFolders(root));
+  TRY_ASSIGN(const LoaderFolders configured, ReadLoaderFolders(root, ours));
   Words extra;
   for (const auto& folder : requested) {
-    const bool known = Contains(system, folder) || Contains(configured.others, folder) ||
-                       Contains(configured.from_hooks, folder);
+    const bool known = Contains(system, folder) || Contains(configured.folders, folder);
     if (!known) AddOnce(extra, folder);
   }
-  TRY(NameFolders(root, system, configured, extra));
+  TRY(NameFolders(root, system, configured, extra, ours));
 
-  TRY_ASSIGN(Words searched, FoldersOfDebiansLayout(root));
-  for (const auto& folder : system) AddOnce(searched, folder);
   auto read = ReadCache(root);
-  SearchOrder order = OrderOf(searched, std::move(configured), requested, extra, read.has_value());
+  // Its own ldconfig has chosen where to look; without one all is looked for.
+  Words searched;
+  if (!read) {
+    TRY_ASSIGN(searched, FoldersOfDebiansLayout(root));
+  }
+  for (const auto& folder : system) AddOnce(searched, folder);
   base::LdCache cache = std::move(read).value_or(base::LdCache());
+  // Whoever ran ldconfig with other folders in this image wants them to be found; behind all else.
+  for (auto& entry : cache.entries) entry.rank = std::numeric_limits<std::uint32_t>::max();
   FolderPlaces places(root);
-  DropAliases(order, places);
-  std::vector<base::LdCacheEntry> entries;
-  for (const auto& folder : order.first) {
-    TRY(AddFolder(root, folder, Contains(requested, folder), nullptr, entries));
+  KnownFolders known(cache, places);
+  std::vector<base::LdCacheEntry> added;
+  for (const auto& folder : SearchOrder(configured, extra, searched, requested, places)) {
+    TRY(AddFolder(root, folder, known.Find(places.Of(folder.path)), added));
   }
-  std::vector<base::LdCacheEntry> behind;
-  for (const auto& folder : order.last) {
-    const KnownFiles known_files(folder, cache, places);
-    TRY(AddFolder(root, folder, Contains(requested, folder), &known_files, behind));
-  }
-  cache.entries.insert(cache.entries.begin(), entries.begin(), entries.end());
-  cache.entries.insert(cache.entries.end(), behind.begin(), behind.end());
+  std::erase_if(cache.entries, [](const base::LdCacheEntry& entry) { return entry.path.empty(); });
+  cache.entries.insert(cache.entries.end(), std::make_move_iterator(added.begin()),
+                       std::make_move_iterator(added.end()));
   return root.WriteFile(kCache, WriteLdCache(cache), 0644);
 }
 

@@ -12,10 +12,11 @@
 
 namespace pitcrew::shim {
 
-// Adds the libraries of `folders` (paths in the container) to /etc/ld.so.cache, makes their SONAME
+// Makes /etc/ld.so.cache what ldconfig would make it (of one name the library of the folder that is
+// searched first), with the libraries of `folders` (paths in the container), makes their SONAME
 // links where they are missing, and names the folders in /etc/ld.so.conf.d for later runs of
-// ldconfig. A container without a cache gets one of all its library folders. For musl the folders
-// go into /etc/ld-musl-<machine>.path.
+// ldconfig. What the image's cache tells of folders that ldconfig would not search stays, behind
+// all else. For musl the folders go into /etc/ld-musl-<machine>.path.
 base::Status UpdateLdCache(const ContainerRoot& root, const std::vector<std::string>& folders);
 
 }  // namespace pitcrew::shim

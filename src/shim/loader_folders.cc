@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/strings.h"
@@ -23,20 +24,21 @@ constexpr const char* kTriple = "x86_64-linux-gnu";
 
 std::string FileName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-bool IsFromHook(const std::string& path) {
-  const std::string name = FileName(path);
-  return name.starts_with("00-compat-") || name.starts_with("00-nvcr-");
-}
-
-// Files that "include PATTERN" names; only the last part may have wildcards, as in every
-// distribution's ld.so.conf.
-base::Result<std::vector<std::string>> Included(const ContainerRoot& root, std::string pattern) {
-  if (!pattern.starts_with('/')) pattern = "/etc/" + pattern;
+// Files that "include PATTERN" names in a file of the folder `from`, sorted as by glob(3); only the
+// last part may have wildcards, as in every distribution's ld.so.conf. The file `ours` counts as if
+// it were there.
+base::Result<std::vector<std::string>> Included(const ContainerRoot& root, std::string pattern,
+                                                const std::string& from, const std::string& ours) {
+  if (!pattern.starts_with('/')) pattern = from + "/" + pattern;
   const std::string folder = pattern.substr(0, pattern.rfind('/'));
-  TRY_ASSIGN(const auto names, root.List(folder));
+  const std::string name_pattern = FileName(pattern);
+  TRY_ASSIGN(auto names, root.List(folder));
+  if (folder == kLoaderIncludes && !ours.empty()) {
+    names.insert(std::ranges::lower_bound(names, ours), ours);
+  }
   std::vector<std::string> files;
   for (const auto& name : names) {
-    if (::fnmatch(FileName(pattern).c_str(), name.c_str(), FNM_PERIOD) == 0) {
+    if (::fnmatch(name_pattern.c_str(), name.c_str(), FNM_PERIOD) == 0) {
       files.push_back(folder + "/" + name);
     }
   }
@@ -46,29 +48,36 @@ base::Result<std::vector<std::string>> Included(const ContainerRoot& root, std::
 // Reads each file once: an image can make its files include one another.
 class ConfReader {
  public:
-  explicit ConfReader(const ContainerRoot& root) : root_(root) {}
+  ConfReader(const ContainerRoot& root, const std::string& ours)
+      : root_(root), ours_(ours), path_of_ours_(std::string(kLoaderIncludes) + "/" + ours) {}
 
   base::Status Read(const std::string& path, int depth) {
     if (!files_.insert(path).second) return {};
+    if (!ours_.empty() && path == path_of_ours_) {
+      found_.place_of_ours = found_.folders.size();
+      return {};
+    }
     const auto text = root_.ReadFile(path, 1U << 20);
     if (!text) return {};  // missing, or nothing that ldconfig would read either
-    if (depth == 0) folders_.is_configured = true;
+    if (depth == 0) found_.is_configured = true;
+    const std::string folder = path.substr(0, path.rfind('/'));
     for (const auto& raw : base::Split(*text, '\n')) {
       const std::string line(base::Trim(std::string_view(raw).substr(0, raw.find('#'))));
       if (line.starts_with("include ") || line.starts_with("include\t")) {
-        if (depth < kDeepestInclude) TRY(Include(line.substr(8), depth));
+        if (depth < kDeepestInclude) TRY(Include(line.substr(8), folder, depth));
       } else if (line.starts_with('/')) {
-        TRY(AddFolder(path, line.substr(0, line.find('='))));
+        TRY(AddFolder(line.substr(0, line.find('='))));
       }
     }
     return {};
   }
-  [[nodiscard]] bool IsConfigured() const { return folders_.is_configured; }
-  base::Status Include(std::string_view patterns, int depth) {
+  [[nodiscard]] bool IsConfigured() const { return found_.is_configured; }
+  base::Status Include(std::string patterns, const std::string& folder, int depth) {
+    std::ranges::replace(patterns, '\t', ' ');
     for (const auto& pattern : base::SplitTrimmed(patterns, ' ')) {
-      if (!patterns_.insert(pattern).second) continue;
+      if (!patterns_.insert(folder + " " + pattern).second) continue;
       if (patterns_.size() > kMostConfFiles) return TooMuch("include too much");
-      TRY_ASSIGN(const auto files, Included(root_, pattern));
+      TRY_ASSIGN(const auto files, Included(root_, pattern, folder, ours_));
       for (const auto& file : files) {
         if (files_.size() > kMostConfFiles) return TooMuch("include too much");
         TRY(Read(file, depth + 1));
@@ -76,7 +85,7 @@ class ConfReader {
     }
     return {};
   }
-  [[nodiscard]] LoaderFolders Take() { return std::move(folders_); }
+  [[nodiscard]] LoaderFolders Take() { return std::move(found_); }
 
  private:
   static base::Status TooMuch(std::string_view what) {
@@ -84,30 +93,32 @@ class ConfReader {
         "LoaderConfigurationTooLarge",
         fmt::format("{} of the container and what it includes {}", kLoaderConfiguration, what)));
   }
-  base::Status AddFolder(const std::string& file, std::string folder) {
-    auto& list = IsFromHook(file) ? folders_.from_hooks : folders_.others;
-    auto& known = IsFromHook(file) ? known_from_hooks_ : known_others_;
-    if (!known.insert(folder).second) return {};
-    if (known.size() > kMostFolders) return TooMuch("name too many folders");
-    list.push_back(std::move(folder));
+  base::Status AddFolder(std::string folder) {
+    while (folder.size() > 1 && (folder.ends_with('/') || base::Trim(folder) != folder)) {
+      folder.pop_back();
+    }
+    if (!known_.insert(folder).second) return {};
+    if (known_.size() > kMostFolders) return TooMuch("name too many folders");
+    found_.folders.push_back(std::move(folder));
     return {};
   }
 
   const ContainerRoot& root_;
+  const std::string ours_;
+  const std::string path_of_ours_;
   std::set<std::string> files_;
   std::set<std::string> patterns_;
-  std::set<std::string> known_from_hooks_;
-  std::set<std::string> known_others_;
-  LoaderFolders folders_;
+  std::set<std::string> known_;
+  LoaderFolders found_;
 };
 
 }  // namespace
 
-base::Result<LoaderFolders> ReadLoaderFolders(const ContainerRoot& root) {
-  ConfReader reader(root);
+base::Result<LoaderFolders> ReadLoaderFolders(const ContainerRoot& root, const std::string& ours) {
+  ConfReader reader(root, ours);
   TRY(reader.Read(kLoaderConfiguration, 0));
   // The hook makes one that includes them.
-  if (!reader.IsConfigured()) TRY(reader.Include("/etc/ld.so.conf.d/*.conf", 0));
+  if (!reader.IsConfigured()) TRY(reader.Include("*.conf", kLoaderIncludes, 0));
   return reader.Take();
 }
 

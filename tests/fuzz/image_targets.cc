@@ -43,10 +43,7 @@ void ReadLoaderFiles(std::string_view input) {
   const auto cache = root->ReadFile("/etc/ld.so.cache");
   Check(cache && base::ParseLdCache(*cache), "what is written is a cache");
   const auto folders = shim::ReadLoaderFolders(*root);
-  const auto names = [](const std::vector<std::string>& list) {
-    return std::ranges::find(list, "/opt/driver") != list.end();
-  };
-  Check(folders && (names(folders->from_hooks) || names(folders->others) ||
+  Check(folders && (std::ranges::find(folders->folders, "/opt/driver") != folders->folders.end() ||
                     base::ReadFile(folder.path() / "root/etc/ld.so.conf").has_value()),
         "the folder is named where the loader's configuration is ours");
   Check(shim::UpdateLdCache(*root, {"/opt/driver"}).has_value(), "a hook can run once more");

@@ -196,7 +196,7 @@ TEST_F(InContainer, LoaderFilesThatIncludeOneAnotherAreReadOnce) {
   }
   const auto folders = ReadLoaderFolders(*root_);
   ASSERT_TRUE(folders) << folders.error().message;
-  EXPECT_EQ(folders->others.size(), 30u);
+  EXPECT_EQ(folders->folders.size(), 30u);
 }
 
 TEST_F(InContainer, EndlessLoaderConfigurationIsRefused) {

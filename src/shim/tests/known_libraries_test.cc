@@ -71,7 +71,7 @@ TEST_F(KnownLibraries, OnlyWhatTheDriverBringsIsAdded) {
             (std::vector<std::string>{"libz.so.1 /lib/x86_64-linux-gnu/libz.so.1",
                                       "libtext.so.2 /lib/x86_64-linux-gnu/libtext.so.2",
                                       "libm.so.6 /lib/x86_64-linux-gnu/libm.so.6",
-                                      "libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so.1"}));
+                                      "libcuda.so.1 /lib/x86_64-linux-gnu/libcuda.so.1"}));
   EXPECT_EQ(fs::read_symlink(At(std::string(kFolder) + "/libcuda.so.1")), "libcuda.so.580.95.05");
 }
 
@@ -82,11 +82,9 @@ TEST_F(KnownLibraries, NamesThatTellNothingOfAnother) {
   WriteCache({{"libcuda.so", "libcuda.so"}, {"libgone.so.1", "libgone.so.1"}});
   Library("libcuda.so.580.95.05", "libcuda.so.1");
   Library("libgone.so.1.7", "libgone.so.1");
-  EXPECT_EQ(Updated(),
-            (std::vector<std::string>{"libgone.so.1 /lib/x86_64-linux-gnu/libgone.so.1",
-                                      "libgone.so.1 /usr/lib/x86_64-linux-gnu/libgone.so.1",
-                                      "libcuda.so.1 /usr/lib/x86_64-linux-gnu/libcuda.so.1",
-                                      "libcuda.so /lib/x86_64-linux-gnu/libcuda.so"}));
+  EXPECT_EQ(Updated(), (std::vector<std::string>{"libgone.so.1 /lib/x86_64-linux-gnu/libgone.so.1",
+                                                 "libcuda.so.1 /lib/x86_64-linux-gnu/libcuda.so.1",
+                                                 "libcuda.so /lib/x86_64-linux-gnu/libcuda.so"}));
   EXPECT_EQ(fs::read_symlink(At(std::string(kFolder) + "/libgone.so.1")), "libgone.so.1.7");
 }
 
