@@ -99,6 +99,15 @@ std::vector<std::string> Registry::DeviceNames() const {
   return names;
 }
 
+std::vector<const Spec*> Registry::SpecsOf(std::string_view kind) const {
+  std::vector<const Spec*> specs;
+  for (const auto& [name, entry] : devices_) {
+    const Spec* spec = entry.spec.get();
+    if (spec->kind == kind && std::ranges::find(specs, spec) == specs.end()) specs.push_back(spec);
+  }
+  return specs;
+}
+
 std::vector<Annotations> Registry::FindAnnotations(const std::string& name) const {
   const auto found = devices_.find(name);
   if (found == devices_.end()) return {};

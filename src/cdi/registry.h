@@ -31,6 +31,9 @@ class Registry {
   // Qualified names, sorted.
   [[nodiscard]] std::vector<std::string> DeviceNames() const;
 
+  // The specifications of which the devices of this kind are, sorted by the devices' names.
+  [[nodiscard]] std::vector<const Spec*> SpecsOf(std::string_view kind) const;
+
   // What specification and device say of a device, by annotations; of one that says nothing itself
   // (as "all"), the annotations of all devices of its specification that do. Empty when nothing is
   // said, or there is no such device.

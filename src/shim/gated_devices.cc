@@ -111,7 +111,8 @@ base::Status AddClass(const cdi::DeviceClass& device_class, const fs::path& root
 
 }  // namespace
 
-base::Result<GatedRequests> FindGatedRequests(const oci::Spec& spec, const Config& config) {
+base::Result<GatedRequests> FindGatedRequests(const oci::Spec& spec, const Config& config,
+                                              Mode mode) {
   GatedRequests requests;
   const bool accepts_env =
       config.accept_env_when_unprivileged || spec.HasBoundingCapability("CAP_SYS_ADMIN");
@@ -121,7 +122,7 @@ base::Result<GatedRequests> FindGatedRequests(const oci::Spec& spec, const Confi
     asked.emplace_back(variable);
     if (accepts_env) requests.classes.emplace_back(device_class);
   }
-  if (!config.ignore_imex_channels) {
+  if (!config.ignore_imex_channels && mode != Mode::kCsv) {
     std::vector<std::string> channels =
         config.accept_devices_as_mounts ? ImexMounts(spec) : std::vector<std::string>();
     if (const auto value = spec.FindEnv("NVIDIA_IMEX_CHANNELS"); channels.empty() && value) {

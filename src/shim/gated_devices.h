@@ -12,6 +12,7 @@
 #include "cdi/spec.h"
 #include "oci/spec.h"
 #include "shim/config.h"
+#include "shim/requests.h"
 
 namespace pitcrew::shim {
 
@@ -25,8 +26,10 @@ struct GatedRequests {
 
 // NVIDIA_GDS, NVIDIA_MOFED, NVIDIA_GDRCOPY, NVIDIA_NVSWITCH that are "enabled", and the channels of
 // NVIDIA_IMEX_CHANNELS, or of mounts below /var/run/nvidia-container-devices/imex. Variables of a
-// container that is not privileged count where those of GPUs do. kInvalid "InvalidImexChannel".
-base::Result<GatedRequests> FindGatedRequests(const oci::Spec& spec, const Config& config);
+// container that is not privileged count where those of GPUs do. Mode csv takes no IMEX channels,
+// as upstream's. kInvalid "InvalidImexChannel".
+base::Result<GatedRequests> FindGatedRequests(const oci::Spec& spec, const Config& config,
+                                              Mode mode = Mode::kPrepared);
 
 // `root` is the driver's on the host, whose nodes and files are meant. What a class has none of is
 // a warning; kNotFound "NoImexChannel" for a channel that is not there.

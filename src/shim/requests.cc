@@ -89,6 +89,14 @@ base::Result<Mode> ResolveMode(std::string_view mode, const Requests& requests) 
       fmt::format("runtime mode \"{}\" is none of auto, cdi, csv, jit-cdi, legacy", mode)));
 }
 
+// The first of "all" and "none" is all that counts, as upstream (pkg/nvcdi/lib-nvml.go).
+void KeepOnlyAllOrNone(std::vector<std::string>& names) {
+  const auto found = std::ranges::find_if(names, [](const std::string& name) {
+    return name == kNoPreparedDevice || name == fmt::format("{}=all", cdi::kRuntimeKind);
+  });
+  if (found != names.end()) names = {*found};
+}
+
 base::Status RefuseMixedKinds(const std::vector<std::string>& names) {
   if (std::ranges::none_of(names, IsPrepared) || std::ranges::all_of(names, IsPrepared)) return {};
   return base::Fail(base::Invalid(
@@ -167,6 +175,10 @@ base::Result<Resolution> ResolveRequests(const oci::Spec& spec, const Config& co
   resolution.names = QualifiedNames(
       requests.devices, resolution.mode == Mode::kCdi ? config.default_kind : cdi::kRuntimeKind);
   TRY(RefuseMixedKinds(resolution.names));
+  if (!resolution.names.empty() && IsPrepared(resolution.names.front())) {
+    if (resolution.mode == Mode::kCdi) resolution.mode = Mode::kPrepared;
+    KeepOnlyAllOrNone(resolution.names);
+  }
   resolution.warnings = std::move(requests.warnings);
   return resolution;
 }

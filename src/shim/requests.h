@@ -27,18 +27,22 @@ enum class Mode { kCdi, kPrepared, kLegacy, kCsv };
 
 struct Resolution {
   Mode mode = Mode::kCdi;
-  std::vector<std::string> names;  // qualified, each once, in order
+  std::vector<std::string> names;  // qualified, each once, in order; prepared "all" or "none" alone
   bool names_a_kind = false;       // the container itself names one of them with its kind
   std::vector<std::string> warnings;
 };
 
 // kPrepared names devices of the kind runtime.nvidia.com/gpu, whose specification the toolkit
 // prepares beforehand; upstream generates it anew for every container (its jit-cdi mode) or injects
-// behind the runtime's back (its legacy mode). `forced_mode` is empty or wins over the
+// behind the runtime's back (its legacy mode); a container that names them with their kind has that
+// mode, whatever the configuration says. `forced_mode` is empty or wins over the
 // configuration. kInvalid for a mode that there is not, and "MixedDeviceKinds" where prepared
 // devices are named together with others.
 base::Result<Resolution> ResolveRequests(const oci::Spec& spec, const Config& config,
                                          std::string_view forced_mode);
+
+// The prepared device that is none: the driver's files, and no device.
+inline constexpr std::string_view kNoPreparedDevice = "runtime.nvidia.com/gpu=none";
 
 // The devices that values of variables name (7.3, "Env value rules"): "all" alone, "" for none.
 std::vector<std::string> RequestedValues(const std::vector<std::string>& values);

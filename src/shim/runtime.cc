@@ -68,6 +68,28 @@ bool IsNone(const std::string& name, const std::set<std::string>& known) {
   return name.ends_with("=none") && !known.contains(name);
 }
 
+// What the driver brings beside devices, as upstream's mode jit-cdi makes it of "none".
+base::Result<cdi::ContainerEdits> EditsWithoutDevice(const cdi::Registry& registry) {
+  const auto specs = registry.SpecsOf(cdi::kRuntimeKind);
+  if (specs.empty()) {
+    return base::Fail(base::NotFound(
+        "UnresolvableCdiDevices", fmt::format("unresolvable CDI devices {}", kNoPreparedDevice)));
+  }
+  cdi::ContainerEdits edits;
+  edits.env = {"NVCT_EMPTY_DEVICE="};
+  for (const auto* spec : specs) edits.Append(spec->edits);
+  return edits;
+}
+
+// What is said of a device; of none, what is said of the driver.
+std::vector<cdi::Annotations> AnnotationsOf(const cdi::Registry& registry,
+                                            const std::string& name) {
+  auto found = registry.FindAnnotations(name);
+  if (!found.empty() || name != kNoPreparedDevice) return found;
+  for (const auto* spec : registry.SpecsOf(cdi::kRuntimeKind)) found.push_back(spec->annotations);
+  return found;
+}
+
 // What the toolkit writes down of driver and GPUs (node/toolkit/cdi_specs.cc), by the names that
 // requirements use.
 Properties PropertiesOf(const cdi::Annotations& annotations) {
@@ -152,7 +174,7 @@ base::Status CheckRequirements(const oci::Spec& spec, const Config& config,
     // Also without a GPU of which anything is known: a faulty requirement is told.
     TRY(IsMet(requirement, {}));
     for (const auto& name : names) {
-      for (const auto& annotations : registry.FindAnnotations(name)) {
+      for (const auto& annotations : AnnotationsOf(registry, name)) {
         TRY_ASSIGN(const bool met, IsMet(requirement, PropertiesOf(annotations)));
         if (met) continue;
         return base::Fail(base::Error{
@@ -181,7 +203,7 @@ base::Result<cdi::ContainerEdits> EditsForRequests(const oci::Spec& spec, const 
   const std::set<std::string> known(known_list.begin(), known_list.end());
   std::vector<std::string> wanted;
   for (const auto& name : resolution.names) {
-    if (!IsNone(name, known)) wanted.push_back(name);
+    if (!IsNone(name, known) || name == kNoPreparedDevice) wanted.push_back(name);
   }
   if (wanted.empty()) return cdi::ContainerEdits();
   if (resolution.mode == Mode::kLegacy || resolution.mode == Mode::kCsv) {
@@ -189,10 +211,11 @@ base::Result<cdi::ContainerEdits> EditsForRequests(const oci::Spec& spec, const 
   }
   if (HeedsLists(resolution.mode)) {
     for (const auto& name : wanted) {
-      TRY(CheckLists(config, resolution.mode, registry.FindAnnotations(name)));
+      TRY(CheckLists(config, resolution.mode, AnnotationsOf(registry, name)));
     }
   }
-  auto edits = registry.Resolve(wanted);
+  const bool without_device = wanted.front() == kNoPreparedDevice && IsNone(wanted.front(), known);
+  auto edits = without_device ? EditsWithoutDevice(registry) : registry.Resolve(wanted);
   if (edits) {
     TakeAway(config, resolution.mode, *edits);
     report.Debug("injected " + cdi::SomeNames(wanted));
@@ -270,7 +293,7 @@ base::Result<bool> EditSpec(oci::Spec& spec, const Config& config, std::string_v
   }
   TRY_ASSIGN(auto edits, std::move(found));
   if (MayHaveOthers(resolution)) {
-    TRY_ASSIGN(auto others, FindGatedRequests(spec, config));
+    TRY_ASSIGN(auto others, FindGatedRequests(spec, config, resolution.mode));
     const auto more = GatedEdits(others, config.driver_root);
     for (const auto& warning : others.warnings) report.Warning(warning);
     if (!more) return base::Fail(more.error());

@@ -256,6 +256,55 @@ TEST_F(LegacyTest, RequirementsOfTheImageAreHeldAgainstEachGpu) {
   EXPECT_EQ(Reason({"NVIDIA_REQUIRE_CUDA=cuda>=13.0"}), "");
 }
 
+// Of "none" upstream's mode jit-cdi makes a device without anything but a variable, and the
+// driver's files come with it as with any.
+TEST_F(LegacyTest, NoneGivesTheDriversFilesAndNoDevice) {
+  RecordProperty("holds", "container-toolkit.md #72, #113");
+  const auto text = base::ReadFile(folder_ / "runtime.yaml");
+  auto read = cdi::ParseSpec(text.value_or(""), "runtime.yaml");
+  ASSERT_TRUE(read);
+  read->edits.env = {"FILES=all"};
+  ASSERT_TRUE(cdi::WriteSpecFile(folder_ / "runtime.yaml", *read));
+  const auto variables = [&](const std::string& devices, std::string_view mode) {
+    auto spec = WithEnv({"NVIDIA_VISIBLE_DEVICES=" + devices});
+    const auto edited = EditSpec(spec, config_, mode, report_);
+    if (!edited) return Names{edited.error().reason};
+    Names found = spec.env();
+    found.erase(found.begin());
+    return found;
+  };
+  for (const char* mode : {"auto", "jit-cdi", "legacy", "csv"}) {
+    EXPECT_EQ(variables("none", mode), (Names{"NVCT_EMPTY_DEVICE=", "FILES=all"})) << mode;
+    EXPECT_EQ(variables("0,none", mode), (Names{"NVCT_EMPTY_DEVICE=", "FILES=all"})) << mode;
+  }
+  EXPECT_EQ(variables("runtime.nvidia.com/gpu=none", "cdi"),
+            (Names{"NVCT_EMPTY_DEVICE=", "FILES=all"}));
+  EXPECT_EQ(variables("runtime.nvidia.com/gpu=none,runtime.nvidia.com/gpu=0", "cdi"),
+            (Names{"NVCT_EMPTY_DEVICE=", "FILES=all"}));
+  EXPECT_EQ(variables("runtime.nvidia.com/gpu=0,runtime.nvidia.com/gpu=all", "cdi"),
+            (Names{"FILES=all", "GIVEN=all"}));
+  // The driver is held against the image's requirements; of GPUs there is nothing to say.
+  const std::string none = "NVIDIA_VISIBLE_DEVICES=none";
+  EXPECT_EQ(Reason({none, "NVIDIA_REQUIRE_CUDA=cuda>=13.0"}), "RequirementNotMet");
+  EXPECT_EQ(Reason({none, "NVIDIA_REQUIRE_ARCH=arch>=99.0"}), "");
+  // Where nothing is prepared upstream has no driver to ask.
+  std::filesystem::remove(folder_ / "runtime.yaml");
+  EXPECT_EQ(Reason({none}, "auto"), "UnresolvableCdiDevices");
+  config_.installed = true;
+  config_.driver_module = folder_ / "no-such-module";
+  EXPECT_EQ(Reason({none}, "auto"), "");
+}
+
+// Prepared devices by their full names are prepared ones (internal/modifier/cdi.go): what is taken
+// away from those, and devices beside GPUs.
+TEST_F(LegacyTest, TheKindOfPreparedDevicesIsTheirMode) {
+  config_.driver_root = folder_;
+  const std::string named = "NVIDIA_VISIBLE_DEVICES=runtime.nvidia.com/gpu=0";
+  EXPECT_EQ(Reason({named, "NVIDIA_IMEX_CHANNELS=7"}, "cdi"), "NoImexChannel");
+  EXPECT_EQ(Reason({named, "NVIDIA_IMEX_CHANNELS=7"}, "auto"), "NoImexChannel");
+  EXPECT_EQ(Reason({named}, "cdi"), "");
+}
+
 TEST_F(LegacyTest, CapabilitiesHaveToBeSupported) {
   RecordProperty("holds", "container-toolkit.md #123, #125");
   const std::string first = "NVIDIA_VISIBLE_DEVICES=0";
@@ -323,6 +372,7 @@ TEST_F(LegacyTest, DevicesBesideGpusAreThereWhereGpusAreAskedFor) {
   EXPECT_EQ(Reason({channel, "NVIDIA_VISIBLE_DEVICES=0"}, "jit-cdi"), "NoImexChannel");
   EXPECT_EQ(Reason({channel, "NVIDIA_VISIBLE_DEVICES=none"}, "jit-cdi"), "NoImexChannel");
   EXPECT_EQ(Reason({channel, "NVIDIA_VISIBLE_DEVICES=0"}, "legacy"), "NoImexChannel");
+  EXPECT_EQ(Reason({channel, "NVIDIA_VISIBLE_DEVICES=0"}, "csv"), "") << "it has none";
   EXPECT_EQ(Reason({channel}, "cdi"), "");
   // By their kind, too, but not where only other kinds are asked for, whatever the mode.
   const std::string prepared = "NVIDIA_VISIBLE_DEVICES=runtime.nvidia.com/gpu=0";
