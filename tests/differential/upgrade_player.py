@@ -31,6 +31,7 @@ OWN_ANNOTATIONS = ("nvidia.com/gpu-driver-upgrade-failed-revision", "nvidia.com/
 REPLICA_SET = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "s", "uid": "s", "controller": True}]
 # Pods by which Pitcrew looks at the image of a new driver; other operators have none.
 IMAGE_CHECK = "nvidia-driver-image-check"
+VALIDATOR = "nvidia-operator-validator"
 # The other operator looks at pods when a node's labels change, or after two minutes.
 NUDGE = "nudge"
 NUDGE_SECONDS = 0.3
@@ -236,8 +237,9 @@ class Played:
                 self.set_pod(f"validator-{name}", False)
             self.create_driver_pod(name)
         if f"validator-{name}" not in pods:
-            self.create_pod(f"validator-{name}", name, {"labels": {"app": "nvidia-operator-validator"},
-                                                        "ownerReferences": [{**owner[0], "name": "validator", "uid": "v"}]}, {})
+            # kubectl's drain, which the other operator has, fails where there is no DaemonSet of that name.
+            self.create_pod(f"validator-{name}", name, {
+                "labels": {"app": VALIDATOR}, "ownerReferences": [{**owner[0], "name": VALIDATOR, "uid": "v"}]}, {})
         if self.nodes[name].get("budget") == "frees" and self.opened and f"user-{name}" in pods:
             self._allow(name, 1)
 
