@@ -150,10 +150,11 @@ class Played:
         self._unless_gone(lambda: self.merge(f"{PODS}/{pod['metadata']['name']}/status", {"status": {
             "phase": "Failed", "containerStatuses": statuses}}))
 
-    def end_deleted_image_checks(self, pods):
-        """As the kubelet does."""
+    def end_deleted(self, pods):
+        """As the kubelet does. Also a pod without a grace period: the server marks it, and then removes it, and a caller
+        that is killed in between ends the request there."""
         for pod in pods:
-            if pod["metadata"].get("labels", {}).get("app") == IMAGE_CHECK and "deletionTimestamp" in pod["metadata"]:
+            if "deletionTimestamp" in pod["metadata"]:
                 path = f"{PODS}/{pod['metadata']['name']}?gracePeriodSeconds=0"
                 self._unless_gone(lambda path=path: self.server.delete(path))
 
@@ -216,7 +217,7 @@ class Played:
         self.of_driver = {"labels": labels, "ownerReferences": owner}, {"env": variables}
         found = self.server.get(PODS)["items"]
         pods = {pod["metadata"]["name"] for pod in found}
-        self.end_deleted_image_checks(found)
+        self.end_deleted(found)
         for pod in found:
             if pod["metadata"]["name"].startswith(IMAGE_CHECK) and pod["status"].get("phase") == "Pending":
                 self.end_image_check(pod)
