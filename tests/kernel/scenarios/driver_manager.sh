@@ -73,6 +73,7 @@ in_image() {
 # A process that has ended and is not waited for yet is still there, as a zombie.
 runs() { read -r _ _ state _ < /proc/$driver/stat && [ "$state" != Z ]; }
 container_comes_up() {
+  : > /run/log  # the one before has said that it is up, and the next one empties this only once it runs
   in_image > /run/log 2>&1 &
   driver=$!
   until grep -q "The driver is up" /run/log; do runs || fail "the driver container ended"; sleep 0.1; done

@@ -64,6 +64,7 @@ manage 1 unbind --all
 is $H100 vfio-pci
 is $T4 ""
 is $A100 ""
+: > /run/said
 VFIO_MANAGE_TIMEOUT=120s vfio-manage unbind -d $H100 > /run/said 2>&1 3>&- &
 while ! grep -q "Waiting for users" /run/said; do [ -d /proc/$! ] || fail "it did not wait"; done
 exec 3>&-
