@@ -9,6 +9,7 @@
 #include "api/labels.h"
 #include "codec/yaml.h"
 #include "desired/operands/operands.h"
+#include "desired/owned_object.h"
 
 namespace pitcrew::desired {
 namespace {
@@ -158,7 +159,7 @@ base::Result<std::vector<Object>> OperandTable::LoadManifests(std::string_view s
 
 const std::vector<OperandTable::ManifestName>& OperandTable::ManifestNames() const {
   std::call_once(names_once_, [this] {
-    names_.push_back({"state-driver", "ConfigMap", std::string(kTrustedCa)});
+    names_.push_back({kDriverState, "ConfigMap", std::string(kTrustedCa)});
     for (const Operand& operand : operands_) {
       const auto objects = LoadManifests(operand.state, true);
       if (!objects) continue;  // a test parses them all

@@ -13,8 +13,6 @@ namespace {
 
 using codec::Json;
 
-constexpr std::string_view kDriverState = "state-driver";
-
 constexpr kube::ResourceKind kSecurityContextConstraints{"security.openshift.io", "v1",
                                                          "securitycontextconstraints",
                                                          "SecurityContextConstraints", false};

@@ -18,6 +18,9 @@ namespace pitcrew::desired {
 // Name under which the operator's fields are managed.
 inline constexpr std::string_view kFieldManager = "nvidia-gpu-operator";
 
+// State of the driver's operand, of which NVIDIADrivers have DaemonSets, too.
+inline constexpr std::string_view kDriverState = "state-driver";
+
 // Numbers of a DaemonSet's status that readiness depends on.
 struct DaemonSetStatus {
   std::int64_t generation = 0;

@@ -35,14 +35,20 @@ std::set<Identity> WantedBy(std::span<const RenderedOperand> rendered) {
   return wanted;
 }
 
+// Null where no operand of that state was rendered.
+const RenderedOperand* FindByState(std::span<const RenderedOperand> rendered,
+                                   std::string_view state) {
+  const auto found = std::ranges::find(
+      rendered, state, [](const RenderedOperand& operand) { return operand.operand->state; });
+  return found == rendered.end() ? nullptr : &*found;
+}
+
 // Why an object that nobody wants goes, if it does.
 std::optional<RemovalReason> ReasonFor(const StandingObject& object,
                                        std::span<const RenderedOperand> rendered,
                                        const OperandTable& operands) {
-  const auto owner = std::ranges::find(rendered, object.state, [](const RenderedOperand& operand) {
-    return operand.operand->state;
-  });
-  if (owner == rendered.end()) {
+  const RenderedOperand* owner = FindByState(rendered, object.state);
+  if (owner == nullptr) {
     if (object.state.empty() || operands.OfState(object.state) != nullptr) return std::nullopt;
     return RemovalReason::kNoSuchOperand;
   }
@@ -62,9 +68,8 @@ std::optional<RemovalReason> ReasonFor(const StandingObject& object,
 // Why a DaemonSet of a former NVIDIADriver of the same name goes, if it does.
 std::optional<RemovalReason> ReasonForFormer(const StandingObject& object,
                                              std::span<const RenderedOperand> rendered) {
-  const auto operand = std::ranges::find(
-      rendered, object.state, [](const RenderedOperand& one) { return one.operand->state; });
-  if (operand == rendered.end()) return std::nullopt;
+  const RenderedOperand* operand = FindByState(rendered, object.state);
+  if (operand == nullptr) return std::nullopt;
   const auto has_daemonset = [&] {
     return operand->objects && std::ranges::any_of(*operand->objects, [](const Object& wanted) {
              return codec::FindString(wanted, {"kind"}) == "DaemonSet";
@@ -78,9 +83,8 @@ std::optional<RemovalReason> ReasonForFormer(const StandingObject& object,
 
 // Whether another DaemonSet of the operand has drivers that are upgraded node by node.
 bool HasDriverDaemonSet(std::span<const RenderedOperand> rendered, std::string_view state) {
-  const auto operand = std::ranges::find(
-      rendered, state, [](const RenderedOperand& one) { return one.operand->state; });
-  return operand != rendered.end() && operand->objects &&
+  const RenderedOperand* operand = FindByState(rendered, state);
+  return operand != nullptr && operand->objects &&
          std::ranges::any_of(*operand->objects, IsDriverDaemonSet);
 }
 

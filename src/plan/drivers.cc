@@ -23,8 +23,6 @@ using codec::Json;
 using desired::DriverView;
 using snapshot::Snapshot;
 
-constexpr std::string_view kDriverState = "state-driver";
-
 std::string ChangedFields(const Json& stored, const Json& given) {
   static const Json kNone = Json::object();
   const auto spec = [](const Json& object) -> const Json& {
@@ -180,7 +178,7 @@ std::vector<PlannedDriver> PlanDrivers(const WantedDrivers& drivers, const Snaps
   for (const auto& view : drivers.views) {
     PlannedDriver& driver = planned.emplace_back();
     driver.view = view;
-    driver.rendered = {.operand = desired::Operands().OfState(kDriverState),
+    driver.rendered = {.operand = desired::Operands().OfState(desired::kDriverState),
                        .mode = wanted ? desired::Mode::kEnabled : desired::Mode::kDelegated,
                        .objects = std::vector<desired::Object>{}};
     if (!wanted) continue;

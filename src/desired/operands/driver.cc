@@ -13,6 +13,7 @@
 #include "desired/operands/driver_object.h"
 #include "desired/operands/driver_variant.h"
 #include "desired/operands/operands.h"
+#include "desired/owned_object.h"
 #include "desired/pod.h"
 
 namespace pitcrew::desired {
@@ -269,7 +270,7 @@ base::Status Customize(std::vector<Object>& objects, const Context& context) {
 }  // namespace
 
 Operand DriverOperand() {
-  return {.state = "state-driver",
+  return {.state = kDriverState,
           .condition = "DriverReady",
           .title = "driver",
           .name = "driver",

@@ -20,11 +20,11 @@
 #include "host/mounts.h"
 #include "host/sysfs.h"
 #include "host/uevent.h"
-#include "kernel_modules/kernel_modules.h"
 #include "node/driver_container/companion_sources.h"
 #include "node/driver_container/facts.h"
 #include "node/driver_container/folders.h"
 #include "node/driver_container/kernel_packages.h"
+#include "node/driver_container/kernel_side.h"
 #include "node/driver_container/module_build.h"
 #include "node/driver_container/plan.h"
 
@@ -102,9 +102,7 @@ class CompanionContainer {
     } else {
       TRY(Build(sources));
       if (there) TRY(kernel_modules::Unload(name_, options_.places.sys));
-      TRY_ASSIGN(const auto release, host::ReadKernelRelease(options_.places.proc));
-      TRY_ASSIGN(const auto modules,
-                 kernel_modules::Modules::Open(host::Root(options_.places.root), release));
+      TRY_ASSIGN(const auto modules, OpenModules(options_));
       TRY(modules.Load(std::string(companion_.module)));
     }
     is_up_ = true;

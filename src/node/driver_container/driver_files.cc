@@ -99,7 +99,7 @@ base::Status DriverFiles::Compile() {
   TRY(CopyOver(unpacked_ / type, sources));
   TRY_ASSIGN(compiled_modules_,
              build_.Compile(sources, {"KERNEL_UNAME=" + facts_.kernel, "modules"}, "nvidia"));
-  return plan_.sign ? build_.Sign(compiled_modules_) : base::Status();
+  return build_.Sign(compiled_modules_);
 }
 
 base::Status DriverFiles::Install() {

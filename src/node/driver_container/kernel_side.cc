@@ -12,7 +12,6 @@
 #include "base/strings.h"
 #include "host/kernel.h"
 #include "host/pci.h"
-#include "kernel_modules/kernel_modules.h"
 
 namespace pitcrew::node::driver_container {
 namespace {
@@ -30,11 +29,6 @@ constexpr kernel_modules::Member kDriverModules[] = {{"nvidia_drm"},
 constexpr std::array kKernelModules = {"i2c_core", "ipmi_msghandler", "ipmi_devintf", "video"};
 constexpr std::array kLoadOrder = {"nvidia", "nvidia-uvm", "nvidia-modeset"};
 constexpr const char* kPeermem = "nvidia-peermem";
-
-base::Result<kernel_modules::Modules> OpenModules(const Options& options) {
-  TRY_ASSIGN(const auto release, host::ReadKernelRelease(options.places.proc));
-  return kernel_modules::Modules::Open(host::Root(options.places.root), release);
-}
 
 void UndoLoad(const LoadedModules& before, const std::filesystem::path& sys) {
   for (const auto& module : kDriverModules) {
@@ -60,6 +54,11 @@ base::Status LoadAll(const kernel_modules::Modules& modules, bool with_peermem) 
 }  // namespace
 
 kernel_modules::Members DriverModules() { return kDriverModules; }
+
+base::Result<kernel_modules::Modules> OpenModules(const Options& options) {
+  TRY_ASSIGN(const auto release, host::ReadKernelRelease(options.places.proc));
+  return kernel_modules::Modules::Open(host::Root(options.places.root), release);
+}
 
 base::Result<LoadedModules> ReadDriverModules(const std::filesystem::path& sys) {
   return kernel_modules::ReadLoaded(kDriverModules, sys);

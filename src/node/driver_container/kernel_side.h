@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "kernel_modules/kernel_modules.h"
 #include "kernel_modules/module_set.h"
 #include "node/driver_container/options.h"
 #include "node/driver_container/parameters.h"
@@ -14,6 +15,9 @@
 namespace pitcrew::node::driver_container {
 
 using kernel_modules::LoadedModules;
+
+// This image's, of the kernel that runs.
+base::Result<kernel_modules::Modules> OpenModules(const Options& options);
 
 // Those of the driver, and of GPUDirect Storage and GDRCopy (nvidia_fs, gdrdrv), which have nothing
 // to do without it: they go with it when nobody uses them.

@@ -19,7 +19,6 @@ using desired::DriverState;
 
 // Changes that come in bursts (nodes joining, pods becoming ready) are looked at together.
 constexpr std::chrono::milliseconds kTogether{100};
-constexpr std::string_view kDriverState = "state-driver";
 constexpr std::string_view kFailed = "ReconcileFailed";
 
 StatusSubject SubjectOf(const desired::DriverView& view) {
@@ -114,7 +113,7 @@ void DriverController::WatchSources() {
           // Other operands' objects are the policy's.
           const auto concerns = [&](const auto& object) {
             return object != nullptr &&
-                   (object->state == kDriverState || *resource == kube::kConfigMaps);
+                   (object->state == desired::kDriverState || *resource == kube::kConfigMaps);
           };
           if (concerns(change.before) || concerns(change.now)) EnqueueAllSoon();
         });
@@ -273,7 +272,7 @@ DriverController::Pass DriverController::RollOut(const desired::DriverView& view
   const desired::DriverPools pools =
       desired::PoolsOf(world_.AllNodes(), view.driver, facts->openshift());
   desired::RenderedOperand rendered{
-      .operand = world_.operands.OfState(kDriverState),
+      .operand = world_.operands.OfState(desired::kDriverState),
       .mode = desired::Mode::kEnabled,
       .objects = desired::RenderDriver(
           view.driver, pools,
@@ -291,7 +290,7 @@ DriverController::Pass DriverController::RollOut(const desired::DriverView& view
 }
 
 DriverController::Pass DriverController::HandBack(Rollout& rollout, const io::StopToken& stop) {
-  const desired::RenderedOperand rendered{.operand = world_.operands.OfState(kDriverState),
+  const desired::RenderedOperand rendered{.operand = world_.operands.OfState(desired::kDriverState),
                                           .mode = desired::Mode::kDelegated,
                                           .objects = std::vector<desired::Object>{}};
   rollout.DecideRemovals({&rendered, 1}, stop);

@@ -2,7 +2,6 @@
 // folder.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,10 +9,9 @@
 #include <random>
 
 #include "base/file.h"
-#include "base/ld_cache.h"
 #include "base/testing/elf_file.h"
 #include "shim/ld_cache_update.h"
-#include "tests/support/program.h"
+#include "shim/tests/ldconfig.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::shim {
@@ -23,23 +21,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLibraries = "/usr/lib/x86_64-linux-gnu";
 
-fs::path Below(const fs::path& root, std::string_view path) { return root / path.substr(1); }
-
-bool RunLdconfig(const fs::path& root) {
-  return ::geteuid() == 0 &&
-         test_support::Program("/sbin/ldconfig", {"-r", root.string()}, {}).Wait() == 0;
-}
+using testing::Below;
+using testing::RunLdconfig;
 
 // Name of the loader → name of the file that it gets.
 std::map<std::string, std::string> Loaded(const fs::path& root) {
   std::map<std::string, std::string> loaded;
-  const auto bytes = base::ReadFile(Below(root, "/etc/ld.so.cache"));
-  const auto cache = base::ParseLdCache(bytes ? *bytes : "");
-  if (!cache) return loaded;
-  for (const auto& entry : cache->entries) {
-    std::error_code missing;
-    const auto file = fs::canonical(Below(root, entry.path), missing);
-    loaded.try_emplace(entry.name, missing ? "nothing" : file.filename().string());
+  for (const auto& [name, file] : testing::ReadCachedFiles(root)) {
+    loaded.try_emplace(name, file.empty() ? "nothing" : file.filename().string());
   }
   return loaded;
 }

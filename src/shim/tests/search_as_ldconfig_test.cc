@@ -10,10 +10,9 @@
 #include <random>
 
 #include "base/file.h"
-#include "base/ld_cache.h"
 #include "base/testing/elf_file.h"
 #include "shim/ld_cache_update.h"
-#include "tests/support/program.h"
+#include "shim/tests/ldconfig.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::shim {
@@ -24,23 +23,14 @@ using Names = std::vector<std::string>;
 
 constexpr const char* kSystem = "/usr/lib/x86_64-linux-gnu";
 
-fs::path Below(const fs::path& root, std::string_view path) { return root / path.substr(1); }
-
-bool RunLdconfig(const fs::path& root) {
-  return ::geteuid() == 0 &&
-         test_support::Program("/sbin/ldconfig", {"-r", root.string()}, {}).Wait() == 0;
-}
+using testing::Below;
+using testing::RunLdconfig;
 
 // Name of the loader → files that it would get, the first first.
 std::map<std::string, Names> Found(const fs::path& root) {
   std::map<std::string, Names> found;
-  const auto bytes = base::ReadFile(Below(root, "/etc/ld.so.cache"));
-  const auto cache = base::ParseLdCache(bytes ? *bytes : "");
-  if (!cache) return found;
-  for (const auto& entry : cache->entries) {
-    std::error_code missing;
-    const auto file = fs::canonical(Below(root, entry.path), missing);
-    found[entry.name].push_back(missing ? "nothing" : fs::relative(file, root).string());
+  for (const auto& [name, file] : testing::ReadCachedFiles(root)) {
+    found[name].push_back(file.empty() ? "nothing" : fs::relative(file, root).string());
   }
   return found;
 }
