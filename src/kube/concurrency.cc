@@ -60,8 +60,10 @@ void ConcurrencyLimit::EndRound(double throughput) {
   // Going down is right unless it costs what going up would have to bring.
   const bool better = up ? throughput >= base_->throughput * (1 + options_.worthwhile)
                          : throughput * (1 + options_.worthwhile) >= base_->throughput;
+  const bool first = std::exchange(first_, false);
   if (!better) {
     const Level base = *base_;
+    if (up && first) return MoveTo(base.limit / 2);
     MoveTo(base.limit);
     Settle(base);
     return;
@@ -91,6 +93,7 @@ void ConcurrencyLimit::MoveTo(int limit) {
 }
 
 void ConcurrencyLimit::Refused() {
+  first_ = false;
   // The calls in flight are refused together: that is one sign, not many.
   if (skipped_ > 0) {
     --skipped_;

@@ -17,13 +17,17 @@ namespace pitcrew::kube {
 // there are more; when they only make each one slower, they wait in the server's queue instead of
 // ours, and there are no more. So the limit doubles as long as the throughput grows with it, stays
 // where it has stopped to grow, and from time to time tries one step up or, when everything has
-// become slower, down. A refusal (429: too many for our priority level) halves it at once.
+// become slower, down. It begins with a few, as every server but a very busy one takes well: the
+// way up from the least would cost the start of a large fleet half a second. Where more than these
+// bring nothing, fewer are tried too. A refusal (429: too many for our priority level) halves it at
+// once.
 class ConcurrencyLimit {
  public:
   using Duration = std::chrono::nanoseconds;
 
   struct Options {
     int least = 2;
+    int first = 8;
     int most = 32;
     // Of twice the calls, that is how much more throughput they must bring: with less they cost
     // everybody else's latency for next to nothing.
@@ -31,7 +35,7 @@ class ConcurrencyLimit {
   };
 
   ConcurrencyLimit() : ConcurrencyLimit(Options{}) {}
-  explicit ConcurrencyLimit(Options options) : options_(options), limit_(options.least) {}
+  explicit ConcurrencyLimit(Options options) : options_(options), limit_(options.first) {}
 
   // A call has been answered. `in_flight`: how many there were when it ended, itself included.
   // Calls that had the line to themselves say nothing about more of them.
@@ -59,6 +63,7 @@ class ConcurrencyLimit {
   std::optional<Level> base_;  // while trying another limit: the one to compare with
   double settled_ = 0;         // otherwise: the throughput at this limit, smoothed
   bool suspected_ = false;     // the last round was much slower
+  bool first_ = true;          // the limit is still the first: nobody knows whether fewer would do
   int rest_ = 0;               // rounds until the next try
   int next_rest_ = 0;
 };

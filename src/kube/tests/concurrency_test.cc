@@ -31,7 +31,21 @@ void Work(ConcurrencyLimit& limit, const Server& server, int answers) {
   for (int i = 0; i < answers; ++i) limit.Answered(server.Latency(limit.limit()), limit.limit());
 }
 
-TEST(ConcurrencyLimit, BeginsWithTheLeast) { EXPECT_EQ(ConcurrencyLimit().limit(), 2); }
+TEST(ConcurrencyLimit, BeginsWithAFew) { EXPECT_EQ(ConcurrencyLimit().limit(), 8); }
+
+// Eight calls at the beginning are too many for this server, and that is found out at once.
+TEST(ConcurrencyLimit, FallsFromItsFirstWhereFewerBringAsMuch) {
+  ConcurrencyLimit limit;
+  Work(limit, {.alone = milliseconds(10), .most = 150}, 48 + 7 + 64 + 15 + 48 + 3 + 48 + 1);
+  EXPECT_EQ(limit.limit(), 2);
+}
+
+TEST(ConcurrencyLimit, StaysAtItsFirstWhereFewerBringLess) {
+  ConcurrencyLimit limit;
+  const Server server{.alone = milliseconds(10), .most = 800};
+  Work(limit, server, 48 + 7 + 64 + 15 + 48 + 3 + 1);
+  EXPECT_EQ(limit.limit(), 8);
+}
 
 TEST(ConcurrencyLimit, GrowsToWhereTheServerIsBusyAndStaysThere) {
   ConcurrencyLimit limit;
@@ -154,7 +168,7 @@ TEST(ConcurrencyLimit, FallsWhenTheServerHasLessTimeForUs) {
 }
 
 TEST(CallPace, LetsNoMoreCallsThroughThanItsLimit) {
-  CallPace pace;
+  CallPace pace(ConcurrencyLimit({.first = 2}));
   std::mutex mutex;
   int now = 0;
   int most = 0;
@@ -178,7 +192,7 @@ TEST(CallPace, LetsNoMoreCallsThroughThanItsLimit) {
 }
 
 TEST(CallPace, WakesThoseWhoWaitWhenThereIsRoomForMore) {
-  CallPace pace;
+  CallPace pace(ConcurrencyLimit({.first = 2}));
   auto first = pace.Begin();
   auto second = pace.Begin();
   std::vector<std::thread> waiting;
