@@ -22,7 +22,8 @@ def _prepare(arguments: argparse.Namespace) -> tuple[description.Cluster, images
     with progress.step("prerequisites") as step:
         up.check_prerequisites()
         gpus = sum(int(entry.get("count", 1)) for node in wanted.nodes for entry in node.gpus)
-        step.detail = f"root, tools, overlay; {len(wanted.nodes)} nodes, {gpus} simulated GPUs wanted"
+        machine = " and the machine's" if any(node.machine_gpus for node in wanted.nodes) else ""
+        step.detail = f"root, tools, overlay; {len(wanted.nodes)} nodes, {gpus} simulated GPUs{machine} wanted"
     programs = Programs()
     with progress.step("programs") as step:
         programs.locate(step)

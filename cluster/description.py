@@ -1,4 +1,4 @@
-"""The cluster file: which nodes a cluster has and which GPUs they simulate.
+"""The cluster file: which nodes a cluster has, and which GPUs they simulate or have from the machine.
 
 Every mistake is reported as `file:line: what is wrong; what would be right`, before anything is touched.
 """
@@ -27,6 +27,7 @@ _LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$")
 _VERSION = re.compile(r"^[0-9]+(\.[0-9]+){1,2}$")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _DRIVERS = ("none", "host")
+_MACHINE = "machine"  # as `gpus`: the machine's own
 _TOPOLOGY_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 _INTEGER = re.compile(r"^[0-9]+$")
 
@@ -34,7 +35,8 @@ _INTEGER = re.compile(r"^[0-9]+$")
 @dataclasses.dataclass(frozen=True)
 class Node:
     name: str
-    gpus: list[dict]  # as in a GPU description: [{"profile": "H100-80", "count": 8}, ...]
+    gpus: list[dict]  # simulated ones, as in a GPU description: [{"profile": "H100-80", "count": 8}, ...]
+    machine_gpus: bool  # the machine's own GPUs, with the driver that it has
     gpu_lines: list[int]  # the lines of the cluster file where `gpus` and then each of its entries begin
     kernel: dict | None  # as in a GPU description; with one, the node has a whole /sys of its own, writes included
     kernel_line: int  # the line of the cluster file where it begins
@@ -150,6 +152,9 @@ def _taints(reader: _Reader, node) -> list[dict[str, str]]:
 def _gpus(reader: _Reader, node) -> list[dict]:
     """Only the shape is checked here: profiles and their options belong to the simulation."""
     gpus = []
+    if isinstance(node, yaml.ScalarNode):
+        reader.fail(node, f"gpus must be a list, such as `[{{profile: H100-80, count: 8}}]`, or `{_MACHINE}`: the "
+                          "machine's own")
     for entry in reader.sequence(node, "gpus"):
         keys = reader.mapping(entry, "an entry of gpus", None)
         if "profile" not in keys:
@@ -163,6 +168,13 @@ def _gpus(reader: _Reader, node) -> list[dict]:
     return gpus
 
 
+def _refuse_beside_machine(reader: _Reader, keys: dict[str, tuple]):
+    for name in ("driver", "driverVersion", "kernel"):
+        if name in keys:
+            reader.fail(keys[name][0], f"`{name}` is about simulated GPUs; with `gpus: {_MACHINE}` the node has the "
+                                       "machine's driver and kernel as they are; leave it out")
+
+
 def _node(reader: _Reader, node) -> Node:
     keys = reader.mapping(node, "a node", ("name", "gpus", "driver", "driverVersion", "kernel", "labels", "taints",
                                            "topologyPolicy"))
@@ -172,7 +184,10 @@ def _node(reader: _Reader, node) -> Node:
                            "lower-case letters, digits and `-`, at most 40, such as `gpu-1`")
     if name == "control-plane":
         reader.fail(keys["name"][1], "the name `control-plane` is taken by the cluster's own control plane")
-    gpus = _gpus(reader, keys["gpus"][1]) if "gpus" in keys else []
+    machine_gpus = "gpus" in keys and keys["gpus"][1].value == _MACHINE
+    if machine_gpus:
+        _refuse_beside_machine(reader, keys)
+    gpus = _gpus(reader, keys["gpus"][1]) if "gpus" in keys and not machine_gpus else []
     driver = reader.choice(keys["driver"][1], "driver", _DRIVERS) if "driver" in keys else "none"
     if driver == "host" and not gpus:
         reader.fail(keys["driver"][1], "a node without gpus cannot have a host driver; leave `driver` out")
@@ -190,10 +205,10 @@ def _node(reader: _Reader, node) -> Node:
                                            "node has none; leave it out")
         reader.mapping(keys["kernel"][1], "kernel", None)
         kernel = reader.plain(keys["kernel"][1])
-    return Node(name=name, gpus=gpus, kernel=kernel,
+    return Node(name=name, gpus=gpus, machine_gpus=machine_gpus, kernel=kernel,
                 kernel_line=keys["kernel"][1].start_mark.line + 1 if "kernel" in keys else 0,
                 gpu_lines=[part.start_mark.line + 1 for part in (keys["gpus"][0], *keys["gpus"][1].value)]
-                if "gpus" in keys else [],
+                if gpus else [],
                 driver=driver, driver_version=version,
                 labels=_labels(reader, keys["labels"][1]) if "labels" in keys else {},
                 taints=_taints(reader, keys["taints"][1]) if "taints" in keys else [],
@@ -230,6 +245,9 @@ def parse(text: str, path: pathlib.Path) -> Cluster:
         node = _node(reader, entry)
         if any(other.name == node.name for other in nodes):
             reader.fail(entry, f"two nodes are named `{node.name}`; give each its own name")
+        if node.machine_gpus and any(other.machine_gpus for other in nodes):
+            reader.fail(entry, f"two nodes have `gpus: {_MACHINE}`; each would give the same GPUs to its pods, so "
+                               "only one may")
         nodes.append(node)
     values = {}
     if "values" in keys:

@@ -111,7 +111,7 @@ class Init:
         socket.sethostname(self.spec["hostname"])
         root = self.spec.get("root")
         if root:
-            node_root.enter(root["base"], root["binds"], root["files"], root["links"], root["fresh"])
+            node_root.enter(**root)
         else:
             linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
             linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)

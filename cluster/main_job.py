@@ -39,7 +39,8 @@ def run(state: State, programs: Programs, values: list[pathlib.Path], history: T
     client = Api(state.kubeconfig)
     progress.heading("The operator")
     _install(state, programs, values, client)
-    gpu_nodes = [node["name"] for node in state.read()["description"]["nodes"] if node["gpus"]]
+    gpu_nodes = [node["name"] for node in state.read()["description"]["nodes"]
+                 if node["gpus"] or node["machine_gpus"]]
     told: dict[str, str] = {}
     with progress.step("operator: policy ready") as step:
         chart.await_ready(client, step, _POLICY_READY, bool(gpu_nodes), told)

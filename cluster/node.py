@@ -195,7 +195,8 @@ def specification(state: State, programs: Programs, nodes: list[Node], index: in
         "cluster": state.name, "role": node.name, "hostname": node.name,
         "path": f"{containerd}:{processes.PATH}", "logs": str(state.folder / "log"),
         # The hardware's own tool is in reach; the folder's nvidia-smi must not be: it comes with a driver.
-        "root": {"base": str(base), "binds": binds, "links": {"/usr/local/bin/pitcrew-simulate": SIMULATE},
+        "root": {"base": str(base), "binds": binds, "machine_gpus": node.machine_gpus,
+                 "links": {} if node.machine_gpus else {"/usr/local/bin/pitcrew-simulate": SIMULATE},
                  "fresh": [] if node.kernel is None else [_MODULES],
                  "files": _files(state, node, index, nodes, subnet, programs.cni_folder(),
                                  programs.folder("containerd"))},

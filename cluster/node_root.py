@@ -1,7 +1,7 @@
-"""The file system of a simulated node: an overlay over the machine's own root, on a tmpfs of the node's own.
+"""The file system of a node: an overlay over the machine's own root, on a tmpfs of the node's own.
 
 Runs in the node's new mount namespace, before its programs start. All that a node component writes to "the
-host" lands in the overlay and goes away with the namespace: the machine stays as it was.
+host" lands in the overlay and goes away with the namespace: the machine stays as it was. A node with the machine's own GPUs shares their driver and what the kernel has of them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,30 @@ _ON_TMPFS = ["/var/lib/containerd", "/var/lib/kubelet"]
 _DEVICES = ["null", "zero", "full", "random", "urandom", "tty", "kmsg", "fuse", "console"]
 _PCI = "sys/bus/pci/devices"
 _NVIDIA_VENDOR = "0x10de"
+_DISPLAY_CLASSES = ("0x0300", "0x0302")  # VGA and 3D controllers: GPUs
+# Where an administrator's driver may be: a node with the machine's GPUs has these as they are.
+_OF_THE_DRIVER = ["/etc/nvidia", "/usr/local/nvidia"]
+_DRIVER_MOUNTS_BELOW = "/usr/"
+
+
+def machine_gpus(sysfs: pathlib.Path = pathlib.Path("/sys")) -> list[str]:
+    """The PCI addresses of the machine's own GPUs."""
+    found = []
+    for device in sorted((sysfs / "bus/pci/devices").glob("*")):
+        try:
+            vendor, kind = ((device / name).read_text(encoding="ascii").strip() for name in ("vendor", "class"))
+        except FileNotFoundError:
+            continue  # unplugged meanwhile
+        if vendor == _NVIDIA_VENDOR and kind[:6] in _DISPLAY_CLASSES:
+            found.append(device.name)
+    return found
 
 
 def _make_overlay(base: str, fresh: list[str]) -> str:
     linux.mount("tmpfs", base, "tmpfs", options="mode=755")
     for folder in ("upper", "work", "root", "storage"):
         os.mkdir(f"{base}/{folder}")
-    for folder in [*_FRESH, *fresh]:
+    for folder in fresh:
         path = f"{base}/upper{folder}"
         if not os.path.isdir(path):
             os.makedirs(path)
@@ -102,6 +119,23 @@ def _make_bus_folder(root: str):
     os.makedirs(f"{root}/{_PCI}")
 
 
+def _share_machine_gpus(root: str):
+    """The device nodes of the machine's driver, and what is mounted where its files are: an overlay over the machine's
+    root does not show that."""
+    for path in sorted(pathlib.Path("/dev").glob("nvidia*")):
+        for device in [path, *sorted(path.glob("*"))] if path.is_dir() else [path]:
+            original = device.stat()
+            if device.is_dir():
+                os.mkdir(root + str(device), stat.S_IMODE(original.st_mode))
+            else:
+                os.mknod(root + str(device), original.st_mode, original.st_rdev)
+            os.chmod(root + str(device), stat.S_IMODE(original.st_mode))
+    for line in pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+        target = line.split(" ")[4]
+        if target.startswith(_DRIVER_MOUNTS_BELOW):
+            _bind_in(root, {target: target})
+
+
 def _bind_in(root: str, binds: dict[str, str]):
     for target, source in binds.items():
         path = root + target
@@ -131,14 +165,19 @@ def _make_links(root: str, links: dict[str, str]):
         link.symlink_to(target)
 
 
-def enter(base: str, binds: dict[str, str], files: dict[str, str], links: dict[str, str], fresh: list[str]):
+def enter(base: str, binds: dict[str, str], files: dict[str, str], links: dict[str, str], fresh: list[str],
+          machine_gpus: bool):  # pylint: disable=redefined-outer-name  # as the specification calls it
     """Builds the node's root on `base` (an empty folder) and makes it this namespace's root. `fresh`: further folders
-    that must not show what the machine has there."""
+    that must not show what the machine has there. `machine_gpus`: the node has the machine's own."""
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
-    root = _make_overlay(base, fresh)
+    root = _make_overlay(base, [folder for folder in [*_FRESH, *fresh]
+                                if not (machine_gpus and folder in _OF_THE_DRIVER)])
     _make_kernel_trees(root)
     _make_devices(root)
-    _make_pci_bus(root)
+    if machine_gpus:
+        _share_machine_gpus(root)
+    else:
+        _make_pci_bus(root)
     _bind_in(root, binds)
     _write_files(root, files)
     _make_links(root, links)

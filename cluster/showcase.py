@@ -72,6 +72,8 @@ def show_no_gpu(client: Api):
 
 
 def gpus_in_words(node: dict) -> str:
+    if node["machine_gpus"]:
+        return "the machine's"
     return ", ".join(f"{entry.get('count', 1)} x {entry['profile']}" for entry in node["gpus"]) or "none"
 
 
@@ -88,7 +90,7 @@ def show_table(client: Api, described: list[dict], seconds: dict[str, dict[str, 
                      labels.get("nvidia.com/gpu.product", "-"), timeline.in_words(timeline.offered(node)),
                      f"{allocatable:.1f} s" if allocatable is not None else "-"])
     progress.heading("Nodes")
-    progress.table(rows, ["node", "simulated GPUs", "nvidia.com/gpu.product", "allocatable", "after"])
+    progress.table(rows, ["node", "GPUs", "nvidia.com/gpu.product", "allocatable", "after"])
     names = [node["metadata"]["name"] for node in nodes]
     stages = [stage for stage in timeline.STAGES if any(stage in seconds.get(name, {}) for name in names)]
     if stages:

@@ -7,8 +7,8 @@ import pathlib
 import shutil
 import sys
 
-from cluster import (api, cgroups, certificates, control_plane, down, images, leash, network, node, processes,
-                     progress)
+from cluster import (api, cgroups, certificates, control_plane, down, images, leash, network, node,
+                     node_root, processes, progress)
 from cluster.description import Cluster
 from cluster.errors import ClusterError, MalformedInput
 from cluster.leash import Started
@@ -35,9 +35,21 @@ def check_prerequisites():
         raise ClusterError("this kernel has no overlay file system (no `overlay` in /proc/filesystems)")
 
 
+def check_machine_gpus(name: str, sysfs: pathlib.Path = pathlib.Path("/sys"), proc: pathlib.Path = pathlib.Path("/proc")):
+    if not node_root.machine_gpus(sysfs):
+        raise ClusterError(f"node {name} is to have the machine's GPUs, and the machine has none (no device of NVIDIA's "
+                           f"in {sysfs}/bus/pci/devices); simulated ones: `gpus: [{{profile: H100-80, count: 8}}]`")
+    if not (proc / "driver/nvidia/version").exists():
+        raise ClusterError(f"node {name} is to have the machine's GPUs, and their driver is not loaded (no "
+                           f"{proc}/driver/nvidia/version); nodes of a local cluster share the machine's kernel, so "
+                           "load NVIDIA's driver first")
+
+
 def check_gpus(cluster: Cluster, simulation: images.Simulation | None):
-    """Lets the simulation itself read each node's GPUs before anything is made."""
+    """Lets the simulation itself read each node's GPUs, and looks for the machine's, before anything is made."""
     for one in cluster.nodes:
+        if one.machine_gpus:
+            check_machine_gpus(one.name)
         if not one.gpus:
             continue
         if simulation is None:

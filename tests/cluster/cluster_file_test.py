@@ -9,8 +9,8 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from cluster import description  # noqa: E402
-from cluster.errors import MalformedInput  # noqa: E402
+from cluster import description, up  # noqa: E402
+from cluster.errors import ClusterError, MalformedInput  # noqa: E402
 
 # (text, line of the mistake, words that the message must have)
 MALFORMED = {
@@ -26,7 +26,11 @@ MALFORMED = {
     "two nodes of one name": ("nodes:\n  - name: a\n  - name: a\n", 3, ["two nodes are named `a`"]),
     "a cluster name too long": ("name: production\nnodes:\n  - name: a\n", 1, ["1 to 7"]),
     "another Kubernetes": ("kubernetes: \"1.29\"\nnodes:\n  - name: a\n", 1, ["1.29", "1.35"]),
-    "gpus that are no list": ("nodes:\n  - name: a\n    gpus: H100-80\n", 3, ["gpus must be a list"]),
+    "gpus that are no list": ("nodes:\n  - name: a\n    gpus: H100-80\n", 3, ["gpus must be a list", "`machine`"]),
+    "a driver beside the machine's GPUs": ("nodes:\n  - name: a\n    gpus: machine\n    driver: host\n", 4,
+                                           ["about simulated GPUs"]),
+    "the machine's GPUs twice": ("nodes:\n  - name: a\n    gpus: machine\n  - name: b\n    gpus: machine\n", 4,
+                                 ["only one may"]),
     "a GPU without profile": ("nodes:\n  - name: a\n    gpus:\n      - {count: 8}\n", 4, ["no `profile`"]),
     "a count that is none": ("nodes:\n  - name: a\n    gpus:\n      - {profile: L4, count: many}\n", 4, ["count `many`"]),
     "too many GPUs": ("nodes:\n  - name: a\n    gpus:\n      - {profile: L4, count: 64}\n", 4, ["1 to 16"]),
@@ -46,6 +50,40 @@ MALFORMED = {
 }
 
 
+def _machine(folder: str, devices: dict[str, tuple[str, str]], driver: bool) -> tuple[pathlib.Path, pathlib.Path]:
+    """A /sys with PCI devices {address: (vendor, class)}, and a /proc with a loaded driver or without."""
+    sysfs, proc = pathlib.Path(folder) / "sys", pathlib.Path(folder) / "proc"
+    for address, (vendor, kind) in devices.items():
+        device = sysfs / "bus/pci/devices" / address
+        device.mkdir(parents=True)
+        (device / "vendor").write_text(f"{vendor}\n", encoding="ascii")
+        (device / "class").write_text(f"{kind}\n", encoding="ascii")
+    if driver:
+        (proc / "driver/nvidia").mkdir(parents=True)
+        (proc / "driver/nvidia/version").write_text("NVRM version: 580.159.04\n", encoding="ascii")
+    return sysfs, proc
+
+
+class GpusOfTheMachine(unittest.TestCase):
+    GPU = {"0000:00:06.0": ("0x10de", "0x030200")}
+    OTHERS = {"0000:00:01.0": ("0x1af4", "0x018000"), "0000:00:02.0": ("0x10de", "0x068000")}  # a disk, an NVSwitch
+
+    def check(self, devices, driver):
+        with tempfile.TemporaryDirectory() as folder:
+            up.check_machine_gpus("a", *_machine(folder, devices, driver))
+
+    def test_a_gpu_with_its_driver_will_do(self):
+        self.check(self.OTHERS | self.GPU, True)
+
+    def test_a_machine_without_is_told_before_anything_is_made(self):
+        with self.assertRaisesRegex(ClusterError, "the machine has none"):
+            self.check(self.OTHERS, True)
+
+    def test_a_driver_that_is_not_loaded_is_told(self):
+        with self.assertRaisesRegex(ClusterError, "driver is not loaded"):
+            self.check(self.GPU, False)
+
+
 class ClusterFile(unittest.TestCase):
     def test_every_mistake_has_its_line_and_what_would_be_right(self):
         for name, (text, line, words) in MALFORMED.items():
@@ -56,6 +94,11 @@ class ClusterFile(unittest.TestCase):
                 self.assertTrue(message.startswith(f"my.yaml:{line}: "), message)
                 for word in words:
                     self.assertIn(word, message)
+
+    def test_the_machines_gpus_are_no_simulated_ones(self):
+        node = description.parse("nodes:\n  - name: a\n    gpus: machine\n", pathlib.Path("my.yaml")).nodes[0]
+        self.assertTrue(node.machine_gpus)
+        self.assertEqual(node.gpus, [])
 
     def test_the_files_that_come_along_are_valid(self):
         files = sorted((ROOT / "cluster/clusters").glob("*.yaml"))

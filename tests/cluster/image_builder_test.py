@@ -69,6 +69,18 @@ class ImageBuilder(unittest.TestCase):
         self.assertTrue(all(name.rpartition("/")[0] in layer or "/" not in name for name in layer),
                         "a member without its folder")
 
+    def test_a_library_that_no_program_asks_for_can_be_named(self):
+        """As parts of the C library that a driver's libraries ask for, which are loaded into programs of the image."""
+        self.assertEqual(build(self.folder, RECIPE).returncode, 0)
+        _, layer = members(f"{self.folder}/images/trial.tar")
+        self.assertFalse(any(name.endswith("/librt.so.1") for name in layer), "the test shows nothing")
+        self.assertEqual(build(self.folder, RECIPE + "libraries: [librt.so.1]\n").returncode, 0)
+        _, layer = members(f"{self.folder}/images/trial.tar")
+        self.assertTrue(any(name.endswith("/librt.so.1") and member.isfile() for name, member in layer.items()))
+        result = build(self.folder, RECIPE + "libraries: [libabsent.so.1]\n")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("libabsent.so.1, which docker.io/pitcrew/trial:v1 needs, is in none of", result.stderr)
+
     def test_a_program_of_ours_goes_before_an_applet(self):
         self.assertEqual(build(self.folder, RECIPE).returncode, 0)
         _, layer = members(f"{self.folder}/images/trial.tar")
