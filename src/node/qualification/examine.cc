@@ -193,9 +193,11 @@ base::Result<Report> Examine(const ExamineOptions& options, const io::StopToken&
   const auto start = base::SteadyClock::now();
   TRY_ASSIGN(const auto opened, Open(options));
   const auto meter = opened.library->MakeMeter();
+  const bool links_switched_off = AreNvLinksSwitchedOff(options.proc);
   std::vector<Measurement> gpus;
   for (const auto& device : opened.inventory.devices) {
     gpus.push_back(Describe(device));
+    gpus.back().links_switched_off = links_switched_off;
     if (!device.fault) gpus.back().before = ReadHealth(*meter, device.uuid);
   }
   base::LogInfo("GPUs are examined", {{"gpus", gpus.size()}, {"memory", options.memory}});

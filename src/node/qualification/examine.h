@@ -28,6 +28,7 @@ struct ExamineOptions {
   // What starts the process of one GPU; "--gpu UUID --part PART --memory AMOUNT" follow.
   std::vector<std::string> helper = {"/proc/self/exe", "validator", "qualify"};
   std::vector<std::filesystem::path> driver_roots = {"/"};
+  std::filesystem::path proc = "/proc";
 };
 
 // What the node has: asked before anything is done to GPUs. kNotFound "NoGpus"; kConflict

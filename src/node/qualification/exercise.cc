@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -141,6 +143,22 @@ std::uint32_t NumberOf(std::uint64_t word) {
   return static_cast<std::uint32_t>(word >> 31U);
 }
 
+// Of the threads that compare: one reads and compares some 4 GB in a second, a GPU's link carries
+// 50. All GPUs of a node are tested at once, so they share its processors.
+constexpr unsigned kMostThreads = 4;
+
+// `work(first word, behind the last)` for parts of `words`, side by side.
+template <class Work>
+void InParts(std::size_t words, const Work& work) {
+  const unsigned threads = std::clamp(std::thread::hardware_concurrency() / 2, 1U, kMostThreads);
+  const std::size_t part = (words + threads - 1) / threads;
+  std::vector<std::jthread> others;
+  for (std::size_t first = part; first < words; first += part) {
+    others.emplace_back([&work, first, end = std::min(first + part, words)] { work(first, end); });
+  }
+  work(0, std::min(part, words));
+}
+
 class MemoryTester {
  public:
   MemoryTester(const Cuda& cuda, const DeviceMemory& memory, const HostMemory& buffer)
@@ -176,7 +194,9 @@ class MemoryTester {
 
   base::Status WriteNumbers() {
     return ForEachBlock([&](Address address, std::size_t words, std::uint64_t first) {
-      for (std::size_t i = 0; i < words; ++i) buffer_.words()[i] = NumberOf(first + i);
+      InParts(words, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t i = begin; i < end; ++i) buffer_.words()[i] = NumberOf(first + i);
+      });
       return cuda_.Check("cuMemcpyHtoD", cuda_.cuMemcpyHtoD(address, buffer_.bytes(),
                                                             words * sizeof(std::uint32_t)));
     });
@@ -197,8 +217,12 @@ class MemoryTester {
     const std::span read(buffer_.words(), words);
     // The whole block at once, which the compiler does in wide registers; words are looked at only
     // where something is wrong.
-    std::uint32_t different = 0;
-    for (std::size_t i = 0; i < words; ++i) different |= read[i] ^ expected(first + i);
+    std::atomic<std::uint32_t> different = 0;
+    InParts(words, [&](std::size_t begin, std::size_t end) {
+      std::uint32_t of_part = 0;
+      for (std::size_t i = begin; i < end; ++i) of_part |= read[i] ^ expected(first + i);
+      different |= of_part;
+    });
     if (different == 0) return {};
     for (std::size_t i = 0; i < words; ++i) {
       const std::uint32_t written = expected(first + i);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/file.h"
+#include "base/strings.h"
 #include "nvml/abi_metrics.h"
 
 namespace pitcrew::node::qualification {
@@ -117,6 +119,17 @@ base::Result<Health> ReadHealth(nvml::Meter& meter, const std::string& uuid) {
     }
   }
   return health;
+}
+
+bool AreNvLinksSwitchedOff(const std::filesystem::path& proc) {
+  const auto text = base::ReadFile(proc / "driver/nvidia/params");
+  if (!text) return false;
+  for (const auto line : base::Split(*text, '\n')) {
+    const auto colon = line.find(':');
+    if (colon == std::string_view::npos || line.substr(0, colon) != "NvLinkDisable") continue;
+    return base::Trim(line.substr(colon + 1)) == "1";
+  }
+  return false;
 }
 
 }  // namespace pitcrew::node::qualification

@@ -96,7 +96,8 @@ struct Measurement {
   std::string name;
   std::string pci;  // "0000:1b:00.0"
   std::uint32_t pci_device_id = 0;
-  bool divided = false;  // by MIG: its parts are not exercised
+  bool divided = false;             // by MIG: its parts are not exercised
+  bool links_switched_off = false;  // AreNvLinksSwitchedOff
   std::optional<base::Error> unreadable;
 
   base::Result<Exercise> memory;      // the memory test

@@ -113,7 +113,7 @@ Check JudgePeer(const Measurement& measurement, const Model* model) {
                             copy->wrong_words, *measurement.peer_index));
   }
   const bool switched = model != nullptr && model->links == Links::kSwitched;
-  const bool judged = switched && copy->direct;
+  const bool judged = switched && copy->direct && !measurement.links_switched_off;
   Check check = JudgeBandwidth(kName, copy->bytes_per_second, judged ? model->nvlink_bandwidth : 0);
   check.text = fmt::format("to GPU {}: {}", *measurement.peer_index, check.text);
   if (!copy->direct) {
@@ -284,7 +284,9 @@ std::uint64_t Growth(const Health& before, const LinkHealth& now,
   return last > first ? last - first : 0;
 }
 
-Check JudgeLinks(const Health& before, const Health& after, const Model* model) {
+// An administrator's decision (as in a virtual machine that gets one GPU of a board) is no fault.
+Check JudgeLinks(const Health& before, const Health& after, const Model* model,
+                 bool links_switched_off) {
   constexpr std::string_view kName = "nvlink";
   std::vector<std::string> down;
   std::vector<std::string> erring;
@@ -301,6 +303,12 @@ Check JudgeLinks(const Health& before, const Health& after, const Model* model) 
     }
   }
   const std::size_t up = after.links.size() - down.size();
+  if (links_switched_off && after.links.empty()) {
+    const bool has_links = model == nullptr || model->nvlinks > 0;
+    return Make(kName, has_links ? Outcome::kNoted : Outcome::kPassed,
+                has_links ? "the driver was loaded with NVreg_NvLinkDisable=1 and uses none"
+                          : "the model has none");
+  }
   const bool all_must_be_up = model != nullptr && model->links == Links::kSwitched;
   if (all_must_be_up && up < model->nvlinks) {
     return Make(
@@ -386,8 +394,8 @@ GpuReport Judge(const Measurement& measurement) {
   report.checks.push_back(JudgeEcc(after));
   report.checks.push_back(JudgeRows(after));
   report.checks.push_back(JudgeRecovery(after));
-  report.checks.push_back(
-      JudgeLinks(measurement.before ? *measurement.before : after, after, model));
+  report.checks.push_back(JudgeLinks(measurement.before ? *measurement.before : after, after, model,
+                                     measurement.links_switched_off));
   return report;
 }
 

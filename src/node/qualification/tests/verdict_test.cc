@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <set>
 
+#include "node/qualification/health.h"
 #include "node/qualification/model.h"
 #include "nvml/abi_metrics.h"
+#include "tests/support/temporary_folder.h"
 
 namespace pitcrew::node::qualification {
 namespace {
@@ -270,6 +272,41 @@ TEST(Verdict, NvLinks) {
   gpu.before = GoodHealth(18);
   gpu.after->links[5].crc_errors = 1;
   EXPECT_EQ(OutcomeOf(gpu, "nvlink"), Outcome::kNoted);
+}
+
+// As an H200 in a virtual machine whose driver (580.159.04) was told to use none: it answers about
+// no link.
+TEST(Verdict, LinksThatTheDriverWasToldNotToUseAreNoFault) {
+  auto gpu = Good();
+  gpu.after->links.clear();
+  EXPECT_EQ(OutcomeOf(gpu, "nvlink"), Outcome::kFailed) << "nobody has switched them off";
+  gpu.links_switched_off = true;
+  EXPECT_EQ(OutcomeOf(gpu, "nvlink"), Outcome::kNoted);
+  EXPECT_THAT(CheckOf(gpu, "nvlink").text, HasSubstr("NVreg_NvLinkDisable=1"));
+  gpu.after = GoodHealth(18);
+  gpu.after->links[3].up = false;
+  EXPECT_EQ(OutcomeOf(gpu, "nvlink"), Outcome::kFailed) << "the driver tells of links nevertheless";
+  gpu.pci_device_id = kT4;
+  gpu.after = GoodHealth(0);
+  EXPECT_EQ(OutcomeOf(gpu, "nvlink"), Outcome::kPassed);
+}
+
+TEST(Verdict, WithoutLinksCopiesBetweenGpusAreNotJudgedByThem) {
+  auto gpu = Good();
+  gpu.peer_index = 1;
+  gpu.peer = Exercise{.memory = {}, .bandwidths = {}, .load = {}, .peer = PeerCopy{50e9, true, 0}};
+  EXPECT_EQ(OutcomeOf(gpu, "gpu-to-gpu"), Outcome::kFailed);
+  gpu.links_switched_off = true;
+  EXPECT_EQ(OutcomeOf(gpu, "gpu-to-gpu"), Outcome::kUnknown);
+}
+
+TEST(Health, WhetherLinksAreSwitchedOffStandsInTheDriversParameters) {
+  const test_support::TemporaryFolder proc;
+  EXPECT_FALSE(AreNvLinksSwitchedOff(proc.path())) << "no driver";
+  proc.Write("driver/nvidia/params", "ImexChannelCount: 2048\nNvLinkDisable: 1\nRmMsg: \"\"\n");
+  EXPECT_TRUE(AreNvLinksSwitchedOff(proc.path()));
+  proc.Write("driver/nvidia/params", "NvLinkDisable: 0\nRmNvlinkBandwidthLinkCount: 1\n");
+  EXPECT_FALSE(AreNvLinksSwitchedOff(proc.path()));
 }
 
 TEST(Verdict, LinksThatNeedABridgeMayAllBeDown) {
