@@ -33,7 +33,8 @@ from libraries import BuildError
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 _EPOCH = "1970-01-01T00:00:00Z"
 _VARIABLES = {"driver_version": "580.95.05"}
-_RECIPE_KEYS = {"image", "tag", "config", "folders", "files", "trees", "texts", "links", "busybox", "commands"}
+_RECIPE_KEYS = {"image", "tag", "config", "folders", "files", "trees", "texts", "links", "busybox", "commands",
+                "libraries"}
 # Debian 12's merged layout: these are links in every image.
 _MERGED = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 _COMMAND = re.compile(r'^COMMAND\("[^"]*",\s*"([^"]*)"', re.MULTILINE)
@@ -164,12 +165,19 @@ class Recipe:
     def reference(self) -> str:
         return f"{self.expand(self.data['image'])}:{self.expand(self.data['tag'])}"
 
-    def _add_libraries(self, layer: Layer, program: pathlib.Path):
-        found = libraries.libraries_of(program, self.target.architecture, self.target.root)
+    def _add_found(self, layer: Layer, found: dict[str, pathlib.Path]):
         for seen, file in sorted(found.items()):
-            if seen in layer:
-                continue
-            layer.file(seen, file.read_bytes(), 0o755, file)
+            if seen not in layer:
+                layer.file(seen, file.read_bytes(), 0o755, file)
+
+    def _add_libraries(self, layer: Layer, program: pathlib.Path):
+        self._add_found(layer, libraries.libraries_of(program, self.target.architecture, self.target.root))
+
+    def _add_named_library(self, layer: Layer, name: str):
+        """One that no program of the image asks for, but what is loaded into them or mounted beside them does."""
+        seen, file = libraries.find_library(name, self.reference(), self.target.architecture, self.target.root)
+        self._add_found(layer, {seen: file})
+        self._add_libraries(layer, file)
 
     def _add_file(self, layer: Layer, entry: dict):
         source = pathlib.Path(self.expand(entry["from"]))
@@ -232,6 +240,8 @@ class Recipe:
             self._add_file(layer, entry)
         for entry in self.data.get("trees") or []:
             self._add_tree(layer, entry)
+        for name in self.data.get("libraries") or []:
+            self._add_named_library(layer, name)
         if "commands" in self.data:
             self._add_command_names(layer, self.data["commands"])
         for path, target in (self.data.get("links") or {}).items():

@@ -93,10 +93,20 @@ def _read_elf(program: pathlib.Path, architecture: Architecture) -> str:
     return result.stdout
 
 
+def find_library(name: str, asked_by: str, architecture: Architecture,
+                 root: pathlib.Path = pathlib.Path("/")) -> tuple[str, pathlib.Path]:
+    """The path at which the loader finds it, and the file."""
+    folders = (f"/lib/{architecture.triplet}", f"/usr/lib/{architecture.triplet}", "/lib", "/usr/lib")
+    for folder in folders:
+        file = real_path(root, f"{folder}/{name}")
+        if file is not None:
+            return f"{folder}/{name}", file
+    raise BuildError(f"{name}, which {asked_by} needs, is in none of {', '.join(folders)} below {root}")
+
+
 def libraries_of(program: pathlib.Path, architecture: Architecture,
                  root: pathlib.Path = pathlib.Path("/")) -> dict[str, pathlib.Path]:
     """{path that the loader looks at: file}, the loader itself included; empty for a static program."""
-    folders = (f"/lib/{architecture.triplet}", f"/usr/lib/{architecture.triplet}", "/lib", "/usr/lib")
     found: dict[str, pathlib.Path] = {}
     names: set[str] = set()
     waiting = [(program, program.name)]
@@ -117,10 +127,7 @@ def libraries_of(program: pathlib.Path, architecture: Architecture,
             if name in names:
                 continue
             names.add(name)
-            places = [(f"{folder}/{name}", real_path(root, f"{folder}/{name}")) for folder in folders]
-            seen, library = next((place for place in places if place[1]), ("", None))
-            if library is None:
-                raise BuildError(f"{name}, which {asked_by} needs, is in none of {', '.join(folders)} below {root}")
+            seen, library = find_library(name, asked_by, architecture, root)
             if library not in found.values():  # the loader is a library of libc as well
                 found[seen] = library
             waiting.append((library, name))
