@@ -124,7 +124,7 @@ base::Result<Health> ReadHealth(nvml::Meter& meter, const std::string& uuid) {
 bool AreNvLinksSwitchedOff(const std::filesystem::path& proc) {
   const auto text = base::ReadFile(proc / "driver/nvidia/params");
   if (!text) return false;
-  for (const auto line : base::Split(*text, '\n')) {
+  for (const std::string_view line : base::Split(*text, '\n')) {
     const auto colon = line.find(':');
     if (colon == std::string_view::npos || line.substr(0, colon) != "NvLinkDisable") continue;
     return base::Trim(line.substr(colon + 1)) == "1";
