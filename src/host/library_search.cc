@@ -98,4 +98,13 @@ const std::vector<std::string>& LibrarySearch::Cache() {
   return *cache_;
 }
 
+base::Result<std::filesystem::path> FindDriverLibrary(const Root& root,
+                                                      std::string_view file_name) {
+  auto found = FindLibrary(root, file_name);
+  if (found) return found;
+  auto cached = LibrarySearch(root).FindInCache(std::string(file_name));
+  if (cached.empty()) return found;
+  return std::move(cached.front());
+}
+
 }  // namespace pitcrew::host

@@ -39,4 +39,8 @@ class LibrarySearch {
   std::optional<std::vector<std::string>> cache_;  // paths inside, as the cache names them
 };
 
+// FindLibrary, and where no folder has it what the loader's cache of the root names: drivers are
+// installed to other folders too (/usr/lib without a triplet, /usr/local/nvidia/lib64).
+base::Result<std::filesystem::path> FindDriverLibrary(const Root& root, std::string_view file_name);
+
 }  // namespace pitcrew::host

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "host/driver_root.h"
+#include "host/library_search.h"
 
 namespace pitcrew::nvml {
 namespace {
@@ -27,7 +28,7 @@ base::Result<std::shared_ptr<LoadedLibrary>> LoadedLibrary::Find(
     const std::vector<fs::path>& driver_roots) {
   for (const auto& root : driver_roots) {
     if (IsLoaderSearch(root)) continue;
-    if (const auto path = host::FindLibrary(host::Root(root), host::kNvmlLibrary))
+    if (const auto path = host::FindDriverLibrary(host::Root(root), host::kNvmlLibrary))
       return Load(*path);
   }
   return Load(host::kNvmlLibrary);

@@ -189,8 +189,9 @@ base::Result<DriverFiles> Locate(const LocateOptions& options) {
   files.sockets = FindSockets(options.driver_root);
   files.mps_folder = FindMpsFolder(options.driver_root, options.mps_folder);
   files.firmware = FindFirmware(options, files.version);
+  const auto folders = ProgramFolders(options);
   for (const auto name : kPrograms) {
-    if (auto program = LocateFirst(options.driver_root, host::StandardProgramFolders(), name)) {
+    if (auto program = LocateFirst(options.driver_root, folders, name)) {
       files.programs.push_back(*std::move(program));
     }
   }

@@ -25,6 +25,7 @@ struct LocateOptions {
   // Folders inside the driver root to look in; none: the usual ones.
   std::vector<std::string> library_folders = {};
   std::vector<std::string> config_folders = {};
+  std::vector<std::string> program_folders = {};
   // Also libraries of the driver that do not have its version in their names (6.6).
   bool unversioned_libraries = false;
   // Of pipes to an MPS control daemon, inside the driver root; empty: not looked for.

@@ -85,6 +85,13 @@ void AddLinks(host::LibrarySearch& search, DriverFiles& files) {
 
 }  // namespace
 
+std::vector<std::string_view> ProgramFolders(const LocateOptions& options) {
+  if (!options.program_folders.empty()) {
+    return {options.program_folders.begin(), options.program_folders.end()};
+  }
+  return {host::StandardProgramFolders().begin(), host::StandardProgramFolders().end()};
+}
+
 std::optional<File> LocateFirst(const host::Root& root, std::span<const std::string_view> folders,
                                 std::string_view name) {
   for (const auto folder : folders) {
@@ -114,7 +121,7 @@ void LocateGraphics(const LocateOptions& options, host::LibrarySearch& search, D
        {std::string("nvidia_drv.so"), "libglxserver_nvidia.so." + files.version}) {
     if (auto file = LocateFirst(root, xorg_views, name)) files.graphics.push_back(*std::move(file));
   }
-  if (auto file = LocateFirst(root, host::StandardProgramFolders(), "nvidia-xconfig")) {
+  if (auto file = LocateFirst(root, ProgramFolders(options), "nvidia-xconfig")) {
     files.graphics.push_back(*std::move(file));
   }
   std::vector<std::string_view> config_folders(options.config_folders.begin(),

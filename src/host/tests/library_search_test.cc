@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/ld_cache.h"
+#include "host/driver_root.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::host {
@@ -52,6 +53,16 @@ TEST_F(LibrarySearchTest, TheCacheIsForWhatNoFolderHas) {
   folder_.Write("usr/lib64/libcuda.so.111.22", "x");
   std::filesystem::create_symlink("libcuda.so.111.22", At("usr/lib64/libcuda.so.1.0"));
   EXPECT_EQ(Find("libcuda.so.*.*"), Paths{At("usr/lib64/libcuda.so.111.22")});
+}
+
+// An H200's machine had its driver in /usr/local/nvidia/lib64, by ld.so.conf.
+TEST_F(LibrarySearchTest, ADriversLibraryInAnotherFolderIsFoundByTheCache) {
+  const Root root(folder_.path());
+  EXPECT_FALSE(FindLibrary(root, "libcuda.so.1"));
+  EXPECT_EQ(FindDriverLibrary(root, "libcuda.so.1").value_or(""), At("opt/nv/libcuda.so.580.95"));
+  EXPECT_FALSE(FindDriverLibrary(root, "libnvidia-ml.so.1"));
+  folder_.Write("usr/lib64/libcuda.so.1", "x");
+  EXPECT_EQ(FindDriverLibrary(root, "libcuda.so.1").value_or(""), At("usr/lib64/libcuda.so.1"));
 }
 
 TEST_F(LibrarySearchTest, FoldersThatAreNamedAreAllThereIs) {

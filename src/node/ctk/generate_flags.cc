@@ -77,17 +77,23 @@ bool Has(const List& features, std::string_view name) {
   return features && std::ranges::find(*features, name) != features->end();
 }
 
+// Those of PATH, then the system's, as upstream looks for programs.
+std::vector<std::string> ProgramFolders() {
+  const char* own = std::getenv("PATH");
+  auto folders = base::SplitTrimmed(own == nullptr ? "" : own, ':');
+  std::erase_if(folders, [](const std::string& folder) { return !folder.starts_with('/'); });
+  for (const auto folder : host::StandardProgramFolders()) folders.emplace_back(folder);
+  return folders;
+}
+
 // Upstream's: an absolute path stays, another name is looked for where programs are.
 std::string ResolveHookPath(const std::string& path) {
   if (path.starts_with('/')) return path;
   const std::string name = path.empty() ? std::string(kHookProgram) : path;
-  const char* own = std::getenv("PATH");
-  auto folders = base::SplitTrimmed(own == nullptr ? "" : own, ':');
-  for (const auto folder : host::StandardProgramFolders()) folders.emplace_back(folder);
-  for (const auto& folder : folders) {
+  for (const auto& folder : ProgramFolders()) {
     const auto program = std::filesystem::path(folder) / name;
     std::error_code ignored;
-    if (program.is_absolute() && std::filesystem::is_regular_file(program, ignored) &&
+    if (std::filesystem::is_regular_file(program, ignored) &&
         ::access(program.c_str(), X_OK) == 0) {
       return program.string();
     }
@@ -259,6 +265,7 @@ base::Result<GenerateRequest> ReadRequest(const GlobalFlags& global, const Gener
   request.sockets = !Has(flags.features, "disable-ipc-discoverer");
   request.library_folders = OrNone(flags.library_folders);
   request.unversioned_libraries = Has(flags.features, "enable-explicit-driver-libraries");
+  request.program_folders = ProgramFolders();
   TRY_ASSIGN(request.config_folders, ConfigFolders(flags, request.options.driver_root));
   TRY_ASSIGN(const auto csv, ReadCsvSettings(global));
   request.tegra.lists = flags.tegra_lists.value_or(csv.lists);

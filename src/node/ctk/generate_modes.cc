@@ -43,6 +43,7 @@ base::Result<cdi_generate::DriverFiles> LocateDriver(const GenerateRequest& requ
   TRY_ASSIGN(options.library_folders, InsideRoot(request.library_folders, "--library-search-path",
                                                  request.options.driver_root));
   options.config_folders = request.config_folders;
+  options.program_folders = request.program_folders;
   options.mps_folder = cdi_generate::MpsFolder();
   options.unversioned_libraries = request.unversioned_libraries;
   TRY_ASSIGN(auto files, cdi_generate::Locate(options));

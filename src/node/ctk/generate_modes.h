@@ -28,6 +28,7 @@ struct GenerateRequest {
   bool unversioned_libraries = false;
   std::vector<std::string> library_folders;  // as they were given
   std::vector<std::string> config_folders;   // inside the driver root; none: the usual ones
+  std::vector<std::string> program_folders;  // the same
 };
 
 // Absolute paths, seen from inside the driver root. kInvalid "BadUsage" for one outside.

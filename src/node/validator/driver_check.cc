@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "host/library_search.h"
 #include "host/process.h"
 #include "nvml/nvml.h"
 
@@ -93,7 +94,7 @@ base::Result<FoundDriver> CheckHostDriver(const Options& options, const io::Stop
                        fmt::format("failed to find an executable 'nvidia-smi' on the host below {}",
                                    root.path().string())));
   }
-  const auto library = host::FindLibrary(root, host::kNvmlLibrary);
+  const auto library = host::FindDriverLibrary(root, host::kNvmlLibrary);
   const auto proven =
       ProveDriver(options, root, library.value_or(std::filesystem::path()), *program, true, stop);
   if (proven) return driver;
@@ -124,12 +125,12 @@ bool HasFormerDriver(const Options& options) {
   const bool known =
       own && nodes && own == PlaceOf(options.driver_seen_at) && nodes == PlaceOf(node);
   return known && *own != *nodes &&
-         host::FindLibrary(host::Root(node), host::kNvmlLibrary).has_value();
+         host::FindDriverLibrary(host::Root(node), host::kNvmlLibrary).has_value();
 }
 
 base::Result<FoundDriver> LookAtContainerDriver(const Options& options, const io::StopToken& stop) {
   const host::Root root(options.driver_seen_at);
-  TRY_ASSIGN(const auto library, host::FindLibrary(root, host::kNvmlLibrary));
+  TRY_ASSIGN(const auto library, host::FindDriverLibrary(root, host::kNvmlLibrary));
   TRY_ASSIGN(const auto program, host::FindProgram(root, host::kSmiProgram));
   TRY(ProveDriver(options, root, library, program, false, stop));
   FoundDriver driver;

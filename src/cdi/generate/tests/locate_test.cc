@@ -69,6 +69,15 @@ TEST_F(SearchTest, FoldersThatAreNamedTakeThePlaceOfOthers) {
                                 "/opt/conf/glvnd/egl_vendor.d/10_nvidia.json"}}));
 }
 
+TEST_F(SearchTest, ProgramsAreLookedForInFoldersThatAreNamed) {
+  Library("usr/lib64/libcuda.so.580.95.05", "libcuda.so.1");
+  folder_.Write("opt/nv/bin/nvidia-smi", "x");
+  folder_.Write("usr/bin/nvidia-smi", "x");
+  EXPECT_EQ(Located().programs.at(0).path, "/usr/bin/nvidia-smi");
+  options_.program_folders = {"/opt/none", "/opt/nv/bin", "/usr/bin"};
+  EXPECT_EQ(Located().programs.at(0).path, "/opt/nv/bin/nvidia-smi");
+}
+
 // container-toolkit.md 6.6, "driver libraries".
 TEST_F(SearchTest, LibrariesWithoutTheDriversVersionOnlyWhenAskedFor) {
   Library("usr/lib64/libcuda.so.580.95.05", "libcuda.so.1");

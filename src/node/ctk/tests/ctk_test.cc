@@ -11,14 +11,18 @@
 #include "codec/json.h"
 #include "codec/toml.h"
 #include "node/ctk/command.h"
+#include "node/ctk/generate_flags.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::node::ctk {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 struct Outcome {
   int status = 0;
@@ -362,7 +366,11 @@ TEST_F(TegraSystem, TheHookIsFoundWhereProgramsAre) {
   folder_.Write("bin/nvidia-cdi-hook", "x");
   fs::permissions(At("bin/nvidia-cdi-hook"), fs::perms::owner_all);
   folder_.Write("bin/nvidia-ctk", "x");  // is no program
-  ::setenv("PATH", (path + ":" + At("bin")).c_str(), 1);
+  ::setenv("PATH", ("not/absolute:" + path + ":" + At("bin")).c_str(), 1);
+  const auto request = ReadRequest({}, {});
+  ASSERT_TRUE(request);
+  EXPECT_THAT(request->program_folders, Contains(At("bin"))) << "for the driver's programs too";
+  EXPECT_THAT(request->program_folders, Each(StartsWith("/")));
   EXPECT_EQ(hook(""), At("bin/nvidia-cdi-hook"));
   EXPECT_EQ(hook("nvidia-ctk"), "/usr/bin/nvidia-ctk");
   EXPECT_EQ(hook("/not/there"), "/not/there");
