@@ -102,6 +102,7 @@ inline constexpr unsigned kRemappedCorrectable = 142;
 inline constexpr unsigned kRemappedUncorrectable = 143;
 inline constexpr unsigned kRemappedPending = 144;
 inline constexpr unsigned kRemappedFailure = 145;
+inline constexpr unsigned kNvSwitchConnectedLinks = 147;
 inline constexpr unsigned kNvLinkEccDataErrors = 148;  // links 0 to 11, then the total
 inline constexpr unsigned kNvLinkEccDataErrorsTotal = 160;
 inline constexpr unsigned kNvLinkErrorDlReplay = 161;
@@ -127,7 +128,7 @@ inline constexpr unsigned kTemperatureShutdownTlimit =
 inline constexpr unsigned kTemperatureSlowdownTlimit = 194;
 inline constexpr unsigned kTemperatureMemoryMaxTlimit = 195;
 inline constexpr unsigned kTemperatureGpuMaxTlimit = 196;
-inline constexpr unsigned kPcieCountTxBytes = 197;
+inline constexpr unsigned kPcieCountTxBytes = 197;  // 32 bits: they wrap
 inline constexpr unsigned kPcieCountRxBytes = 198;
 inline constexpr unsigned kIsMigModeIndependentMigQueryCapable = 199;
 inline constexpr unsigned kNvLinkCountXmitPackets = 201;
@@ -149,13 +150,18 @@ inline constexpr unsigned kNvLinkCountSymbolErrors = 221;
 inline constexpr unsigned kNvLinkCountSymbolBer = 222;
 inline constexpr unsigned kResetStatus = 226;
 inline constexpr unsigned kDrainAndResetStatus = 227;
+inline constexpr unsigned kPcieOutboundAtomics = 228;  // masks
+inline constexpr unsigned kPcieInboundAtomics = 229;
 inline constexpr unsigned kGetGpuRecoveryAction = 230;
 inline constexpr unsigned kNvLinkCountFecHistory0 = 235;
 inline constexpr unsigned kNvLinkCountFecHistory15 = 250;
-inline constexpr unsigned kClocksEventReasonSwThermSlowdown = 251;  // nanoseconds
-inline constexpr unsigned kClocksEventReasonHwThermSlowdown = 252;
-inline constexpr unsigned kClocksEventReasonHwPowerBrakeSlowdown = 253;
-inline constexpr unsigned kMax = 274;  // of driver 580; later ones know more
+inline constexpr unsigned kPowerSmoothingFirst = 251;
+inline constexpr unsigned kPowerSmoothingLast = 268;
+inline constexpr unsigned kClocksEventReasonSwThermSlowdown = 269;  // nanoseconds
+inline constexpr unsigned kClocksEventReasonHwThermSlowdown = 270;
+inline constexpr unsigned kClocksEventReasonHwPowerBrakeSlowdown = 271;
+inline constexpr unsigned kEdppMultiplier = 274;
+inline constexpr unsigned kMax = 289;  // of driver 580; later ones know more
 }  // namespace field
 
 // A bit error rate: a mantissa of four bits over an exponent of eight, mantissa * 10^-exponent.
@@ -242,6 +248,44 @@ struct UnrepairableMemoryStatus {
   unsigned unrepairable;  // 1: the memory has faults that nothing can take out of use
 };
 static_assert(sizeof(UnrepairableMemoryStatus) == 4);
+
+// Repairs that wait for a reset (nvmlDeviceGetRepairStatus).
+struct RepairStatusV1 {
+  unsigned version;
+  unsigned channel_pending;
+  unsigned tpc_pending;
+};
+static_assert(sizeof(RepairStatusV1) == 12);
+inline constexpr unsigned kRepairStatusV1 = VersionWord<RepairStatusV1>(1);
+
+// The number that a GPU has for life (nvmlDeviceGetPdi).
+struct PdiV1 {
+  unsigned version;
+  unsigned long long value;
+};
+static_assert(sizeof(PdiV1) == 16);
+inline constexpr unsigned kPdiV1 = VersionWord<PdiV1>(1);
+
+struct ConfComputeMemorySizes {
+  unsigned long long protected_kib;
+  unsigned long long unprotected_kib;
+};
+static_assert(sizeof(ConfComputeMemorySizes) == 16);
+
+struct ConfComputeKeyRotationThreshold {
+  unsigned version;
+  unsigned long long attacker_advantage;
+};
+static_assert(sizeof(ConfComputeKeyRotationThreshold) == 16);
+inline constexpr unsigned kConfComputeKeyRotationThresholdV1 =
+    VersionWord<ConfComputeKeyRotationThreshold>(1);
+
+struct FrameCaptureStats {
+  unsigned sessions;
+  unsigned fps;
+  unsigned latency;
+};
+static_assert(sizeof(FrameCaptureStats) == 12);
 
 // Where a GPU is in its rack (nvmlDeviceGetPlatformInfo). Version 1 has the same bytes.
 struct PlatformInfoV2 {

@@ -151,17 +151,18 @@ TEST(Fields, EveryNameIsOneFields) {
   EXPECT_TRUE(std::ranges::is_sorted(AllFields(), {}, &Field::id));
 }
 
-// Numbers of NVIDIA's nvml.h, which an earlier header of ours had wrong.
+// Numbers that a real driver (580.159.04) answers by, and that go-nvml's nvml.h and
+// nvidia-ml-py 13.580 have: the power smoothing of a board lies before the counters of clock event
+// reasons. Some headers had it the other way round.
 TEST(Fields, ClockEventReasonsAskForTheirOwnFieldValues) {
-  EXPECT_EQ(
-      FindField("DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS")->source.question.number,
-      251);
-  EXPECT_EQ(
-      FindField("DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS")->source.question.number,
-      252);
-  EXPECT_EQ(FindField("DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS")
-                ->source.question.number,
-            253);
+  const auto number = [](const std::string& name) {
+    return FindField("DCGM_FI_DEV_" + name)->source.question.number;
+  };
+  EXPECT_EQ(number("CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS"), 269);
+  EXPECT_EQ(number("CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS"), 270);
+  EXPECT_EQ(number("CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS"), 271);
+  EXPECT_EQ(number("PWR_SMOOTHING_ENABLED"), 251);
+  EXPECT_EQ(number("PWR_SMOOTHING_ADMIN_OVERRIDE_RAMP_DOWN_HYST_VAL"), 268);
 }
 
 }  // namespace
