@@ -1,8 +1,10 @@
 // Initialisation, versions, error texts.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "simulation/nvml/session.h"
@@ -16,73 +18,50 @@ NVML_API Return nvmlInit() { return Session::Get().Initialize(); }
 NVML_API Return nvmlInitWithFlags(unsigned) { return Session::Get().Initialize(); }
 NVML_API Return nvmlShutdown() { return Session::Get().Shutdown(); }
 
+namespace {
+
+struct ErrorText {
+  Return code;
+  const char* text;
+};
+constexpr ErrorText kErrorTexts[] = {
+    {kSuccess, "Success"},
+    {kUninitialized, "Uninitialized"},
+    {kInvalidArgument, "Invalid Argument"},
+    {kNotSupported, "Not Supported"},
+    {kNoPermission, "Insufficient Permissions"},
+    {kAlreadyInitialized, "Already Initialized"},
+    {kNotFound, "Not Found"},
+    {kInsufficientSize, "Insufficient Size"},
+    {kInsufficientPower, "Insufficient External Power"},
+    {kDriverNotLoaded, "Driver Not Loaded"},
+    {kTimeout, "Timeout"},
+    {kIrqIssue, "Interrupt Request Issue"},
+    {kLibraryNotFound, "NVML Shared Library Not Found"},
+    {kFunctionNotFound, "Function Not Found"},
+    {kCorruptedInforom, "Corrupted infoROM"},
+    {kGpuIsLost, "GPU is lost"},
+    {kResetRequired, "GPU requires restart"},
+    {kOperatingSystem, "The operating system has blocked the request."},
+    {kLibRmVersionMismatch, "RM has detected an NVML/RM version mismatch."},
+    {kInUse, "In use by another client"},
+    {kMemory, "Insufficient Memory"},
+    {kNoData, "No data"},
+    {kVgpuEccNotSupported, "Invalid vGPU ECC mode"},
+    {kInsufficientResources, "Insufficient Resources"},
+    {kFreqNotSupported, "Frequency Not Supported"},
+    {kArgumentVersionMismatch, "Argument Version Mismatch"},
+    {kDeprecated, "Deprecated"},
+    {kNotReady, "System is not in ready state"},
+    {kGpuNotFound, "GPU Not Found"},
+    {kInvalidState, "Invalid State"},
+    {kResetTypeNotSupported, "Reset Type Not Supported"}};
+
+}  // namespace
+
 NVML_API const char* nvmlErrorString(Return code) {
-  switch (code) {
-    case kSuccess:
-      return "Success";
-    case kUninitialized:
-      return "Uninitialized";
-    case kInvalidArgument:
-      return "Invalid Argument";
-    case kNotSupported:
-      return "Not Supported";
-    case kNoPermission:
-      return "Insufficient Permissions";
-    case kAlreadyInitialized:
-      return "Already Initialized";
-    case kNotFound:
-      return "Not Found";
-    case kInsufficientSize:
-      return "Insufficient Size";
-    case kInsufficientPower:
-      return "Insufficient External Power";
-    case kDriverNotLoaded:
-      return "Driver Not Loaded";
-    case kTimeout:
-      return "Timeout";
-    case kIrqIssue:
-      return "Interrupt Request Issue";
-    case kLibraryNotFound:
-      return "NVML Shared Library Not Found";
-    case kFunctionNotFound:
-      return "Function Not Found";
-    case kCorruptedInforom:
-      return "Corrupted infoROM";
-    case kGpuIsLost:
-      return "GPU is lost";
-    case kResetRequired:
-      return "GPU requires restart";
-    case kOperatingSystem:
-      return "The operating system has blocked the request.";
-    case kLibRmVersionMismatch:
-      return "RM has detected an NVML/RM version mismatch.";
-    case kInUse:
-      return "In use by another client";
-    case kMemory:
-      return "Insufficient Memory";
-    case kNoData:
-      return "No data";
-    case kVgpuEccNotSupported:
-      return "Invalid vGPU ECC mode";
-    case kInsufficientResources:
-      return "Insufficient Resources";
-    case kFreqNotSupported:
-      return "Frequency Not Supported";
-    case kArgumentVersionMismatch:
-      return "Argument Version Mismatch";
-    case kDeprecated:
-      return "Deprecated";
-    case kNotReady:
-      return "System Not Ready";
-    case kGpuNotFound:
-      return "GPU Not Found";
-    case kInvalidState:
-      return "Invalid State";
-    case kResetTypeNotSupported:
-      return "Reset Type Not Supported";
-    default:
-      return "Unknown Error";
-  }
+  const auto* found = std::ranges::find(kErrorTexts, code, &ErrorText::code);
+  return found == std::end(kErrorTexts) ? "Unknown Error" : found->text;
 }
 
 NVML_API Return nvmlSystemGetDriverVersion(char* version, unsigned length) {

@@ -129,7 +129,7 @@ void AddLosses(GpuCommands& commands) {
                      });
 }
 
-void AddMemoryFaults(GpuCommands& commands) {
+void AddEcc(GpuCommands& commands) {
   struct Ecc {
     std::uint64_t count = 1;
     bool uncorrected = false;
@@ -150,7 +150,9 @@ void AddMemoryFaults(GpuCommands& commands) {
   errors->add_option("--count", ecc->count, "how many")->capture_default_str();
   errors->add_flag("--sram-threshold", ecc->sram_threshold,
                    "more SRAM errors than the board may have");
+}
 
+void AddRows(GpuCommands& commands) {
   const auto rows = std::make_shared<RowRemapping>();
   auto* remap =
       commands.AddChange("rows", "Remap rows of the memory (retire pages on boards that cannot)",
@@ -162,7 +164,9 @@ void AddMemoryFaults(GpuCommands& commands) {
   remap->add_option("--uncorrectable", rows->uncorrectable, "rows given up for uncorrected errors");
   remap->add_flag("--pending", rows->pending, "takes effect at the next reset (XID 63)");
   remap->add_flag("--failure", rows->failure, "no row is left to remap to (XID 64); stays");
+}
 
+void AddBadMemory(GpuCommands& commands) {
   struct Stuck {
     std::uint64_t byte = 0;
     std::uint32_t bits = 0;
@@ -184,7 +188,9 @@ void AddMemoryFaults(GpuCommands& commands) {
       ->required()
       ->check(CLI::Range(0, 255));
   bad->add_option("--byte", stuck->byte, "position in the memory, from its beginning");
+}
 
+void AddRecovery(GpuCommands& commands) {
   const auto action = std::make_shared<std::string>();
   commands
       .AddChange("recovery", "Set the recovery action that NVML says is needed",
@@ -293,7 +299,10 @@ void AddPcieFaults(GpuCommands& commands) {
 void AddFaultCommands(GpuCommands& commands) {
   AddXid(commands);
   AddLosses(commands);
-  AddMemoryFaults(commands);
+  AddEcc(commands);
+  AddRows(commands);
+  AddBadMemory(commands);
+  AddRecovery(commands);
   AddThrottling(commands);
   AddLinkFaults(commands);
   AddPcieFaults(commands);
