@@ -74,6 +74,8 @@ void ReadLinks(Mapping& entry, GpuState& gpu) {
       nvlink.Word("peers", kPeers, static_cast<std::size_t>(gpu.link_peers)));
   gpu.link_count =
       static_cast<std::uint32_t>(nvlink.Unsigned("links", 0, kMaxNvLinks, gpu.link_count));
+  // Where the driver does not use the links, there is no fabric to be part of.
+  if (gpu.link_count == 0 || gpu.link_peers == LinkPeers::kNone) gpu.fabric_state = 0;
   nvlink.RefuseOthers();
 }
 
@@ -161,6 +163,10 @@ void ReadGpu(Mapping& entry, std::uint32_t count, GpuState& gpu, std::int64_t cr
   const bool ecc = entry.Boolean("ecc", gpu.ecc_current != 0);
   if (ecc && gpu.ecc_supported == 0) entry.Fail("ecc", "this GPU model has no ECC");
   gpu.ecc_current = gpu.ecc_pending = ecc ? 1 : 0;
+  constexpr std::string_view kModes[] = {"none", "passthrough"};
+  gpu.virtualization_mode = static_cast<std::uint32_t>(entry.Word("virtualization", kModes, 0));
+  gpu.addressing_mode =
+      static_cast<std::uint32_t>(entry.Word("addressing", kAddressingModes, gpu.addressing_mode));
   ReadLinks(entry, gpu);
   ReadFabric(entry, gpu);
   ReadFaults(entry, gpu);

@@ -78,7 +78,9 @@ void ReadHardware(Mapping& root, GpuState& gpu) {
   gpu.sm_clock_max = static_cast<std::uint32_t>(sm[1]);
   gpu.memory_clock_idle = static_cast<std::uint32_t>(memory_clock[0]);
   gpu.memory_clock_max = static_cast<std::uint32_t>(memory_clock[1]);
+  gpu.memory_clock_low = U32(clocks, "memory_low", 0, gpu.memory_clock_max, 0);
   gpu.video_clock_max = U32(clocks, "video", 1, 100000);
+  gpu.video_clock_idle = U32(clocks, "video_idle", 0, gpu.video_clock_max, 0);
   clocks.RefuseOthers();
   Mapping power = root.Inner("power", "power");
   gpu.power_idle = 1000 * U32(power, "idle", 1, 10000);
@@ -96,8 +98,7 @@ void ReadHardware(Mapping& root, GpuState& gpu) {
   constexpr std::string_view kFans[] = {"none", "passive", "active"};
   gpu.fan = static_cast<std::uint32_t>(root.Word("fan", kFans));
   gpu.remap_banks = U32(root, "remap_banks", 0, 1 << 16, 0);
-  constexpr std::string_view kAddressing[] = {"none", "hmm", "ats"};
-  gpu.addressing_mode = static_cast<std::uint32_t>(root.Word("addressing", kAddressing, 1));
+  gpu.addressing_mode = static_cast<std::uint32_t>(root.Word("addressing", kAddressingModes, 1));
   // "slot": the position on the baseboard, which the description knows.
   const std::string module = root.Text("module_id", "0");
   const auto number = ParseNumber(YAML::Node(module));

@@ -16,6 +16,9 @@ struct EmbeddedProfile {
   std::string_view name;
   std::string_view text;
 };
+// By NVML's numbers.
+inline constexpr std::string_view kAddressingModes[] = {"none", "hmm", "ats"};
+
 // Sorted by name; defined in a source that the build makes from the data files.
 extern const std::vector<EmbeddedProfile>& EmbeddedProfiles();
 

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "nvml/abi_metrics.h"
+#include "simulation/nvml/architectures.h"
 #include "simulation/nvml/session.h"
 #include "simulation/state/readings.h"
 
@@ -13,7 +14,10 @@ using namespace pitcrew::simulation::library;
 
 namespace {
 
-constexpr unsigned kSamplingPeriod = 167000;  // microseconds, as nvidia-smi's
+// Microseconds: as older boards' nvidia-smi, and an H200, have it.
+unsigned SamplingPeriod(const GpuState& gpu) {
+  return gpu.architecture >= kHopper ? 100000 : 167000;
+}
 
 // Engines are not measured in MIG mode (nvml.h).
 Return ReadEngine(Device device, unsigned* utilization, unsigned* period,
@@ -23,7 +27,7 @@ Return ReadEngine(Device device, unsigned* utilization, unsigned* period,
   NVML_REQUIRE(utilization != nullptr && period != nullptr);
   if (target.compute != nullptr || target.gpu->mig_current != 0) return kNotSupported;
   *utilization = target.gpu->*load;
-  *period = kSamplingPeriod;
+  *period = SamplingPeriod(*target.gpu);
   return kSuccess;
 }
 
@@ -91,14 +95,17 @@ NVML_API Return nvmlDeviceGetOfaUtilization(Device device, unsigned* utilization
   return ReadEngine(device, utilization, period, &GpuState::load_ofa);
 }
 
-// In percent of all: no session runs. GPUs whose instances have no encoder have none.
+// In percent of all: no session runs. An H200, which has no encoder, says 100 of H.264 and HEVC as
+// well; AV1 takes an encoder of Ada or later.
 NVML_API Return nvmlDeviceGetEncoderCapacity(Device device, unsigned type, unsigned* capacity) {
   Target target;
   NVML_TRY(ResolveGpu(device, target));
   NVML_REQUIRE(type <= 2 && capacity != nullptr);
   const std::span profiles(target.gpu->profiles, target.gpu->profile_count);
   const bool encodes = profiles.empty() || std::ranges::any_of(profiles, &GpuProfile::encoders);
-  *capacity = encodes ? 100 : 0;
+  constexpr unsigned kAv1 = 2;
+  if (type == kAv1 && (!encodes || target.gpu->architecture < kAda)) return kNotSupported;
+  *capacity = 100;
   return kSuccess;
 }
 

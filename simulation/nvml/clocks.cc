@@ -29,25 +29,35 @@ unsigned HighestClock(const GpuState& gpu, unsigned type) {
 
 unsigned ClockNow(const GpuState& gpu, unsigned type) {
   if (type == kClockMemory) return MemoryClock(gpu);
-  const auto sm = SmClock(gpu, RealtimeNow());
-  return type == kClockVideo ? std::min(sm, gpu.video_clock_max) : sm;
+  const auto now = RealtimeNow();
+  return type == kClockVideo ? VideoClock(gpu, now) : SmClock(gpu, now);
 }
 
 // Highest first, as NVML lists them.
 std::vector<unsigned> MemoryClocks(const GpuState& gpu) {
-  if (gpu.memory_clock_idle == gpu.memory_clock_max) return {gpu.memory_clock_max};
-  return {gpu.memory_clock_max, gpu.memory_clock_idle};
+  std::vector<unsigned> clocks = {gpu.memory_clock_max};
+  if (gpu.memory_clock_low != 0) clocks.push_back(gpu.memory_clock_low);
+  if (gpu.memory_clock_idle != gpu.memory_clock_max) clocks.push_back(gpu.memory_clock_idle);
+  return clocks;
 }
 
 std::vector<unsigned> GraphicsClocks(const GpuState& gpu, unsigned memory_clock) {
   // Beside an idle memory only the idle clock makes sense.
-  if (memory_clock != gpu.memory_clock_max) return {gpu.sm_clock_idle};
+  const bool idle = memory_clock == gpu.memory_clock_idle && memory_clock != gpu.memory_clock_max;
+  if (idle) return {gpu.sm_clock_idle};
   std::vector<unsigned> clocks;
   for (unsigned clock = gpu.sm_clock_max; clock >= gpu.sm_clock_idle && clock >= kClockStep;
        clock -= kClockStep) {
     clocks.push_back(clock);
   }
   return clocks;
+}
+
+// P2 has the lower of two memory clocks, and stands before P0.
+std::vector<unsigned> PerformanceStates(const GpuState& gpu) {
+  if (gpu.memory_clock_low != 0) return {2, 0};
+  if (gpu.memory_clock_idle == gpu.memory_clock_max) return {0};
+  return {0, 8};
 }
 
 // Writes `all` into the caller's buffer of *count entries.
@@ -100,9 +110,7 @@ NVML_API Return nvmlDeviceGetSupportedPerformanceStates(Device device, unsigned*
   NVML_TRY(ResolveGpu(device, target));
   NVML_REQUIRE(states != nullptr);
   const unsigned room = size / static_cast<unsigned>(sizeof(unsigned));
-  const std::vector<unsigned> supported =
-      target.gpu->memory_clock_idle == target.gpu->memory_clock_max ? std::vector<unsigned>{0}
-                                                                    : std::vector<unsigned>{0, 8};
+  const std::vector<unsigned> supported = PerformanceStates(*target.gpu);
   if (room < supported.size()) return kInsufficientSize;
   std::fill_n(states, room, kUnknownState);
   std::ranges::copy(supported, states);

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "simulation/nvml/architectures.h"
 #include "simulation/nvml/session.h"
 
 using namespace pitcrew::nvml::abi;
@@ -48,8 +49,11 @@ std::shared_ptr<Set> FindSet(const void* handle) {
   return found == AllSets().known.end() ? nullptr : found->second;
 }
 
+// Hopper and later can report changes of clocks, power source and MIG configuration, too, and what
+// befalls memory and GPU; of them only XIDs and ECC errors ever happen here.
 unsigned long long SupportedTypes(const GpuState& gpu) {
-  const auto always = kEventXid | kEventPState;
+  constexpr unsigned long long kFurther = 0xff90;
+  const auto always = kEventXid | kEventPState | (gpu.architecture >= kHopper ? kFurther : 0);
   return gpu.ecc_supported != 0 ? always | kEventSingleBitEcc | kEventDoubleBitEcc : always;
 }
 

@@ -1,10 +1,11 @@
 // nvmlDeviceGetFieldValues: one call for many readings, each with its own return code.
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "nvml/abi_metrics.h"
+#include "simulation/nvml/fields.h"
 #include "simulation/nvml/session.h"
-#include "simulation/state/links.h"
 #include "simulation/state/mig.h"
 #include "simulation/state/readings.h"
 
@@ -14,40 +15,37 @@ using namespace pitcrew::simulation::library;
 
 namespace {
 
-constexpr std::uint32_t kAmpere = 7;
-constexpr std::uint32_t kAda = 8;
-constexpr std::uint32_t kHopper = 9;
-constexpr std::uint32_t kBlackwell = 10;
-
-// Counters of a link, in the order of nvmlNvLinkErrorCounter_t.
-enum LinkCounter : std::uint32_t { kReplay, kRecovery, kCrcFlit, kCrcData, kEccData };
-
-// What is asked, of whom, when.
-struct Request {
-  const NodeState& node;
-  const GpuState& gpu;
-  std::uint32_t position;  // of the GPU in NodeState::gpus
-  std::int64_t now;        // nanoseconds since the epoch
-  unsigned id;
-  unsigned scope;
-
-  [[nodiscard]] bool In(unsigned first, unsigned last) const { return id >= first && id <= last; }
+// The type that a value has also where it is Not Supported, by what an H200 answers (tests/data/
+// read/H200.yaml); fields of no range here say none.
+struct TypedRange {
+  unsigned first;
+  unsigned last;
+  unsigned type;
 };
+constexpr TypedRange kTypes[] = {
+    {field::kEccCurrent, field::kRetiredPending, kValueUnsignedLongLong},
+    {field::kNvLinkLinkCount, field::kNvLinkLinkCount, kValueUnsignedInt},
+    {field::kRetiredPendingSbe, field::kRetiredPendingDbe, kValueUnsignedLongLong},
+    {field::kNvLinkThroughputDataTx, field::kRemappedFailure, kValueUnsignedLongLong},
+    {field::kRemappedFailure + 1, field::kRemappedFailure + 1, kValueUnsignedInt},
+    {field::kNvLinkErrorDlReplay, field::kNvLinkErrorDlCrc, kValueUnsignedLongLong},
+    {field::kNvLinkGetSpeed, field::kIsMigModeIndependentMigQueryCapable + 1, kValueUnsignedInt},
+    {223, 225, kValueUnsignedInt},  // thresholds of NVLink's low power
+    {231, 234, kValueUnsignedInt},  // links between CPU and GPU
+    {field::kPowerSmoothingFirst, field::kPowerSmoothingFirst + 2, kValueUnsignedInt},
+    {259, 259, kValueUnsignedInt},
+    {263, 264, kValueUnsignedInt},
+    {field::kPowerSmoothingLast, field::kPowerSmoothingLast, kValueUnsignedInt},
+    {field::kClocksEventReasonSwThermSlowdown, field::kEdppMultiplier - 1, kValueUnsignedLongLong},
+    {279, 279, kValueUnsignedShort},
+    {280, 280, kValueUnsignedInt},
+    {282, 283, kValueUnsignedShort},
+    {286, 287, kValueUnsignedShort}};
 
-void Set(FieldValue& value, std::uint64_t number) {
-  value.value_type = kValueUnsignedLongLong;
-  value.value.as_unsigned_long_long = number;
-  value.nvml_return = kSuccess;
-}
-void Set(FieldValue& value, std::uint32_t number) {
-  value.value_type = kValueUnsignedInt;
-  value.value.as_unsigned = number;
-  value.nvml_return = kSuccess;
-}
-void Set(FieldValue& value, std::int32_t number) {
-  value.value_type = kValueSignedInt;
-  value.value.as_int = number;
-  value.nvml_return = kSuccess;
+unsigned TypeOf(unsigned id) {
+  const auto* range = std::ranges::find_if(
+      kTypes, [&](const TypedRange& one) { return id >= one.first && id <= one.last; });
+  return range == std::end(kTypes) ? kValueDouble : range->type;
 }
 
 // Every group below answers true when the field is one of its own: set, or left Not Supported.
@@ -57,9 +55,11 @@ bool ReadEcc(const Request& request, FieldValue& value) {
   const GpuState& gpu = request.gpu;
   if (gpu.ecc_supported == 0) return true;
   if (request.id == field::kEccCurrent) {
-    Set(value, gpu.ecc_current);
+    Set(value, std::uint64_t{gpu.ecc_current});
   } else if (request.id == field::kEccPending) {
-    Set(value, gpu.ecc_pending);
+    Set(value, std::uint64_t{gpu.ecc_pending});
+  } else if (gpu.architecture >= kHopper && request.id > field::kEccDbeAggregateTotal) {
+    return true;  // told by nvmlDeviceGetMemoryErrorCounter, of SRAM and DRAM
   } else if (gpu.ecc_current != 0) {
     // All simulated errors are in the device's memory.
     switch (request.id) {
@@ -91,7 +91,7 @@ bool ReadWornMemory(const Request& request, FieldValue& value) {
   const GpuState& gpu = request.gpu;
   const bool retires = gpu.remap_banks == 0;
   const bool has_instances = !ListMigDevices(gpu).empty();
-  const auto set = [&](bool supported, std::uint32_t number) {
+  const auto set = [&](bool supported, std::uint64_t number) {
     if (supported) Set(value, number);
     return true;
   };
@@ -114,161 +114,27 @@ bool ReadWornMemory(const Request& request, FieldValue& value) {
     case field::kRemappedFailure:
       return set(!retires && !has_instances, gpu.remap_failure);
     case field::kResetStatus:
-      return set(true, gpu.recovery_action == kRecoveryGpuReset ? 1 : 0);
+      Set(value, gpu.recovery_action == kRecoveryGpuReset ? 1u : 0u);
+      return true;
     case field::kDrainAndResetStatus:
-      return set(true, gpu.recovery_action == kRecoveryDrainAndReset ? 1 : 0);
+      Set(value, gpu.recovery_action == kRecoveryDrainAndReset ? 1u : 0u);
+      return true;
     case field::kGetGpuRecoveryAction:
-      return set(true, gpu.recovery_action);
+      Set(value, gpu.recovery_action);
+      return true;
     default:
       return false;
   }
 }
 
-std::uint64_t SumLinkErrors(const GpuState& gpu, LinkCounter counter) {
-  std::uint64_t sum = 0;
-  for (std::uint32_t link = 0; link < gpu.link_count; ++link) {
-    sum += gpu.link_errors[link][counter];
-  }
-  return sum;
-}
-
-// Fields that name their link in the number of the field: six links, then the total, and six more
-// elsewhere.
-bool ReadNumberedLink(const Request& request, FieldValue& value) {
-  struct Range {
-    unsigned first;  // links 0 to 5, then the total
-    unsigned more;   // links 6 to 11
-    LinkCounter counter;
-  };
-  constexpr Range kRanges[] = {
-      {field::kNvLinkCrcFlitErrors, field::kNvLinkCrcFlitErrorsL6, kCrcFlit},
-      {field::kNvLinkCrcDataErrors, field::kNvLinkCrcDataErrorsL6, kCrcData},
-      {field::kNvLinkReplayErrors, field::kNvLinkReplayErrorsL6, kReplay},
-      {field::kNvLinkRecoveryErrors, field::kNvLinkRecoveryErrorsL6, kRecovery}};
-  const GpuState& gpu = request.gpu;
-  // From NVLink 5 on, links are asked for by scope.
-  const auto set_link = [&](unsigned link, LinkCounter counter) {
-    if (gpu.architecture < kBlackwell && link < gpu.link_count) {
-      Set(value, gpu.link_errors[link][counter]);
-    }
-    return true;
-  };
-  for (const auto& range : kRanges) {
-    if (request.In(range.first, range.first + 5)) {
-      return set_link(request.id - range.first, range.counter);
-    }
-    if (request.In(range.more, range.more + 5)) {
-      return set_link(request.id - range.more + 6, range.counter);
-    }
-    if (request.id == range.first + 6) {
-      if (gpu.link_count != 0 && gpu.architecture < kBlackwell) {
-        Set(value, SumLinkErrors(gpu, range.counter));
-      }
-      return true;
-    }
-  }
-  if (request.In(field::kNvLinkEccDataErrors, field::kNvLinkEccDataErrors + 11)) {
-    return set_link(request.id - field::kNvLinkEccDataErrors, kEccData);
-  }
-  if (request.id == field::kNvLinkEccDataErrorsTotal) {
-    if (gpu.link_count != 0) Set(value, SumLinkErrors(gpu, kEccData));
-    return true;
-  }
-  return false;
-}
-
-// Fields whose scope is a link, or all links.
-bool ReadScopedLink(const Request& request, FieldValue& value) {
-  const GpuState& gpu = request.gpu;
-  const bool all = request.scope == kAllLinks;
-  const std::uint64_t links = all ? gpu.link_count : 1;
-  const auto errors = [&](LinkCounter counter) {
-    return all ? SumLinkErrors(gpu, counter) : gpu.link_errors[request.scope][counter];
-  };
-  const bool known = request.In(field::kNvLinkThroughputDataTx, field::kNvLinkThroughputRawRx) ||
-                     request.In(field::kNvLinkErrorDlReplay, field::kNvLinkGetVersion) ||
-                     request.In(field::kNvLinkCountXmitPackets, field::kNvLinkCountSymbolBer) ||
-                     request.In(field::kNvLinkCountFecHistory0, field::kNvLinkCountFecHistory15);
-  if (!known) return false;
-  if (!all && request.scope >= kMaxNvLinks) {
-    value.nvml_return = kInvalidArgument;
-    return true;
-  }
-  if (gpu.link_count == 0 || (!all && request.scope >= gpu.link_count)) return true;
-  const bool up = FarEnd(request.node, request.position, all ? 0 : request.scope).kind !=
-                  LinkEnd::Kind::kNothing;
-  const std::uint64_t bytes = up ? links * LinkBytes(gpu, request.now) : 0;
-  if (request.id >= field::kNvLinkCountXmitPackets && gpu.architecture < kBlackwell) return true;
-  switch (request.id) {
-    case field::kNvLinkThroughputDataTx:
-    case field::kNvLinkThroughputDataRx:
-      Set(value, bytes / 1024);
-      break;
-    case field::kNvLinkThroughputRawTx:
-    case field::kNvLinkThroughputRawRx:
-      Set(value, bytes / 1024 * 9 / 8);  // with the link's own overhead
-      break;
-    case field::kNvLinkErrorDlReplay:
-      Set(value, errors(kReplay));
-      break;
-    case field::kNvLinkErrorDlRecovery:
-    case field::kNvLinkCountLinkRecoveryEvents:
-    case field::kNvLinkCountLinkRecoverySuccessfulEvents:
-      Set(value, errors(kRecovery));
-      break;
-    case field::kNvLinkErrorDlCrc:
-    case field::kNvLinkCountRcvErrors:
-      Set(value, errors(kCrcFlit) + errors(kCrcData));
-      break;
-    case field::kNvLinkGetSpeed:
-      Set(value, up ? gpu.link_speed_mbps : 0u);
-      break;
-    case field::kNvLinkGetState:
-      Set(value, up ? 1u : 0u);
-      break;
-    case field::kNvLinkGetVersion:
-      Set(value, gpu.link_version);
-      break;
-    case field::kNvLinkCountXmitBytes:
-    case field::kNvLinkCountRcvBytes:
-      Set(value, bytes);
-      break;
-    case field::kNvLinkCountXmitPackets:
-    case field::kNvLinkCountRcvPackets:
-      Set(value, bytes / 256);
-      break;
-    case field::kNvLinkCountEffectiveBer:
-    case field::kNvLinkCountSymbolBer:
-      Set(value, kNoBitErrors);
-      break;
-    default:
-      Set(value, std::uint64_t{0});
-  }
-  return true;
-}
-
-bool ReadLinkFacts(const Request& request, FieldValue& value) {
-  const GpuState& gpu = request.gpu;
-  if (request.id == field::kNvLinkLinkCount) {
-    Set(value, gpu.link_count);
-    return true;
-  }
-  const bool low = request.In(field::kNvLinkSpeedMbps, field::kNvLinkSpeedMbpsCommon);
-  if (!low && !request.In(field::kNvLinkSpeedMbpsL6, field::kNvLinkSpeedMbpsL6 + 5)) return false;
-  const bool common = request.id == field::kNvLinkSpeedMbpsCommon;
-  const unsigned link = common ? 0
-                        : low  ? request.id - field::kNvLinkSpeedMbps
-                               : request.id - field::kNvLinkSpeedMbpsL6 + 6;
-  if (link < gpu.link_count) Set(value, gpu.link_speed_mbps);
-  return true;
-}
-
-// Nanoseconds for which clocks were held down.
+// Nanoseconds for which clocks were held down. An idle GPU's are low for want of work, which an
+// H200 counts as that and among all times below application and base clocks.
 bool ReadThrottling(const Request& request, FieldValue& value) {
-  const auto set = [&](std::uint64_t reasons) {
-    Set(value, ThrottledNanoseconds(request.gpu, reasons, request.now));
+  const auto set = [&](std::uint64_t reasons, std::uint64_t more = 0) {
+    Set(value, ThrottledNanoseconds(request.gpu, reasons, request.now) + more);
     return true;
   };
+  const std::uint64_t idle = IdleNanoseconds(request.gpu, request.now);
   constexpr std::uint64_t kAny = ~std::uint64_t{0};
   switch (request.id) {
     case field::kPerfPolicyPower:
@@ -280,12 +146,13 @@ bool ReadThrottling(const Request& request, FieldValue& value) {
     case field::kPerfPolicyBoardLimit:
       return set(kClocksHwPowerBrakeSlowdown);
     case field::kPerfPolicyLowUtilization:
+      return set(0, idle);
     case field::kPerfPolicyReliability:
       return set(0);
     case field::kPerfPolicyTotalAppClocks:
-      return set(kAny);
+      return set(kAny, idle);
     case field::kPerfPolicyTotalBaseClocks:
-      return set(kClocksHwSlowdown | kClocksHwThermalSlowdown | kClocksHwPowerBrakeSlowdown);
+      return set(kClocksHwSlowdown | kClocksHwThermalSlowdown | kClocksHwPowerBrakeSlowdown, idle);
     case field::kClocksEventReasonSwThermSlowdown:
       return set(kClocksSwThermalSlowdown);
     case field::kClocksEventReasonHwThermSlowdown:
@@ -363,7 +230,12 @@ bool ReadPcie(const Request& request, FieldValue& value) {
   } else if (request.id == field::kPcieCountTxBytes || request.id == field::kPcieCountRxBytes) {
     const auto direction =
         request.id == field::kPcieCountTxBytes ? Direction::kSent : Direction::kReceived;
-    if (gpu.architecture >= kHopper) Set(value, PcieBytes(gpu, direction, request.now));
+    if (gpu.architecture >= kHopper) {
+      Set(value, static_cast<std::uint32_t>(PcieBytes(gpu, direction, request.now)));  // wraps
+    }
+  } else if (request.id == field::kPcieOutboundAtomics ||
+             request.id == field::kPcieInboundAtomics) {
+    if (gpu.architecture >= kHopper) Set(value, 0u);
   } else {
     return false;
   }
@@ -387,7 +259,10 @@ void ReadField(const Target& target, FieldValue& value) {
   value.timestamp = now / 1000;
   value.latency_usec = 0;
   value.nvml_return = kNotSupported;
-  if (value.field_id == 0 || value.field_id >= field::kMax) {
+  value.value_type = TypeOf(value.field_id);
+  value.value.as_unsigned_long_long = 0;
+  if (value.field_id == 0 || value.field_id >= field::kMax ||
+      value.field_id == field::kEdppMultiplier) {
     value.nvml_return = kInvalidArgument;
     return;
   }

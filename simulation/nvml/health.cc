@@ -113,6 +113,7 @@ NVML_API Return nvmlDeviceGetViolationStatus(Device device, unsigned policy, Vio
   NVML_TRY(ResolveGpu(device, target));
   NVML_REQUIRE(time != nullptr);
   std::uint64_t reasons = 0;
+  bool idle = false;  // whether an idle GPU's time counts
   switch (policy) {
     case 0:
       reasons = kClocksSwPowerCap;
@@ -127,12 +128,16 @@ NVML_API Return nvmlDeviceGetViolationStatus(Device device, unsigned policy, Vio
       reasons = kClocksHwPowerBrakeSlowdown;
       break;
     case 4:
+      idle = true;
+      break;
     case 5:
-      break;  // low utilisation and reliability never hold a simulated clock down
+      break;  // reliability never holds a simulated clock down
     case 10:
+      idle = true;
       reasons = ~std::uint64_t{0};
       break;
     case 11:
+      idle = true;
       reasons = kClocksHwSlowdown | kClocksHwThermalSlowdown | kClocksHwPowerBrakeSlowdown;
       break;
     default:
@@ -140,7 +145,8 @@ NVML_API Return nvmlDeviceGetViolationStatus(Device device, unsigned policy, Vio
   }
   const auto now = RealtimeNow();
   *time = {static_cast<unsigned long long>(now / 1000),
-           ThrottledNanoseconds(*target.gpu, reasons, now)};
+           ThrottledNanoseconds(*target.gpu, reasons, now) +
+               (idle ? IdleNanoseconds(*target.gpu, now) : 0)};
   return kSuccess;
 }
 

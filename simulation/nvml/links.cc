@@ -39,6 +39,7 @@ bool AreLinked(const NodeState& node, std::uint32_t a, std::uint32_t b) {
 
 Return ResolveLink(Device device, unsigned link, Target& target) {
   NVML_TRY(ResolveGpu(device, target));
+  if (target.gpu->link_count == 0) return kNotSupported;  // whatever the number
   NVML_REQUIRE(link < kMaxNvLinks);
   return link < target.gpu->link_count ? kSuccess : kNotSupported;
 }

@@ -91,7 +91,8 @@ Return FillVersioned(const GpuState& gpu, const GpuProfile& profile, void* buffe
   const unsigned version = *static_cast<const unsigned*>(buffer);
   if (version == kGpuInstanceProfileInfoV2) {
     auto& info = *static_cast<GpuInstanceProfileInfoV2*>(buffer);
-    info = {version,
+    // The version comes back as 0 (seen of driver 580.159.04): whoever asks again sets it again.
+    info = {0,
             profile.id,
             profile.p2p,
             profile.slices,
@@ -236,12 +237,13 @@ NVML_API Return nvmlDeviceGetGpuInstancePossiblePlacements(Device device, unsign
   return nvmlDeviceGetGpuInstancePossiblePlacements_v2(device, profile_id, placements, count);
 }
 
+// What would fit: also while MIG is off.
 NVML_API Return nvmlDeviceGetGpuInstanceRemainingCapacity(Device device, unsigned profile_id,
                                                           unsigned* count) {
   Target target;
   NVML_TRY(ResolveGpu(device, target));
   NVML_REQUIRE(count != nullptr);
-  if (target.gpu->mig_capable == 0 || target.gpu->mig_current == 0) return kNotSupported;
+  if (target.gpu->mig_capable == 0) return kNotSupported;
   const GpuProfile* profile = FindProfileById(*target.gpu, profile_id);
   NVML_REQUIRE(profile != nullptr);
   *count = RemainingCapacity(*target.gpu, *profile);

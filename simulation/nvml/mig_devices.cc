@@ -52,7 +52,7 @@ NVML_API Return nvmlDeviceGetMaxMigDeviceCount(Device device, unsigned* count) {
   Target target;
   NVML_TRY(ResolveGpu(device, target));
   NVML_REQUIRE(count != nullptr);
-  *count = target.gpu->max_mig_devices;
+  *count = target.gpu->mig_current != 0 ? target.gpu->max_mig_devices : 0;
   return kSuccess;
 }
 
@@ -79,8 +79,7 @@ NVML_API Return nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Device mig, Device*
 NVML_API Return nvmlDeviceGetGpuInstanceId(Device device, unsigned* id) {
   Target target;
   NVML_TRY(ResolveDevice(device, target));
-  NVML_REQUIRE(id != nullptr);
-  if (target.instance == nullptr) return kNotSupported;
+  NVML_REQUIRE(id != nullptr && target.instance != nullptr);
   *id = target.instance->id;
   return kSuccess;
 }
@@ -88,8 +87,7 @@ NVML_API Return nvmlDeviceGetGpuInstanceId(Device device, unsigned* id) {
 NVML_API Return nvmlDeviceGetComputeInstanceId(Device device, unsigned* id) {
   Target target;
   NVML_TRY(ResolveDevice(device, target));
-  NVML_REQUIRE(id != nullptr);
-  if (target.compute == nullptr) return kNotSupported;
+  NVML_REQUIRE(id != nullptr && target.compute != nullptr);
   *id = target.compute->id;
   return kSuccess;
 }

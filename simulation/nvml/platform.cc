@@ -1,5 +1,5 @@
-// The GPU in its machine: PCI, interrupts, CPUs, firmware; confidential computing; what a machine
-// without external units has none of.
+// The GPU in its machine: PCI, interrupts, CPUs, firmware; what a machine without external units
+// has none of.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -185,11 +185,12 @@ NVML_API Return nvmlDeviceGetInforomVersion(Device device, unsigned object, char
   return CopyText(text, version, length);
 }
 
+// 0 is what an H200 says.
 NVML_API Return nvmlDeviceGetInforomConfigurationChecksum(Device device, unsigned* checksum) {
   Target target;
   NVML_TRY(ResolveGpu(device, target));
   NVML_REQUIRE(checksum != nullptr);
-  *checksum = NamedNumber(std::string(target.gpu->inforom_version) + target.gpu->serial);
+  *checksum = 0;
   return kSuccess;
 }
 
@@ -202,37 +203,8 @@ NVML_API Return nvmlDeviceGetDefaultEccMode(Device device, unsigned* mode) {
   return kSuccess;
 }
 
-// Capable where every GPU is (Hopper and later), and switched off.
-NVML_API Return nvmlSystemGetConfComputeCapabilities(ConfComputeSystemCaps* caps) {
-  const auto file = Session::Get().state();
-  if (!file) return kUninitialized;
-  NVML_REQUIRE(caps != nullptr);
-  constexpr std::uint32_t kHopper = 9;
-  const auto node = file->Snapshot();
-  const auto gpus = Session::Get().visibility().gpus;
-  const bool capable = !gpus.empty() && std::ranges::all_of(gpus, [&](std::uint32_t position) {
-    return node->gpus[position].architecture >= kHopper;
-  });
-  *caps = {0, capable ? 1u : 0u};
-  return kSuccess;
-}
-
-NVML_API Return nvmlSystemGetConfComputeState(ConfComputeSystemState* state) {
-  if (!Session::Get().state()) return kUninitialized;
-  NVML_REQUIRE(state != nullptr);
-  *state = {};
-  return kSuccess;
-}
-
-NVML_API Return nvmlSystemGetConfComputeSettings(SystemConfComputeSettingsV1* settings) {
-  if (!Session::Get().state()) return kUninitialized;
-  NVML_REQUIRE(settings != nullptr);
-  if (settings->version != kSystemConfComputeSettingsV1) return kArgumentVersionMismatch;
-  *settings = {kSystemConfComputeSettingsV1, 0, 0, 0, 0};
-  return kSuccess;
-}
-
-// "r580_00" of 580.95.05: the branch's first release, which a version does not tell.
+// "r580_00" of 580.95.05: the branch's first release, which a version does not tell (580.159.04
+// says r582_49).
 NVML_API Return nvmlSystemGetDriverBranch(SystemDriverBranchInfoV1* info, unsigned length) {
   const auto file = Session::Get().state();
   if (!file) return kUninitialized;

@@ -3,6 +3,7 @@
 #include <array>
 #include <ctime>
 
+#include "simulation/nvml/architectures.h"
 #include "simulation/nvml/session.h"
 #include "simulation/state/mig.h"
 #include "simulation/state/readings.h"
@@ -175,6 +176,26 @@ NVML_API Return nvmlDeviceGetFanSpeed(Device device, unsigned* percent) {
   return kSuccess;
 }
 
+// By fan; a board without fans has no first one either.
+NVML_API Return nvmlDeviceGetFanSpeed_v2(Device device, unsigned fan, unsigned* percent) {
+  Target target;
+  NVML_TRY(ResolveGpu(device, target));
+  NVML_REQUIRE(target.gpu->fan != 0 && fan == 0);
+  return nvmlDeviceGetFanSpeed(device, percent);
+}
+NVML_API Return nvmlDeviceGetFanSpeedRPM(Device device, void*) {
+  Target target;
+  NVML_TRY(ResolveGpu(device, target));
+  NVML_REQUIRE(target.gpu->fan != 0);
+  return kNotSupported;
+}
+NVML_API Return nvmlDeviceGetMinMaxFanSpeed(Device device, unsigned*, unsigned*) {
+  Target target;
+  NVML_TRY(ResolveGpu(device, target));
+  NVML_REQUIRE(target.gpu->fan != 0);
+  return kNotSupported;
+}
+
 NVML_API Return nvmlDeviceGetNumFans(Device device, unsigned* count) {
   return ReadGpu(device, count, [](const GpuState& gpu) { return gpu.fan != 0 ? 1 : 0; });
 }
@@ -224,8 +245,8 @@ NVML_API Return nvmlDeviceGetClockInfo(Device device, unsigned type, unsigned* m
   NVML_REQUIRE(type <= kClockVideo);
   return ReadGpu(device, mhz, [&](const GpuState& gpu) {
     if (type == kClockMemory) return MemoryClock(gpu);
-    const auto sm = SmClock(gpu, RealtimeNow());
-    return type == kClockVideo ? std::min(sm, gpu.video_clock_max) : sm;
+    const auto now = RealtimeNow();
+    return type == kClockVideo ? VideoClock(gpu, now) : SmClock(gpu, now);
   });
 }
 NVML_API Return nvmlDeviceGetMaxClockInfo(Device device, unsigned type, unsigned* mhz) {
@@ -235,11 +256,13 @@ NVML_API Return nvmlDeviceGetMaxClockInfo(Device device, unsigned type, unsigned
     return type == kClockVideo ? gpu.video_clock_max : gpu.sm_clock_max;
   });
 }
+// There is none of the video engines.
 NVML_API Return nvmlDeviceGetApplicationsClock(Device device, unsigned type, unsigned* mhz) {
-  return nvmlDeviceGetMaxClockInfo(device, type, mhz);
+  NVML_TRY(nvmlDeviceGetMaxClockInfo(device, type, mhz));
+  return type == kClockVideo ? kNotSupported : kSuccess;
 }
 NVML_API Return nvmlDeviceGetDefaultApplicationsClock(Device device, unsigned type, unsigned* mhz) {
-  return nvmlDeviceGetMaxClockInfo(device, type, mhz);
+  return nvmlDeviceGetApplicationsClock(device, type, mhz);
 }
 
 NVML_API Return nvmlDeviceGetPerformanceState(Device device, unsigned* state) {
@@ -263,15 +286,17 @@ NVML_API Return nvmlDeviceSetComputeMode(Device device, unsigned mode) {
   NVML_REQUIRE(mode == 0 || mode == 2 || mode == 3);
   return ChangeGpu(device, [&](GpuState& gpu) { gpu.compute_mode = mode; });
 }
+// An H200 without any connector says that a display is attached.
 NVML_API Return nvmlDeviceGetDisplayMode(Device device, unsigned* mode) {
-  return ReadGpu(device, mode, [](const GpuState&) { return kFeatureDisabled; });
+  return ReadGpu(device, mode, [](const GpuState& gpu) {
+    return gpu.architecture >= kHopper ? kFeatureEnabled : kFeatureDisabled;
+  });
 }
 NVML_API Return nvmlDeviceGetDisplayActive(Device device, unsigned* active) {
   return ReadGpu(device, active, [](const GpuState&) { return kFeatureDisabled; });
 }
-// 0: no virtualisation, bare metal.
 NVML_API Return nvmlDeviceGetVirtualizationMode(Device device, unsigned* mode) {
-  return ReadGpu(device, mode, [](const GpuState&) { return 0; });
+  return ReadGpu(device, mode, [](const GpuState& gpu) { return gpu.virtualization_mode; });
 }
 
 NVML_API Return nvmlDeviceGetMaxPcieLinkGeneration(Device device, unsigned* generation) {
@@ -327,13 +352,19 @@ NVML_API Return nvmlDeviceGetTotalEccErrors(Device device, unsigned type, unsign
   return kSuccess;
 }
 
-// Every simulated error lies in device memory (location 2).
+// Every simulated error lies in device memory (location 2). Hopper and later tell that and the
+// SRAM (location 7) apart, and nothing finer.
 NVML_API Return nvmlDeviceGetMemoryErrorCounter(Device device, unsigned type, unsigned counter,
                                                 unsigned location, unsigned long long* count) {
   NVML_TRY(nvmlDeviceGetTotalEccErrors(device, type, counter, count));
-  NVML_REQUIRE(location <= 7);
-  if (location != 2) *count = 0;
-  return kSuccess;
+  constexpr unsigned kDeviceMemory = 2;
+  constexpr unsigned kSram = 7;
+  NVML_REQUIRE(location <= kSram);
+  if (location != kDeviceMemory) *count = 0;
+  if (location == kDeviceMemory || location == kSram) return kSuccess;
+  Target target;
+  NVML_TRY(ResolveGpu(device, target));
+  return target.gpu->architecture >= kHopper ? kNotSupported : kSuccess;
 }
 
 NVML_API Return nvmlDeviceGetDetailedEccErrors(Device device, unsigned type, unsigned counter,
@@ -374,6 +405,24 @@ NVML_API Return nvmlDeviceGetGraphicsRunningProcesses_v2(Device device, unsigned
 NVML_API Return nvmlDeviceGetGraphicsRunningProcesses(Device device, unsigned* count,
                                                       ProcessInfoV1* infos) {
   return ListProcesses(device, true, count, infos);
+}
+
+// Clients of MPS are not told apart from other processes.
+NVML_API Return nvmlDeviceGetMPSComputeRunningProcesses_v3(Device device, unsigned* count,
+                                                           ProcessInfo*) {
+  Target target;
+  NVML_TRY(ResolveDevice(device, target));
+  NVML_REQUIRE(count != nullptr);
+  *count = 0;
+  return kSuccess;
+}
+NVML_API Return nvmlDeviceGetMPSComputeRunningProcesses_v2(Device device, unsigned* count,
+                                                           ProcessInfo* infos) {
+  return nvmlDeviceGetMPSComputeRunningProcesses_v3(device, count, infos);
+}
+NVML_API Return nvmlDeviceGetMPSComputeRunningProcesses(Device device, unsigned* count,
+                                                        ProcessInfoV1*) {
+  return nvmlDeviceGetMPSComputeRunningProcesses_v3(device, count, nullptr);
 }
 
 NVML_API Return nvmlDeviceGetProcessUtilization(Device device, ProcessUtilizationSample* samples,

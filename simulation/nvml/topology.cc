@@ -18,9 +18,11 @@ namespace {
 constexpr unsigned kLinkInactive = 0;
 constexpr unsigned kLinkActive = 1;
 
-// The far end of a link of the GPU; kInvalidArgument behind the last one NVML can have.
+// The far end of a link of the GPU; kInvalidArgument behind the last one NVML can have, unless the
+// GPU has none at all.
 Return FindLink(Device device, unsigned link, Target& target, LinkEnd& end) {
   NVML_TRY(ResolveGpu(device, target));
+  if (target.gpu->link_count == 0) return kNotSupported;
   NVML_REQUIRE(link < kMaxNvLinks);
   if (link >= target.gpu->link_count) return kNotSupported;
   end = FarEnd(*target.node, target.handle->gpu, link);

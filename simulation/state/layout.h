@@ -6,7 +6,7 @@
 
 namespace pitcrew::simulation {
 
-inline constexpr std::uint32_t kLayoutVersion = 5;
+inline constexpr std::uint32_t kLayoutVersion = 6;
 
 inline constexpr unsigned kMaxGpus = 16;
 inline constexpr unsigned kMaxGpuInstanceProfiles = 18;
@@ -141,6 +141,8 @@ struct GpuState {
   std::uint32_t sm_clock_max;
   std::uint32_t memory_clock_idle;
   std::uint32_t memory_clock_max;
+  std::uint32_t memory_clock_low;  // a lower one that can be set (state P2); 0: none
+  std::uint32_t video_clock_idle;  // 0: as the multiprocessors'
   std::uint32_t video_clock_max;
   std::uint32_t power_idle;  // milliwatt, also below
   std::uint32_t power_min;
@@ -189,6 +191,7 @@ struct GpuState {
 
   std::uint32_t persistence_mode;
   std::uint32_t compute_mode;
+  std::uint32_t virtualization_mode;  // NVML's number: 0 bare metal, 1 passed through
 
   std::uint32_t mig_capable;
   std::uint32_t mig_current;
@@ -212,6 +215,7 @@ struct GpuState {
   std::int64_t energy_since;   // nanoseconds since the epoch
   std::uint64_t energy_until;  // millijoule used before energy_since
   std::uint64_t busy_until;    // nanoseconds of full load before energy_since, for growing counters
+  std::uint64_t idle_until;    // nanoseconds without any load before energy_since
   ThrottleState throttle;
   GpmValue gpm_values[kMaxGpmValues];
 };

@@ -95,6 +95,10 @@ std::uint32_t SmClock(const GpuState& gpu, std::int64_t now) {
   return std::min(gpu.sm_clock_max, Round(clock / 15, 1, 1e6) * 15);
 }
 
+std::uint32_t VideoClock(const GpuState& gpu, std::int64_t now) {
+  return std::max(gpu.video_clock_idle, std::min(SmClock(gpu, now), gpu.video_clock_max));
+}
+
 std::uint32_t MemoryClock(const GpuState& gpu) {
   return gpu.load == 0 ? gpu.memory_clock_idle : gpu.memory_clock_max;
 }
@@ -110,6 +114,12 @@ std::uint64_t Energy(const GpuState& gpu, std::int64_t now) {
 
 double BusySeconds(const GpuState& gpu, std::int64_t now) {
   return static_cast<double>(gpu.busy_until) / 1e9 + Load(gpu) * SecondsSince(gpu, now);
+}
+
+std::uint64_t IdleNanoseconds(const GpuState& gpu, std::int64_t now) {
+  if (gpu.load != 0) return gpu.idle_until;
+  return gpu.idle_until +
+         static_cast<std::uint64_t>(std::max<std::int64_t>(0, now - gpu.energy_since));
 }
 
 std::uint64_t PcieBytes(const GpuState& gpu, Direction direction, std::int64_t now) {
@@ -175,6 +185,7 @@ std::uint64_t ProcessMemory(const GpuState& gpu) {
 
 void CountUntil(GpuState& gpu, std::int64_t now) {
   const auto energy = Energy(gpu, now);
+  gpu.idle_until = IdleNanoseconds(gpu, now);
   gpu.busy_until = static_cast<std::uint64_t>(BusySeconds(gpu, now) * 1e9);
   gpu.energy_until = energy;
   gpu.energy_since = now;

@@ -16,6 +16,7 @@ namespace pitcrew::simulation {
 [[nodiscard]] std::uint32_t MemoryTemperature(const GpuState& gpu, std::int64_t now);  // Celsius
 [[nodiscard]] std::uint32_t PowerUsage(const GpuState& gpu, std::int64_t now);         // milliwatt
 [[nodiscard]] std::uint32_t SmClock(const GpuState& gpu, std::int64_t now);            // MHz
+[[nodiscard]] std::uint32_t VideoClock(const GpuState& gpu, std::int64_t now);         // MHz
 [[nodiscard]] std::uint32_t MemoryClock(const GpuState& gpu);                          // MHz
 [[nodiscard]] std::uint32_t PerformanceState(const GpuState& gpu);                     // P<n>
 // Millijoule since the state was made; never falls.
@@ -25,6 +26,8 @@ namespace pitcrew::simulation {
 
 // Seconds of full load since the state was made; never falls.
 [[nodiscard]] double BusySeconds(const GpuState& gpu, std::int64_t now);
+// Nanoseconds without any load since the state was made; never falls.
+[[nodiscard]] std::uint64_t IdleNanoseconds(const GpuState& gpu, std::int64_t now);
 // Bytes over PCIe in one direction since the state was made, and at this moment in a second. Sent
 // is what the GPU sends.
 enum class Direction { kSent, kReceived };
