@@ -31,7 +31,6 @@ struct Field {
   std::string_view name;
   std::string_view other;  // an alias, or empty
   std::string_view unit;   // in the header
-  std::string_view label;  // in -q; empty: not shown there
   Read read;
 };
 
@@ -54,7 +53,7 @@ Cell Watt(const std::optional<unsigned>& milliwatt) {
 Cell Mib(const Context& c, std::uint64_t gpu::Memory::* part) {
   const auto* memory = c.view.device.memory.value();
   if (memory == nullptr) return {std::string(kNoAnswer), ""};
-  return {fmt::format("{}", memory->*part >> 20), "MiB"};
+  return {fmt::format("{}", WholeMib(memory->*part)), "MiB"};
 }
 
 Cell Mig(const Context& c, bool gpu::MigMode::* part) {
@@ -74,74 +73,105 @@ Cell ComputeMode(const Context& c) {
 
 // nvidia-smi's field names.
 constexpr auto kFields = std::to_array<Field>({
-    {"timestamp", "", "", "", [](const Context& c) { return Text(std::string(c.time)); }},
-    {"index", "", "", "",
+    {"timestamp", "", "", [](const Context& c) { return Text(std::string(c.time)); }},
+    {"index", "", "",
      [](const Context& c) { return Text(fmt::format("{}", c.view.device.index)); }},
-    {"count", "", "", "",
+    {"count", "", "",
      [](const Context& c) { return Text(fmt::format("{}", c.snapshot.gpus.size())); }},
-    {"name", "gpu_name", "", "Product Name",
-     [](const Context& c) { return Text(c.view.device.name); }},
-    {"architecture", "", "", "Product Architecture",
+    {"name", "gpu_name", "", [](const Context& c) { return Text(c.view.device.name); }},
+    {"architecture", "", "",
      [](const Context& c) { return Text(std::string(gpu::ToString(c.view.device.architecture))); }},
-    {"uuid", "gpu_uuid", "", "GPU UUID", [](const Context& c) { return Text(c.view.device.uuid); }},
-    {"serial", "gpu_serial", "", "Serial Number",
+    {"uuid", "gpu_uuid", "", [](const Context& c) { return Text(c.view.device.uuid); }},
+    {"serial", "gpu_serial", "",
      [](const Context& c) {
        return Text(c.view.device.serial.empty() ? std::string(kNoAnswer) : c.view.device.serial);
      }},
-    {"minor_number", "", "", "Minor Number",
+    {"minor_number", "", "",
      [](const Context& c) { return Text(fmt::format("{}", c.view.device.minor_number)); }},
-    {"pci.bus_id", "gpu_bus_id", "", "Bus Id",
+    {"pci.bus_id", "gpu_bus_id", "",
      [](const Context& c) { return Text(c.view.device.pci.BusId()); }},
-    {"pci.device_id", "", "", "Device Id",
+    {"pci.device_id", "", "",
      [](const Context& c) { return Text(fmt::format("0x{:08X}", c.view.device.pci_device_id)); }},
-    {"pci.sub_device_id", "", "", "Sub System Id",
+    {"pci.sub_device_id", "", "",
      [](const Context& c) {
        return Text(fmt::format("0x{:08X}", c.view.device.pci_subsystem_id));
      }},
-    {"driver_version", "", "", "",
-     [](const Context& c) { return Text(c.snapshot.driver_version); }},
-    {"compute_cap", "", "", "Compute Capability",
+    {"driver_version", "", "", [](const Context& c) { return Text(c.snapshot.driver_version); }},
+    {"compute_cap", "", "",
      [](const Context& c) { return Text(c.view.device.compute_capability.ToString()); }},
-    {"persistence_mode", "", "", "Persistence Mode",
+    {"persistence_mode", "", "",
      [](const Context& c) { return Enabled(c.view.readings.persistence_mode); }},
-    {"display_active", "", "", "Display Active",
+    {"display_active", "", "",
      [](const Context& c) { return Enabled(c.view.readings.display_active); }},
-    {"mig.mode.current", "", "", "MIG Mode, current",
-     [](const Context& c) { return Mig(c, &gpu::MigMode::current); }},
-    {"mig.mode.pending", "", "", "MIG Mode, pending",
-     [](const Context& c) { return Mig(c, &gpu::MigMode::pending); }},
-    {"compute_mode", "", "", "Compute Mode", ComputeMode},
-    {"fan.speed", "", "%", "Fan Speed",
+    {"mig.mode.current", "", "", [](const Context& c) { return Mig(c, &gpu::MigMode::current); }},
+    {"mig.mode.pending", "", "", [](const Context& c) { return Mig(c, &gpu::MigMode::pending); }},
+    {"compute_mode", "", "", ComputeMode},
+    {"fan.speed", "", "%",
      [](const Context& c) { return Number(c.view.readings.fan_percent, "%"); }},
-    {"pstate", "", "", "Performance State",
+    {"pstate", "", "",
      [](const Context& c) {
        const auto& state = c.view.readings.performance_state;
        return Text(state ? fmt::format("P{}", *state) : std::string(kNoAnswer));
      }},
-    {"memory.total", "", "MiB", "FB Memory, total",
-     [](const Context& c) { return Mib(c, &gpu::Memory::total); }},
-    {"memory.used", "", "MiB", "FB Memory, used",
-     [](const Context& c) { return Mib(c, &gpu::Memory::used); }},
-    {"memory.free", "", "MiB", "FB Memory, free",
-     [](const Context& c) { return Mib(c, &gpu::Memory::free); }},
-    {"utilization.gpu", "", "%", "Utilization, GPU",
+    {"memory.total", "", "MiB", [](const Context& c) { return Mib(c, &gpu::Memory::total); }},
+    {"memory.used", "", "MiB", [](const Context& c) { return Mib(c, &gpu::Memory::used); }},
+    {"memory.free", "", "MiB", [](const Context& c) { return Mib(c, &gpu::Memory::free); }},
+    {"utilization.gpu", "", "%",
      [](const Context& c) { return Number(c.view.readings.gpu_utilization_percent, "%"); }},
-    {"utilization.memory", "", "%", "Utilization, memory",
+    {"utilization.memory", "", "%",
      [](const Context& c) { return Number(c.view.readings.memory_utilization_percent, "%"); }},
-    {"temperature.gpu", "", "", "GPU Current Temp",
+    {"temperature.gpu", "", "",
      [](const Context& c) { return Number(c.view.readings.temperature_celsius); }},
-    {"power.draw", "", "W", "Power Draw",
-     [](const Context& c) { return Watt(c.view.readings.power_milliwatt); }},
-    {"power.limit", "enforced.power.limit", "W", "Power Limit",
+    {"power.draw", "", "W", [](const Context& c) { return Watt(c.view.readings.power_milliwatt); }},
+    {"power.limit", "enforced.power.limit", "W",
      [](const Context& c) { return Watt(c.view.readings.power_limit_milliwatt); }},
-    {"clocks.sm", "clocks.current.sm", "MHz", "Clocks, SM",
+    {"clocks.sm", "clocks.current.sm", "MHz",
      [](const Context& c) { return Number(c.view.readings.sm_clock_mhz, "MHz"); }},
-    {"clocks.mem", "clocks.current.memory", "MHz", "Clocks, memory",
+    {"clocks.mem", "clocks.current.memory", "MHz",
      [](const Context& c) { return Number(c.view.readings.memory_clock_mhz, "MHz"); }},
-    {"ecc.mode.current", "", "", "ECC Mode",
+    {"ecc.mode.current", "", "",
      [](const Context& c) { return Enabled(c.view.readings.ecc_mode); }},
-    {"ecc.errors.uncorrected.volatile.total", "", "", "Uncorrectable ECC errors, volatile",
+    {"ecc.errors.uncorrected.volatile.total", "", "",
      [](const Context& c) { return Number(c.view.readings.ecc_uncorrected_volatile); }},
+});
+
+// Lines of -q: nvidia-smi's keys, in its order, by the field that has the value. A section is a key
+// without a value. Two lines it does not have: Compute Capability, and the sum of ECC errors.
+struct Detail {
+  std::string_view section;
+  std::string_view key;
+  std::string_view field;
+  std::string_view unit = "";  // that --query-gpu leaves out
+};
+constexpr auto kDetails = std::to_array<Detail>({
+    {"", "Product Name", "name"},
+    {"", "Product Architecture", "architecture"},
+    {"", "Compute Capability", "compute_cap"},
+    {"", "Display Active", "display_active"},
+    {"", "Persistence Mode", "persistence_mode"},
+    {"MIG Mode", "Current", "mig.mode.current"},
+    {"MIG Mode", "Pending", "mig.mode.pending"},
+    {"", "Serial Number", "serial"},
+    {"", "GPU UUID", "uuid"},
+    {"", "Minor Number", "minor_number"},
+    {"PCI", "Device Id", "pci.device_id"},
+    {"PCI", "Bus Id", "pci.bus_id"},
+    {"PCI", "Sub System Id", "pci.sub_device_id"},
+    {"", "Fan Speed", "fan.speed"},
+    {"", "Performance State", "pstate"},
+    {"FB Memory Usage", "Total", "memory.total"},
+    {"FB Memory Usage", "Used", "memory.used"},
+    {"FB Memory Usage", "Free", "memory.free"},
+    {"", "Compute Mode", "compute_mode"},
+    {"Utilization", "GPU", "utilization.gpu"},
+    {"Utilization", "Memory", "utilization.memory"},
+    {"ECC Mode", "Current", "ecc.mode.current"},
+    {"ECC Errors", "Uncorrectable, volatile", "ecc.errors.uncorrected.volatile.total"},
+    {"Temperature", "GPU Current Temp", "temperature.gpu", "C"},
+    {"GPU Power Readings", "Average Power Draw", "power.draw"},
+    {"GPU Power Readings", "Current Power Limit", "power.limit"},
+    {"Clocks", "SM", "clocks.sm"},
+    {"Clocks", "Memory", "clocks.mem"},
 });
 
 const Field* FindField(std::string_view name) {
@@ -213,34 +243,66 @@ base::Result<std::string> RenderQuery(const Snapshot& snapshot, std::string_view
   return text;
 }
 
-std::string RenderDetails(const Snapshot& snapshot, std::string_view time) {
-  const auto line = [](int indent, std::string_view key, std::string_view value) {
-    return fmt::format("{:{}}{:<{}} : {}\n", "", indent, key, 50 - indent, value);
+namespace {
+
+std::string Line(int indent, std::string_view key, std::string_view value) {
+  return fmt::format("{:{}}{:<{}} : {}\n", "", indent, key, 54 - indent, value);
+}
+
+std::string Details(const Context& context) {
+  std::string text;
+  std::string_view section;
+  for (const auto& detail : kDetails) {
+    if (detail.section != section && !detail.section.empty()) {
+      text += fmt::format("    {}\n", detail.section);
+    }
+    section = detail.section;
+    Cell cell = FindField(detail.field)->read(context);
+    if (cell.value == kNoAnswer) cell = {"N/A", ""};
+    if (cell.unit.empty() && cell.value != "N/A") cell.unit = detail.unit;
+    text += Line(section.empty() ? 4 : 8, detail.key, Show(cell, true));
+  }
+  return text;
+}
+
+std::string Processes(const GpuView& view) {
+  if (view.readings.processes.empty()) return Line(4, "Processes", "None");
+  const auto instance = [](std::uint32_t id) {
+    return id == nvml::kNoInstance ? std::string("N/A") : std::to_string(id);
   };
+  std::string text = "    Processes\n";
+  for (const auto& process : view.readings.processes) {
+    text += Line(8, "GPU instance ID", instance(process.gpu_instance_id));
+    text += Line(8, "Compute instance ID", instance(process.compute_instance_id));
+    text += Line(8, "Process ID", fmt::format("{}", process.pid));
+    text += Line(12, "Type", process.graphics ? "G" : "C");
+    text += Line(12, "Name", process.name);
+    text += Line(12, "Used GPU Memory", fmt::format("{} MiB", WholeMib(process.used_memory)));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string RenderDetails(const Snapshot& snapshot, std::string_view time) {
   std::string text = "\n==============NVSMI LOG==============\n\n";
-  text += line(0, "Timestamp", time);
-  text += line(0, "Driver Version", snapshot.driver_version);
-  text += line(0, "CUDA Version", snapshot.cuda_version) + "\n";
-  text += line(0, "Attached GPUs", fmt::format("{}", snapshot.gpus.size()));
+  text += Line(0, "Timestamp", time);
+  text += Line(0, "Driver Version", snapshot.driver_version);
+  text += Line(0, "CUDA Version", snapshot.cuda_version) + "\n";
+  text += Line(0, "Attached GPUs", fmt::format("{}", snapshot.gpus.size()));
   for (const auto& view : snapshot.gpus) {
     if (view.device.fault) {
-      text += line(0, fmt::format("GPU {}", view.device.index), view.device.fault->ToString());
+      text += Line(0, fmt::format("GPU {}", view.device.index), view.device.fault->ToString());
       continue;
     }
     text += fmt::format("GPU {}\n", view.device.pci.BusId());
-    for (const auto& field : kFields) {
-      if (field.label.empty()) continue;
-      text += line(4, field.label, Show(field.read({snapshot, view, time}), true));
-    }
+    text += Details({snapshot, view, time});
     for (const auto& mig : view.device.mig_devices) {
-      text += line(4, fmt::format("MIG Device {}", mig.index),
+      text += Line(4, fmt::format("MIG Device {}", mig.index),
                    fmt::format("{} {} (GPU instance {}, compute instance {})", mig.profile.Name(),
                                mig.uuid, mig.gpu_instance_id, mig.compute_instance_id));
     }
-    for (const auto& process : view.readings.processes) {
-      text += line(4, fmt::format("Process {}", process.pid),
-                   fmt::format("{} {} MiB", process.name, process.used_memory >> 20));
-    }
+    text += Processes(view);
   }
   return text + "\n";
 }

@@ -35,7 +35,7 @@ std::string OnOff(const std::optional<bool>& value) {
   return *value ? "On" : "Off";
 }
 
-std::string Mib(std::uint64_t bytes) { return fmt::format("{}MiB", bytes >> 20); }
+std::string Mib(std::uint64_t bytes) { return fmt::format("{}MiB", WholeMib(bytes)); }
 
 std::string MemoryUse(const base::Observed<gpu::Memory>& memory) {
   if (!memory.is_present()) return std::string(kNotAvailable);
@@ -65,7 +65,7 @@ std::string MigModeText(const gpu::Device& device) {
 
 std::string Header(const Snapshot& snapshot) {
   std::string text = Border('-');
-  text += FullLine(fmt::format(" NVIDIA-SMI {:<21} Driver Version: {:<14} CUDA Version: {:<8}",
+  text += FullLine(fmt::format(" NVIDIA-SMI {:<22} Driver Version: {:<14} CUDA Version: {}",
                                snapshot.driver_version, snapshot.driver_version,
                                snapshot.cuda_version));
   text += kColumns;
@@ -101,10 +101,10 @@ std::string GpuBlock(const GpuView& view) {
                              : readings.ecc_mode ? "Off"
                                                  : std::string(kNotAvailable);
   std::string text = ThreeColumns(
-      fmt::format(" {:>3}  {:<25.25} {:>6}  ", device.index, device.name,
+      fmt::format(" {:>3}  {:<30.25} {:<3} ", device.index, device.name,
                   OnOff(readings.persistence_mode)),
       fmt::format("{} {:>3} ", device.pci.BusId(), OnOff(readings.display_active)), errors + " ");
-  text += ThreeColumns(fmt::format(" {:<4} {:>4}   {:<4} {:>20} ", Text(readings.fan_percent, "%"),
+  text += ThreeColumns(fmt::format(" {:>3}  {:>4}    {:<4}{:>22} ", Text(readings.fan_percent, "%"),
                                    Text(readings.temperature_celsius, "C"), state, power),
                        MemoryUse(device.memory) + " ",
                        fmt::format("{:>7} {:>12} ", Text(readings.gpu_utilization_percent, "%"),
@@ -140,7 +140,7 @@ std::string ProcessBlock(const Snapshot& snapshot) {
   for (const auto& view : snapshot.gpus) {
     for (const auto& process : view.readings.processes) {
       rows += FullLine(
-          fmt::format(" {:>4} {:>4} {:>4} {:>15} {:>6}   {:<36.36} {:>11} ", view.device.index,
+          fmt::format(" {:>4}   {:>3}  {:>3}{:>16}{:>7}   {:<34.34} {:>11} ", view.device.index,
                       instance(process.gpu_instance_id), instance(process.compute_instance_id),
                       process.pid, process.graphics ? "G" : "C",
                       process.name.empty() ? "-" : process.name, Mib(process.used_memory)));
@@ -149,15 +149,18 @@ std::string ProcessBlock(const Snapshot& snapshot) {
   if (rows.empty()) rows = FullLine("  No running processes found");
   return "\n" + Border('-') + FullLine(" Processes:") +
          FullLine(
-             "  GPU   GI   CI             PID   Type   Process name                          "
+             "  GPU   GI   CI              PID   Type   Process name                        "
              "GPU Memory") +
+         FullLine(
+             "        ID   ID                                                               "
+             "Usage") +
          fmt::format("|{}|\n", std::string(kInnerWidth, '=')) + rows + Border('-');
 }
 
 }  // namespace
 
 std::string RenderTable(const Snapshot& snapshot, std::string_view time) {
-  std::string text = fmt::format("{}\n", time) + Header(snapshot);
+  std::string text = fmt::format("{:<31}\n", time) + Header(snapshot);
   for (const auto& view : snapshot.gpus) {
     text += GpuBlock(view);
     text += kColumns;

@@ -1,6 +1,7 @@
 // What nvidia-smi prints, as text. Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,12 @@
 #include "node/smi/snapshot.h"
 
 namespace pitcrew::node::smi {
+
+// Parts of a mebibyte count as one, as nvidia-smi has it.
+[[nodiscard]] constexpr std::uint64_t WholeMib(std::uint64_t bytes) {
+  constexpr std::uint64_t kMib = 1ull << 20;
+  return (bytes + kMib - 1) / kMib;
+}
 
 // The table; `time` stands above it.
 [[nodiscard]] std::string RenderTable(const Snapshot& snapshot, std::string_view time);

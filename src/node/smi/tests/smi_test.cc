@@ -2,8 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
+#include <set>
 
+#include "base/file.h"
+#include "base/strings.h"
 #include "simulation/state/incidents.h"
 #include "simulation/testing/process.h"
 #include "simulation/testing/test_node.h"
@@ -123,6 +128,55 @@ TEST_F(Smi, DetailsOfEveryGpu) {
   EXPECT_THAT(outcome.output, HasSubstr("Attached GPUs"));
   EXPECT_THAT(outcome.output, HasSubstr("Product Name"));
   EXPECT_THAT(outcome.output, HasSubstr("Turing"));
+}
+
+// Readings move: their digits do not count.
+std::string WithoutDigits(std::string text) {
+  std::ranges::replace_if(
+      text, [](unsigned char letter) { return std::isdigit(letter) != 0; }, '#');
+  return text;
+}
+
+std::vector<std::string> LinesOf(const std::string& text) { return base::Split(text, '\n'); }
+
+// What nvidia-smi of driver 580.159.04 printed on a machine with one H200, and what this one prints
+// there: tests/data/h200.
+TEST_F(Smi, PrintsWhatNvidiasProgramDoes) {
+  Start(
+      "driver: {version: 580.159.04}\n"
+      "gpus: [{profile: H200, pci: \"0000:00:06.0\", nvlink: {peers: none, links: 0}}]");
+  Change([](auto& state) { state.gpus[0].persistence_mode = 1; });
+  const auto table = base::ReadFile(test_support::TestData() / "h200/table.txt");
+  ASSERT_TRUE(table);
+  const std::string output = Run_({}).output;
+  const auto behind_time = [](const std::string& text) { return text.substr(text.find('\n')); };
+  EXPECT_EQ(output.find('\n'), table->find('\n'));
+  EXPECT_EQ(WithoutDigits(behind_time(output)), WithoutDigits(behind_time(*table)));
+  // Lines that nvidia-smi -q has, too; it has many more.
+  const auto real = base::ReadFile(test_support::TestData() / "h200/query.txt");
+  ASSERT_TRUE(real);
+  std::set<std::string> known;
+  for (const auto& line : LinesOf(*real)) known.insert(WithoutDigits(line));
+  const std::string own_keys[] = {"Compute Capability", "Uncorrectable, volatile", "Timestamp",
+                                  "Serial Number", "GPU UUID"};
+  for (const auto& line : LinesOf(Run_({"-q"}).output)) {
+    const bool own = std::ranges::any_of(
+        own_keys, [&](const std::string& key) { return line.find(key) != std::string::npos; });
+    EXPECT_TRUE(own || known.contains(WithoutDigits(line))) << line;
+  }
+}
+
+TEST_F(Smi, DetailsOfAProcess) {
+  Start("gpus: [{profile: H200}]");
+  EXPECT_THAT(Run_({"-q"}).output,
+              HasSubstr("    Processes                                          : None\n"));
+  Change(
+      [](auto& state) { simulation::AddProcess(state.gpus[0], 77, "/bin/job", 1 << 30, false); });
+  EXPECT_THAT(Run_({"-q"}).output,
+              HasSubstr("        Process ID                                     : 77\n"
+                        "            Type                                       : C\n"
+                        "            Name                                       : /bin/job\n"
+                        "            Used GPU Memory                            : 1024 MiB\n"));
 }
 
 // What upstream's MPS control daemon calls (device-plugin.md section 17.1).
