@@ -15,8 +15,8 @@ using namespace pitcrew::simulation::library;
 
 namespace {
 
-// The type that a value has also where it is Not Supported, by what an H200 answers (tests/data/
-// read/H200.yaml); fields of no range here say none.
+// The type that a value has also where it is Not Supported, as an H200 answers
+// (tests/data/read/H200.yaml); fields of no range here say none.
 struct TypedRange {
   unsigned first;
   unsigned last;
