@@ -42,49 +42,55 @@ base::Status Controller::Run(const io::StopToken& stop) {
     if (synced.error().code == base::Code::kCancelled) return {};
     return base::Fail(synced.error().Within(fmt::format("controller {}", options_.name)));
   }
+  TRY_ASSIGN(const base::Bell wanted, base::Bell::Create());
   base::LogInfo("controller works", {{"controller", options_.name}});
   if (options_.synced) options_.synced();
   std::vector<std::thread> workers;
   for (int i = 0; i < std::min(options_.workers, kStandingWorkers); ++i) {
     workers.emplace_back([this, &stop] { Work(stop); });
   }
+  CallHelpers(wanted, stop);
   stop.Wait();
-  queue_->ShutDown();
+  queue_->ShutDown();  // rings no more
   for (std::thread& worker : workers) worker.join();
-  // Helpers may still call for others.
-  for (;;) {
-    std::list<Helper> helpers;
-    {
-      const std::scoped_lock lock(helpers_mutex_);
-      helpers.splice(helpers.end(), helpers_);
-    }
-    if (helpers.empty()) return {};
-    for (Helper& helper : helpers) helper.thread.join();
-  }
+  for (Helper& helper : helpers_) helper.thread.join();
+  helpers_.clear();
+  return {};
 }
 
 void Controller::Work(const io::StopToken& stop) {
   while (const auto key = queue_->Take()) WorkOn(*key, stop);
 }
 
-void Controller::CallHelper(const io::StopToken& stop) {
-  if (options_.workers <= kStandingWorkers || queue_->counts().depth == 0) return;
-  const std::scoped_lock lock(helpers_mutex_);
+// Not by the workers: all of them may be in calls that take long when the next key comes.
+void Controller::CallHelpers(const base::Bell& wanted, const io::StopToken& stop) {
+  if (options_.workers <= kStandingWorkers) return;
+  queue_->CallHelpers(options_.workers - kStandingWorkers, [&wanted] { wanted.Ring(); });
+  for (;;) {
+    wanted.Silence();
+    while (auto key = queue_->TakeAsHelper()) StartHelper(*std::move(key), stop);
+    const auto rung = io::WaitReadable({wanted.fd()}, stop, queue_->NextForHelper());
+    if (rung || rung.error().code == base::Code::kTimeout) continue;
+    if (!stop.stopped()) base::LogError("no further workers are called", rung.error());
+    return;
+  }
+}
+
+void Controller::StartHelper(ObjectKey key, const io::StopToken& stop) {
   helpers_.remove_if([](Helper& helper) {
     if (helper.ended) helper.thread.join();
-    return helper.ended;
+    return helper.ended.load();
   });
-  if (static_cast<int>(helpers_.size()) >= options_.workers - kStandingWorkers) return;
   Helper& helper = helpers_.emplace_back();
-  helper.thread = std::thread([this, &helper, &stop] {
-    while (const auto key = queue_->TakeReady()) WorkOn(*key, stop);
-    const std::scoped_lock ending(helpers_mutex_);
+  helper.thread = std::thread([this, &helper, &stop, key = std::move(key)] {
+    for (std::optional<ObjectKey> next = key; next; next = queue_->TakeOrLeave()) {
+      WorkOn(*next, stop);
+    }
     helper.ended = true;
   });
 }
 
 void Controller::WorkOn(const ObjectKey& key, const io::StopToken& stop) {
-  CallHelper(stop);
   const auto begin = std::chrono::steady_clock::now();
   {
     const std::scoped_lock lock(counts_mutex_);

@@ -2,6 +2,7 @@
 // learns the key, never the reason.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bell.h"
 #include "base/result.h"
 #include "io/stop.h"
 #include "kube/informer.h"
@@ -34,8 +36,8 @@ struct Action {
 
 struct ControllerOptions {
   std::string name{};  // in log lines
-  // At most. Two of them stay; the others come when keys wait and go when none does, so that a rush
-  // costs memory only while it lasts.
+  // At most. Two of them stay; the others come when a key is ready and all are busy, and go when
+  // none is, so that a rush costs memory only while it lasts.
   int workers = 1;
   BackoffPolicy backoff{};  // after errors, per key: 100 ms doubling to 3 s
   // How long the sources may take to list everything first.
@@ -112,8 +114,9 @@ class Controller {
  private:
   void Work(const io::StopToken& stop);
   void WorkOn(const ObjectKey& key, const io::StopToken& stop);
-  // One more worker where keys wait.
-  void CallHelper(const io::StopToken& stop);
+  // Until the stop: one more worker for each key that finds all of them busy.
+  void CallHelpers(const base::Bell& wanted, const io::StopToken& stop);
+  void StartHelper(ObjectKey key, const io::StopToken& stop);
   void ReconcileOne(const ObjectKey& key, const io::StopToken& stop);
   void NoteDuration(std::chrono::duration<double> duration);
 
@@ -123,10 +126,9 @@ class Controller {
   std::vector<Source*> sources_;
   struct Helper {
     std::thread thread{};
-    bool ended = false;
+    std::atomic<bool> ended = false;
   };
-  std::mutex helpers_mutex_;
-  std::list<Helper> helpers_;
+  std::list<Helper> helpers_;  // Run's alone
   mutable std::mutex counts_mutex_;
   ControllerStatistics statistics_;
 };

@@ -87,6 +87,7 @@ void WorkQueue::Add(const ObjectKey& key, Priority priority) {
   ++adds_;
   state_.Add(key, priority, now, now);
   changed_.notify_one();
+  CallHelperIfWanted();
 }
 
 void WorkQueue::AddAfter(const ObjectKey& key, std::chrono::nanoseconds delay) {
@@ -96,6 +97,7 @@ void WorkQueue::AddAfter(const ObjectKey& key, std::chrono::nanoseconds delay) {
   ++adds_;
   state_.Add(key, Priority::kNormal, now + delay, now);
   changed_.notify_one();
+  CallHelperIfWanted();
 }
 
 void WorkQueue::AddRateLimited(const ObjectKey& key) {
@@ -105,6 +107,7 @@ void WorkQueue::AddRateLimited(const ObjectKey& key) {
   ++retries_;
   state_.AddRateLimited(key, std::chrono::steady_clock::now());
   changed_.notify_one();
+  CallHelperIfWanted();
 }
 
 void WorkQueue::Forget(const ObjectKey& key) {
@@ -117,22 +120,58 @@ std::optional<ObjectKey> WorkQueue::Take() {
   for (;;) {
     if (shut_down_) return std::nullopt;
     if (auto key = state_.Take(std::chrono::steady_clock::now())) {
-      // Further keys may have become ready with this one.
-      if (state_.ready() > 0) changed_.notify_one();
+      // Further keys may have become ready with this one, and who takes it may have been the one
+      // that watched the time for all.
+      if (state_.ready() > 0 || state_.waiting() > 0) changed_.notify_one();
+      CallHelperIfWanted();
       return key;
     }
+    ++idle_;
     if (const auto next = state_.NextReady()) {
       changed_.wait_until(lock, *next);
     } else {
       changed_.wait(lock);
     }
+    --idle_;
   }
 }
 
-std::optional<ObjectKey> WorkQueue::TakeReady() {
+void WorkQueue::CallHelpers(int most, std::function<void()> call) {
   const std::scoped_lock lock(mutex_);
-  if (shut_down_) return std::nullopt;
-  return state_.Take(std::chrono::steady_clock::now());
+  most_helpers_ = most;
+  call_helper_ = std::move(call);
+}
+
+void WorkQueue::CallHelperIfWanted() {
+  if (shut_down_ || helpers_ >= most_helpers_) return;
+  const bool nobody_watches_the_time = idle_ == 0 && state_.waiting() > 0;
+  if (state_.ready() > idle_ || nobody_watches_the_time) call_helper_();
+}
+
+std::optional<ObjectKey> WorkQueue::TakeAsHelper() {
+  const std::scoped_lock lock(mutex_);
+  if (shut_down_ || helpers_ >= most_helpers_) return std::nullopt;
+  const auto now = std::chrono::steady_clock::now();
+  state_.Promote(now);
+  if (state_.ready() <= idle_) return std::nullopt;
+  ++helpers_;
+  return state_.Take(now);
+}
+
+base::Deadline WorkQueue::NextForHelper() const {
+  const std::scoped_lock lock(mutex_);
+  if (idle_ > 0 || helpers_ >= most_helpers_) return base::Deadline::Never();
+  return state_.NextReady();
+}
+
+std::optional<ObjectKey> WorkQueue::TakeOrLeave() {
+  const std::scoped_lock lock(mutex_);
+  if (!shut_down_) {
+    if (auto key = state_.Take(std::chrono::steady_clock::now())) return key;
+  }
+  --helpers_;
+  CallHelperIfWanted();
+  return std::nullopt;
 }
 
 void WorkQueue::Done(const ObjectKey& key) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/deadline.h"
 #include "kube/resource.h"
 #include "kube/retry.h"
 
@@ -36,6 +38,8 @@ class QueueState {
   // The next ready key, which then belongs to the caller until Done.
   std::optional<ObjectKey> Take(TimePoint now);
   void Done(const ObjectKey& key, TimePoint now);
+  // Keys whose time has come become ready.
+  void Promote(TimePoint now);
 
   // When a waiting key becomes ready; none when no key waits for a time.
   [[nodiscard]] std::optional<TimePoint> NextReady() const;
@@ -54,7 +58,6 @@ class QueueState {
   };
   void Settle(const ObjectKey& key, Entry& entry, TimePoint now);
   void Unplace(const Entry& entry);
-  void Promote(TimePoint now);
 
   BackoffPolicy backoff_;
   std::uint64_t arrivals_ = 0;
@@ -77,9 +80,19 @@ class WorkQueue {
   void Forget(const ObjectKey& key);
   // Waits for a key; nothing once the queue is shut down. The caller owes Done(key).
   std::optional<ObjectKey> Take();
-  // A key that is ready now, if there is one.
-  std::optional<ObjectKey> TakeReady();
   void Done(const ObjectKey& key);
+
+  // Helpers come beside those who wait in Take, when keys are ready and all of these are busy, at
+  // most `most` of them at a time. From now on `call` is called whenever one may be wanted, the
+  // queue being locked, and no more once it is shut down.
+  void CallHelpers(int most, std::function<void()> call);
+  // A key for one helper more, which then belongs to it until Done; nothing where none is wanted.
+  std::optional<ObjectKey> TakeAsHelper();
+  // When to ask for one again though nobody calls: then a key becomes ready that nobody waits for.
+  [[nodiscard]] base::Deadline NextForHelper() const;
+  // For a helper that is done with its key: another one that is ready now. Nothing: it has left.
+  std::optional<ObjectKey> TakeOrLeave();
+
   // From now on Take gives nothing and Add does nothing.
   void ShutDown();
   struct Counts {
@@ -93,9 +106,15 @@ class WorkQueue {
   [[nodiscard]] int failures(const ObjectKey& key) const;
 
  private:
+  void CallHelperIfWanted();
+
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   QueueState state_;
+  std::size_t idle_ = 0;  // who waits in Take, also when about to wake up
+  int helpers_ = 0;
+  int most_helpers_ = 0;
+  std::function<void()> call_helper_;
   std::uint64_t adds_ = 0;
   std::uint64_t retries_ = 0;
   bool shut_down_ = false;

@@ -4,10 +4,56 @@
 
 #include <atomic>
 #include <latch>
+#include <semaphore>
 #include <thread>
+
+#include "tests/support/patience.h"
 
 namespace pitcrew::kube {
 namespace {
+
+// All calls of the controller last until the end of the test.
+class SlowCalls : public ::testing::Test {
+ protected:
+  ~SlowCalls() override {
+    end_.count_down();
+    stop_.Stop();
+    runner_.join();
+    EXPECT_EQ(controller_.statistics().active, 0);
+  }
+  [[nodiscard]] bool OneMoreBegins() { return begun_.try_acquire_for(test_support::kPatience); }
+
+  std::counting_semaphore<> begun_{0};
+  std::latch end_{1};
+  Controller controller_{{.name = "slow", .workers = 4},
+                         [this](const ObjectKey&, const io::StopToken&) -> base::Result<Action> {
+                           begun_.release();
+                           end_.wait();
+                           return Action::Done();
+                         }};
+  const io::StopSource stop_;
+  std::thread runner_{[this] { EXPECT_TRUE(controller_.Run(stop_.token())); }};
+};
+
+// Seen in the code: only workers that began with a key called for others, so that a key which came
+// after that waited for the end of a call.
+TEST_F(SlowCalls, KeysThatComeOneByOneHaveAllWorkers) {
+  for (const char* name : {"1", "2", "3", "4"}) {
+    controller_.Enqueue({.name = name});
+    ASSERT_TRUE(OneMoreBegins()) << name;
+  }
+}
+
+TEST_F(SlowCalls, AKeyWhoseTimeComesHasAWorker) {
+  for (const char* name : {"1", "2"}) {
+    controller_.Enqueue({.name = name});
+    ASSERT_TRUE(OneMoreBegins()) << name;
+  }
+  for (const char* name : {"3", "4"}) {
+    controller_.EnqueueAfter({.name = name}, std::chrono::milliseconds(10));
+    ASSERT_TRUE(OneMoreBegins()) << name;
+  }
+}
 
 TEST(Controller, ARushGetsAsManyWorkersAsThereMayBe) {
   constexpr int kWorkers = 8;

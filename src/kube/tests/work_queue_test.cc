@@ -6,6 +6,8 @@
 #include <random>
 #include <thread>
 
+#include "tests/support/eventually.h"
+
 namespace pitcrew::kube {
 namespace {
 
@@ -164,6 +166,65 @@ TEST(WorkQueue, WorkersShareKeysAndEndAtShutDown) {
   EXPECT_EQ(worked, 200);
   queue.Add(Key("too late"));
   EXPECT_EQ(queue.size(), 0U);
+}
+
+TEST(WorkQueue, HelpersComeWhereNobodyIsFreeAndNeverMoreThanMay) {
+  WorkQueue queue;
+  int calls = 0;
+  queue.CallHelpers(1, [&] { ++calls; });
+  EXPECT_EQ(queue.TakeAsHelper(), std::nullopt) << "nothing is to be done";
+  queue.Add(Key("a"));
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(queue.TakeAsHelper(), Key("a"));
+  queue.Add(Key("b"));
+  EXPECT_EQ(calls, 1) << "there may be no more";
+  EXPECT_EQ(queue.TakeAsHelper(), std::nullopt);
+  queue.Done(Key("a"));
+  EXPECT_EQ(queue.TakeOrLeave(), Key("b"));
+  queue.Done(Key("b"));
+  EXPECT_EQ(queue.TakeOrLeave(), std::nullopt);
+  EXPECT_TRUE(queue.NextForHelper().never());
+  queue.Add(Key("c"));
+  EXPECT_EQ(calls, 2);
+  queue.ShutDown();
+  EXPECT_EQ(queue.TakeAsHelper(), std::nullopt);
+}
+
+TEST(WorkQueue, AHelperIsWantedWhenTheTimeOfAKeyComesAndNobodyIsFree) {
+  WorkQueue queue;
+  int calls = 0;
+  queue.CallHelpers(1, [&] { ++calls; });
+  queue.AddAfter(Key("later"), std::chrono::hours(1));
+  EXPECT_EQ(calls, 1) << "somebody has to watch the time";
+  EXPECT_EQ(queue.TakeAsHelper(), std::nullopt);
+  EXPECT_FALSE(queue.NextForHelper().never());
+  queue.Add(Key("now"));
+  EXPECT_EQ(queue.TakeAsHelper(), Key("now"));
+  EXPECT_TRUE(queue.NextForHelper().never()) << "there may be no more";
+  queue.Done(Key("now"));
+  calls = 0;
+  EXPECT_EQ(queue.TakeOrLeave(), std::nullopt);
+  EXPECT_EQ(calls, 1) << "nobody watches the time any more";
+  EXPECT_FALSE(queue.NextForHelper().never());
+}
+
+TEST(WorkQueue, WhoWaitsForAKeyNeedsNoHelper) {
+  WorkQueue queue;
+  std::atomic<int> calls = 0;
+  queue.CallHelpers(1, [&] { ++calls; });
+  std::thread worker([&] {
+    while (const auto key = queue.Take()) {
+      queue.Done(*key);
+      if (key->name == "last") return;
+    }
+  });
+  queue.AddAfter(Key("later"), std::chrono::hours(1));
+  // Only a worker that waits takes the watch over the time from the helpers.
+  EXPECT_TRUE(test_support::Eventually([&] { return queue.NextForHelper().never(); }));
+  const int before = calls;
+  queue.Add(Key("last"));
+  worker.join();
+  EXPECT_EQ(calls, before + 1) << "for the watch, when the worker began; not for the key";
 }
 
 }  // namespace
