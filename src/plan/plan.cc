@@ -63,6 +63,8 @@ class Planner {
   void PlanNamespace(const std::string& name, const desired::Facts& facts);
   // Once per kind that could not be read.
   void ReportUnreadable();
+  // Each is another owner of what the policy owns.
+  void ReportGpuClusters();
   // Why operands are not planned; one line for what concerns several.
   void ReportFailures();
 
@@ -81,6 +83,16 @@ class Planner {
   std::vector<std::pair<std::string, base::Error>> failures_;  // by state
   Plan plan_;
 };
+
+void Planner::ReportGpuClusters() {
+  if (const base::Error* error = snapshot_.error(desired::kGpuClusters)) {
+    plan_.problems.push_back({.where = "gpuclusters", .message = error->message, .unread = true});
+  }
+  for (const auto& [key, object] : snapshot_.All(desired::kGpuClusters)) {
+    plan_.problems.push_back(
+        {.where = {}, .message = desired::GpuClusterConflict(key.name, policy_.policy.name)});
+  }
+}
 
 void Planner::PlanChange(Item& item, const Json& live) {
   const Json& desired = item.object;
@@ -343,13 +355,7 @@ base::Result<Plan> MakePlan(const Snapshot& snapshot, const Json& policy, const 
                                         desired::CheckPolicy(view.policy)});
   std::ranges::copy(drivers.problems, std::back_inserter(plan.problems));
   planner.ReportUnreadable();
-  if (const base::Error* error = snapshot.error(desired::kGpuClusters)) {
-    plan.problems.push_back({.where = "gpuclusters", .message = error->message, .unread = true});
-  }
-  for (const auto& [key, object] : snapshot.All(desired::kGpuClusters)) {
-    plan.problems.push_back(
-        {.where = {}, .message = desired::GpuClusterConflict(key.name, view.policy.name)});
-  }
+  planner.ReportGpuClusters();
   const desired::Context context{.policy = view.policy,
                                  .facts = cluster.facts,
                                  .images = options.images,

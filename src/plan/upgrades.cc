@@ -115,6 +115,67 @@ std::optional<DriverChange> ChangeOf(const Template* before, const Template& aft
   return same_daemonset ? DriverChange::kRestarted : DriverChange::kHandedOver;
 }
 
+struct Templates {
+  std::vector<Template> before;
+  std::vector<Template> after;
+};
+
+Templates ReadTemplates(const snapshot::Snapshot& snapshot, const std::vector<Item>& items,
+                        const std::string& operator_namespace) {
+  Templates templates;
+  for (const auto& [key, object] : snapshot.All(kube::kDaemonSets)) {
+    if (key.namespace_name == operator_namespace && desired::IsDriverDaemonSet(object)) {
+      templates.before.push_back(ReadTemplate(object));
+    }
+  }
+  for (const Item& item : items) {
+    if (item.action == Action::kDelete || !desired::IsDriverDaemonSet(item.object)) continue;
+    Template& wanted = templates.after.emplace_back(ReadTemplate(item.object));
+    wanted.changed = std::ranges::any_of(item.changes, [](const FieldChange& change) {
+      return change.path.starts_with("spec.template");
+    });
+  }
+  return templates;
+}
+
+// To the pool of the driver that it would have, if it would have one.
+void AddNode(const PlannedNode& node, const Templates& templates, bool by_object,
+             std::map<std::string, Pool>& pools) {
+  const Json planned = NodeAfter(*node.live, node.decision.labels, node.decision.annotations);
+  const Json* labels = codec::Find(planned, {"metadata", "labels"});
+  const Template* wanted = FindFor(templates.after, labels);
+  if (wanted == nullptr) return;
+  Pool& pool = pools[by_object ? labels->value(std::string(api::kDriverOwner), "") : std::string()];
+  ++pool.upgrade.nodes_with_driver;
+  const auto change =
+      ChangeOf(FindFor(templates.before, codec::Find(*node.live, {"metadata", "labels"})), *wanted);
+  const auto read = desired::ReadNode(*node.live);
+  if (!read) return;
+  auto& member = pool.members.emplace_back(driver_upgrade::MemberOf(*read));
+  member.state = api::UpgradeState::kRequired;
+  if (change) {
+    pool.upgrade.nodes.push_back(
+        {.node = member.name, .change = *change, .skipped = member.skipped});
+  }
+  const auto& notes = read->UpgradeNotes();
+  const auto last = notes.find(api::kUpgradeLastAnnotation);
+  if (last == notes.end()) return;
+  const auto record = driver_upgrade::ReadRecord(last->second);
+  if (record && record->duration) pool.durations.push_back(*record->duration);
+}
+
+// False where there is no NVIDIADriver of that name.
+bool SetPolicyOfObject(const WantedDrivers& drivers, const std::string& name,
+                       DriverUpgrade& upgrade) {
+  const auto view =
+      std::ranges::find(drivers.views, name, [](const auto& one) { return one->driver.name; });
+  if (view == drivers.views.end()) return false;
+  upgrade.whose = "NVIDIADriver " + name;
+  upgrade.policy = (*view)->driver.driver.upgrade_policy;
+  upgrade.automatic = upgrade.policy.auto_upgrade;
+  return true;
+}
+
 std::size_t PodsIn(const std::vector<NodeUpgrade>& nodes,
                    std::vector<std::string> NodeUpgrade::* pods) {
   std::size_t count = 0;
@@ -243,57 +304,16 @@ std::vector<DriverUpgrade> DriverUpgradesOf(const snapshot::Snapshot& snapshot,
                                             const PlannedCluster& cluster,
                                             const std::vector<Item>& items,
                                             const std::string& operator_namespace) {
-  std::vector<Template> before;
-  for (const auto& [key, object] : snapshot.All(kube::kDaemonSets)) {
-    if (key.namespace_name == operator_namespace && desired::IsDriverDaemonSet(object)) {
-      before.push_back(ReadTemplate(object));
-    }
-  }
-  std::vector<Template> after;
-  for (const Item& item : items) {
-    if (item.action == Action::kDelete || !desired::IsDriverDaemonSet(item.object)) continue;
-    after.push_back(ReadTemplate(item.object));
-    after.back().changed = std::ranges::any_of(item.changes, [](const FieldChange& change) {
-      return change.path.starts_with("spec.template");
-    });
-  }
+  const Templates templates = ReadTemplates(snapshot, items, operator_namespace);
   const bool by_object = policy.driver.use_nvidia_driver_crd;
   std::map<std::string, Pool> pools;  // by driver
-  for (const PlannedNode& node : cluster.nodes) {
-    const Json planned = NodeAfter(*node.live, node.decision.labels, node.decision.annotations);
-    const Json* labels = codec::Find(planned, {"metadata", "labels"});
-    const Template* wanted = FindFor(after, labels);
-    if (wanted == nullptr) continue;
-    Pool& pool =
-        pools[by_object ? labels->value(std::string(api::kDriverOwner), "") : std::string()];
-    ++pool.upgrade.nodes_with_driver;
-    const auto change =
-        ChangeOf(FindFor(before, codec::Find(*node.live, {"metadata", "labels"})), *wanted);
-    const auto read = desired::ReadNode(*node.live);
-    if (!read) continue;
-    auto& member = pool.members.emplace_back(driver_upgrade::MemberOf(*read));
-    member.state = api::UpgradeState::kRequired;
-    if (change) {
-      pool.upgrade.nodes.push_back(
-          {.node = member.name, .change = *change, .skipped = member.skipped});
-    }
-    const auto& notes = read->UpgradeNotes();
-    const auto last = notes.find(api::kUpgradeLastAnnotation);
-    if (last == notes.end()) continue;
-    const auto record = driver_upgrade::ReadRecord(last->second);
-    if (record && record->duration) pool.durations.push_back(*record->duration);
-  }
+  for (const PlannedNode& node : cluster.nodes) AddNode(node, templates, by_object, pools);
   std::vector<DriverUpgrade> upgrades;
   for (auto& [name, pool] : pools) {
     DriverUpgrade& upgrade = pool.upgrade;
     if (upgrade.nodes.empty()) continue;
     if (by_object) {
-      const auto view =
-          std::ranges::find(drivers.views, name, [](const auto& one) { return one->driver.name; });
-      if (view == drivers.views.end()) continue;
-      upgrade.whose = "NVIDIADriver " + name;
-      upgrade.policy = (*view)->driver.driver.upgrade_policy;
-      upgrade.automatic = upgrade.policy.auto_upgrade;
+      if (!SetPolicyOfObject(drivers, name, upgrade)) continue;
     } else {
       upgrade.whose = "driver";
       upgrade.policy = policy.driver.upgrade_policy;
