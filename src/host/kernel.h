@@ -27,6 +27,11 @@ base::Result<std::vector<std::string>> ReadLoadedModules(
 base::Observed<std::uint32_t> ReadModuleReferences(std::string_view name,
                                                    const std::filesystem::path& sys = "/sys");
 
+// Which one of a module is loaded: the inode of its folder <sys>/module/<name>, which is another
+// one each time that it is loaded. Absent when it is not; '-' in the name is read as '_'.
+base::Observed<std::uint64_t> ReadModuleInstance(std::string_view name,
+                                                 const std::filesystem::path& sys = "/sys");
+
 // Majors of character devices from /proc/devices: {"nvidia": 195, "nvidia-uvm": 510, ...}.
 base::Result<std::map<std::string, std::uint32_t>> ReadCharacterMajors(
     const std::filesystem::path& proc = "/proc");

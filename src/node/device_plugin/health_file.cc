@@ -1,7 +1,6 @@
 #include "node/device_plugin/health_file.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,6 +8,7 @@
 #include "base/file.h"
 #include "base/strings.h"
 #include "codec/json.h"
+#include "host/kernel.h"
 
 namespace pitcrew::node::device_plugin {
 namespace {
@@ -83,8 +83,9 @@ Result<DriverInstance> DriverInstance::Read(const std::filesystem::path& proc,
   DriverInstance instance;
   TRY_ASSIGN(const auto boot, base::ReadFile(proc / "sys/kernel/random/boot_id"));
   instance.boot_id = base::Trim(boot);
-  struct stat status = {};
-  if (::stat((sys / "module/nvidia").c_str(), &status) == 0) instance.module_id = status.st_ino;
+  const auto module = host::ReadModuleInstance("nvidia", sys);
+  if (module.is_unknown()) return base::Fail(*module.error());
+  if (module.is_present()) instance.module_id = *module.value();
   return instance;
 }
 

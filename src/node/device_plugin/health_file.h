@@ -14,10 +14,10 @@ namespace pitcrew::node::device_plugin {
 // driver's module is loaded anew, every GPU has been reset.
 struct DriverInstance {
   std::string boot_id;          // /proc/sys/kernel/random/boot_id
-  std::uint64_t module_id = 0;  // the inode of /sys/module/nvidia, new with every load; 0: none
+  std::uint64_t module_id = 0;  // host::ReadModuleInstance of nvidia; 0: none is loaded
   bool operator==(const DriverInstance&) const = default;
 
-  // kUnavailable without a boot id: then nothing can be remembered.
+  // An error when either cannot be read: then nothing can be remembered.
   static base::Result<DriverInstance> Read(const std::filesystem::path& proc,
                                            const std::filesystem::path& sys);
 };

@@ -1,10 +1,9 @@
 #include "node/driver_container/companion.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -33,16 +32,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The number of its folder in sysfs: a module that has gone and come back has another one. Nothing
-// when it is not loaded.
-base::Result<std::optional<ino_t>> FindInstance(const Places& places, const std::string& name) {
-  const fs::path folder = places.sys / "module" / name;
-  struct stat info{};
-  if (::stat(folder.c_str(), &info) == 0) return info.st_ino;
-  if (errno == ENOENT) return std::nullopt;
-  return base::Fail(base::FromErrno(errno, "look at " + folder.string()));
-}
-
 class CompanionContainer {
  public:
   CompanionContainer(const Companion& companion, const Options& options, const io::StopToken& stop)
@@ -63,7 +52,7 @@ class CompanionContainer {
   // is about to go.
   base::Status Stay() {
     TRY_ASSIGN(auto events, host::UeventReceiver::Create());
-    std::optional<ino_t> driver;
+    std::optional<std::uint64_t> driver;
     while (true) {
       TRY_ASSIGN(driver, AwaitDriver(events, driver));
       TRY(BringUp());
@@ -72,7 +61,8 @@ class CompanionContainer {
   }
 
   // Another one than `before`. Its container shows its root when all of its modules are loaded.
-  base::Result<ino_t> AwaitDriver(host::UeventReceiver& events, std::optional<ino_t> before) {
+  base::Result<std::uint64_t> AwaitDriver(host::UeventReceiver& events,
+                                          std::optional<std::uint64_t> before) {
     TRY_ASSIGN(auto mounts, host::MountWatcher::Create());
     const fs::path sources = options_.places.run / "driver/usr/src";
     bool said = before.has_value();
@@ -80,13 +70,14 @@ class CompanionContainer {
       mounts.Take();
       TRY(events.Take());
       TRY_ASSIGN(const bool shown, host::IsDirectory(sources));
-      TRY_ASSIGN(const auto loaded, FindInstance(options_.places, "nvidia"));
-      if (shown && loaded && loaded != before) return *loaded;
+      const auto loaded = host::ReadModuleInstance("nvidia", options_.places.sys);
+      if (loaded.is_unknown()) return base::Fail(*loaded.error());
+      if (shown && loaded.is_present() && *loaded.value() != before) return *loaded.value();
       if (shown && is_up_) MakeNodesAgain();
       if (!std::exchange(said, true)) {
         base::LogInfo(
             "Waiting for the driver",
-            {{"loaded", loaded.has_value()}, {"shown", shown}, {"folder", sources.string()}});
+            {{"loaded", loaded.is_present()}, {"shown", shown}, {"folder", sources.string()}});
       }
       TRY(io::WaitReadable({mounts.fd(), events.fd()}, stop_));
     }
@@ -94,14 +85,15 @@ class CompanionContainer {
 
   base::Status BringUp() {
     TRY_ASSIGN(const auto sources, FindCompanionSources(companion_, options_));
-    TRY_ASSIGN(const auto there, FindInstance(options_.places, name_));
+    const auto there = host::ReadModuleInstance(name_, options_.places.sys);
+    if (there.is_unknown()) return base::Fail(*there.error());
     const auto version = host::ReadAttribute(options_.places.sys / "module" / name_ / "version");
-    if (there && IsOfSources(version.value_or(""), sources.version)) {
+    if (there.is_present() && IsOfSources(version.value_or(""), sources.version)) {
       base::LogInfo("The loaded module is the one of this image; it is kept",
                     {{"module", name_}, {"version", sources.version}});
     } else {
       TRY(Build(sources));
-      if (there) TRY(kernel_modules::Unload(name_, options_.places.sys));
+      if (there.is_present()) TRY(kernel_modules::Unload(name_, options_.places.sys));
       TRY_ASSIGN(const auto modules, OpenModules(options_));
       TRY(modules.Load(std::string(companion_.module)));
     }
@@ -186,8 +178,7 @@ class CompanionContainer {
 
   // A driver that was kept may be shown by a new container, which has none of them.
   void MakeNodesAgain() {
-    const auto there = FindInstance(options_.places, name_);
-    if (!there || !*there) return;
+    if (!host::ReadModuleInstance(name_, options_.places.sys).is_present()) return;
     if (const auto made = MakeNodes(); !made) {
       base::LogWarning("The module's device nodes could not be made", made.error());
     }

@@ -93,6 +93,9 @@ TEST_F(HealthFileTest, ADriverInstanceIsItsModule) {
   EXPECT_EQ(DriverInstance::Read(proc, sys)->module_id, 0U);
   std::filesystem::rename(sys / "module/later", sys / "module/nvidia");
   EXPECT_NE(first, *DriverInstance::Read(proc, sys));
+  std::filesystem::remove(sys / "module/nvidia");
+  std::filesystem::create_symlink("nvidia", sys / "module/nvidia");
+  EXPECT_FALSE(DriverInstance::Read(proc, sys)) << "what cannot be looked at is not absent";
 }
 
 }  // namespace
