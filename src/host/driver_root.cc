@@ -7,22 +7,11 @@
 #include <array>
 #include <cerrno>
 
+#include "base/machine.h"
+
 namespace pitcrew::host {
 namespace {
 
-constexpr std::array<std::string_view, 11> kLibraryFolders = {
-    "/",
-    "/usr/lib64",
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/aarch64-linux-gnu",
-    "/usr/lib/x86_64-linux-gnu/nvidia/current",
-    "/usr/lib/aarch64-linux-gnu/nvidia/current",
-    "/lib64",
-    "/lib/x86_64-linux-gnu",
-    "/lib/aarch64-linux-gnu",
-    "/lib/x86_64-linux-gnu/nvidia/current",
-    "/lib/aarch64-linux-gnu/nvidia/current",
-};
 constexpr std::array<std::string_view, 5> kProgramFolders = {"/", "/usr/bin", "/usr/sbin", "/bin",
                                                              "/sbin"};
 constexpr std::array<std::string_view, 6> kStandardProgramFolders = {
@@ -34,6 +23,18 @@ constexpr std::array<std::string_view, 6> kHostSmiPaths = {
 
 std::string Join(std::string_view folder, std::string_view name) {
   return folder == "/" ? fmt::format("/{}", name) : fmt::format("{}/{}", folder, name);
+}
+
+std::vector<std::string> MakeLibraryFolders() {
+  std::vector<std::string> folders = {"/"};
+  for (const std::string_view lib : {"/usr/lib", "/lib"}) {
+    folders.push_back(fmt::format("{}64", lib));
+    for (const auto machine : base::kMultiarchFolders) folders.push_back(Join(lib, machine));
+    for (const auto machine : base::kMultiarchFolders) {
+      folders.push_back(fmt::format("{}/{}/nvidia/current", lib, machine));
+    }
+  }
+  return folders;
 }
 
 // The resolved path when it is a regular file; kNotFound when it is missing or something else.
@@ -54,12 +55,15 @@ base::Result<std::filesystem::path> RegularFile(const Root& root, std::string_vi
 
 }  // namespace
 
-std::span<const std::string_view> LibraryFolders() { return kLibraryFolders; }
+const std::vector<std::string>& LibraryFolders() {
+  static const auto folders = MakeLibraryFolders();
+  return folders;
+}
 std::span<const std::string_view> StandardProgramFolders() { return kStandardProgramFolders; }
 std::span<const std::string_view> HostSmiPaths() { return kHostSmiPaths; }
 
 base::Result<std::filesystem::path> FindLibrary(const Root& root, std::string_view file_name) {
-  for (const auto folder : kLibraryFolders) {
+  for (const auto& folder : LibraryFolders()) {
     auto found = RegularFile(root, Join(folder, file_name), false);
     if (found) return found;
   }

@@ -20,8 +20,9 @@ inline constexpr std::string_view kNvmlLibrary = "libnvidia-ml.so.1";
 inline constexpr std::string_view kCudaLibrary = "libcuda.so.1";
 inline constexpr std::string_view kSmiProgram = "nvidia-smi";
 
-// Folders below a driver root in the order of search. "/" is the root itself.
-std::span<const std::string_view> LibraryFolders();
+// Folders below a driver root in the order of search. "/" is the root itself. Not those that a
+// dynamic loader searches: which these are depends on its system (shim/loader_folders.h).
+const std::vector<std::string>& LibraryFolders();
 // The PATH of a system: where programs are that no driver brings.
 std::span<const std::string_view> StandardProgramFolders();
 // Order of the search for nvidia-smi on a host (validator.md 3.1), as whole paths.

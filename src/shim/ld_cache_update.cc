@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/ld_cache.h"
+#include "base/machine.h"
 #include "base/strings.h"
 #include "shim/folder_libraries.h"
 #include "shim/loader_folders.h"
@@ -19,11 +20,6 @@ namespace {
 using Words = std::vector<std::string>;
 
 constexpr const char* kCache = "/etc/ld.so.cache";
-#if defined(__aarch64__)
-constexpr const char* kMuslPath = "/etc/ld-musl-aarch64.path";
-#else
-constexpr const char* kMuslPath = "/etc/ld-musl-x86_64.path";
-#endif
 
 bool Contains(const Words& list, const std::string& item) {
   return std::ranges::find(list, item) != list.end();
@@ -86,12 +82,13 @@ base::Status AppendLines(const ContainerRoot& root, const std::string& path, con
 // A list takes the place of the folders that musl searches without one
 // ("/lib:/usr/local/lib:/usr/lib"): where the image has none, they are in ours, in musl's order.
 base::Status NameFoldersForMusl(const ContainerRoot& root, const Words& system, Words lines) {
-  TRY_ASSIGN(const bool has_list, root.Exists(kMuslPath));
+  const std::string path = fmt::format("/etc/ld-musl-{}.path", base::kOwnMachine);
+  TRY_ASSIGN(const bool has_list, root.Exists(path));
   if (!has_list) {
     for (const char* folder : {"/lib", "/usr/local/lib", "/usr/lib"}) AddOnce(lines, folder);
   }
   for (const auto& folder : system) AddOnce(lines, folder);
-  return AppendLines(root, kMuslPath, lines);
+  return AppendLines(root, path, lines);
 }
 
 base::Status NameFolders(const ContainerRoot& root, const Words& system,

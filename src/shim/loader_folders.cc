@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/machine.h"
 #include "base/strings.h"
 
 namespace pitcrew::shim {
@@ -15,12 +16,6 @@ namespace {
 constexpr int kDeepestInclude = 8;
 constexpr std::size_t kMostConfFiles = 1000;
 constexpr std::size_t kMostFolders = 4096;
-
-#if defined(__aarch64__)
-constexpr const char* kTriple = "aarch64-linux-gnu";
-#else
-constexpr const char* kTriple = "x86_64-linux-gnu";
-#endif
 
 std::string FileName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -112,6 +107,11 @@ class ConfReader {
   LoaderFolders found_;
 };
 
+std::vector<std::string> MultiarchFolders() {
+  return {fmt::format("/lib/{}", base::kOwnMultiarchFolder),
+          fmt::format("/usr/lib/{}", base::kOwnMultiarchFolder)};
+}
+
 }  // namespace
 
 base::Result<LoaderFolders> ReadLoaderFolders(const ContainerRoot& root, const std::string& ours) {
@@ -128,11 +128,12 @@ base::Result<std::vector<std::string>> SystemFolders(const ContainerRoot& root) 
   if (!is_debian) {
     // Images made from scratch do not always have that file. That there is such a folder tells
     // nothing: a driver's libraries may be mounted there into any image.
-    TRY_ASSIGN(has_triple, root.Exists(fmt::format("/usr/lib/{}/libc.so.6", kTriple)));
+    TRY_ASSIGN(has_triple,
+               root.Exists(fmt::format("/usr/lib/{}/libc.so.6", base::kOwnMultiarchFolder)));
   }
   std::vector<std::string> folders;
   if (has_triple) {
-    folders = {fmt::format("/lib/{}", kTriple), fmt::format("/usr/lib/{}", kTriple)};
+    folders = MultiarchFolders();
   }
   folders.insert(folders.end(), {"/lib", "/usr/lib"});
   if (!is_debian) folders.insert(folders.end(), {"/lib64", "/usr/lib64"});
@@ -140,10 +141,8 @@ base::Result<std::vector<std::string>> SystemFolders(const ContainerRoot& root) 
 }
 
 base::Result<std::vector<std::string>> FoldersOfDebiansLayout(const ContainerRoot& root) {
-  TRY_ASSIGN(const bool exist, root.Exists(fmt::format("/usr/lib/{}", kTriple)));
-  if (!exist) return std::vector<std::string>();
-  return std::vector<std::string>{fmt::format("/lib/{}", kTriple),
-                                  fmt::format("/usr/lib/{}", kTriple)};
+  TRY_ASSIGN(const bool exist, root.Exists(fmt::format("/usr/lib/{}", base::kOwnMultiarchFolder)));
+  return exist ? MultiarchFolders() : std::vector<std::string>();
 }
 
 }  // namespace pitcrew::shim

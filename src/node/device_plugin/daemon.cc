@@ -337,7 +337,7 @@ void Daemon::WatchFolders(const Settings& settings) {
       folders.push_back(dev / inner);
     }
   }
-  for (const auto folder : host::LibraryFolders()) folders.push_back(driver.At(folder));
+  for (const auto& folder : host::LibraryFolders()) folders.push_back(driver.At(folder));
   Watch(folders);
 }
 

@@ -188,7 +188,7 @@ void Daemon::WatchFolders() {
   const host::Root driver(settings_.driver_root_in_here);
   std::vector<std::filesystem::path> folders = {"/dev", "/dev/nvidia-caps", driver.At("/dev"),
                                                 driver.At("/dev/nvidia-caps"), paths_.validations};
-  for (const auto folder : host::LibraryFolders()) {
+  for (const auto& folder : host::LibraryFolders()) {
     folders.push_back(driver.At(folder));
     folders.emplace_back(folder);
   }
