@@ -52,6 +52,40 @@ spec:
   toolkit: {}
 )";
 
+constexpr const char* kFormerDriver = R"(
+metadata:
+  name: nvidia-driver-daemonset
+  namespace: gpu-operator
+  labels: {app.kubernetes.io/component: nvidia-driver}
+spec:
+  selector: {matchLabels: {app: nvidia-driver-daemonset}}
+  template:
+    metadata: {labels: {app: nvidia-driver-daemonset}}
+    spec:
+      nodeSelector: {nvidia.com/gpu.deploy.driver: "true"}
+      containers: [{name: nvidia-driver-ctr, image: former}]
+)";
+
+// The last one is on a node without a driver.
+constexpr const char* kPods[] = {R"(
+metadata:
+  name: trains
+  namespace: ml
+  ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: o, uid: o, controller: true}]
+spec: {nodeName: gpu-1, containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}
+)",
+                                 R"(
+metadata: {name: waits, namespace: ml, labels: {tier: batch}}
+spec: {nodeName: gpu-2, containers: [{name: c, image: i}]}
+)",
+                                 R"(
+metadata: {name: elsewhere, namespace: ml, labels: {tier: batch}}
+spec: {nodeName: cpu-1, containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}
+)"};
+
+constexpr const char* kBudget =
+    "{metadata: {name: all, namespace: ml}, spec: {maxUnavailable: 1, selector: {}}}";
+
 desired::DefaultImages Images() {
   desired::DefaultImages images;
   for (const auto variable : desired::Operands().image_variables()) {
@@ -166,6 +200,42 @@ class PlanTest : public ::testing::Test {
     return objects;
   }
 
+  // What the stranger may do from now on.
+  static void Grant(const std::string& rules) {
+    ASSERT_TRUE(ApiServer::Shared().MakeClient()->Patch(
+        kube::kClusterRoles, {.namespace_name = "", .name = "plan-reader"}, kube::PatchType::kMerge,
+        *codec::ParseYaml(rules), kAdmin));
+  }
+  // On two nodes that have another driver: one is evicted, one waited for; and a pod elsewhere.
+  static void MakePodsThatWouldLeave() {
+    const auto client = ApiServer::Shared().MakeClient();
+    const Json labels = {{api::kGpuPresent, "true"}, {api::kDeployDriver, "true"}};
+    for (const char* name : {"gpu-1", "gpu-2"}) {
+      ASSERT_TRUE(client->Patch(kube::kNodes, {.namespace_name = "", .name = name},
+                                kube::PatchType::kMerge, {{"metadata", {{"labels", labels}}}},
+                                kAdmin));
+    }
+    // Nobody collects what an operator of another test has made.
+    const Json driver = *codec::ParseYaml(kFormerDriver);
+    const auto former = client->Delete(kube::kDaemonSets, kube::KeyOf(driver));
+    ASSERT_TRUE(former || former.error().code == base::Code::kNotFound);
+    Create(kube::kDaemonSets, driver);
+    Create(kube::kNamespaces, {{"metadata", {{"name", "ml"}}}});
+    for (const char* pod : kPods) Create(kube::kPods, *codec::ParseYaml(pod));
+    ASSERT_TRUE(client->Patch(kube::kPods, {.namespace_name = "ml", .name = "trains"},
+                              kube::PatchType::kMerge, {{"status", {{"phase", "Running"}}}},
+                              {.field_manager = "admin", .subresource = "status"}));
+    Create(kDisruptionBudgets, *codec::ParseYaml(kBudget));
+  }
+  static void RemovePodsThatWouldLeave() {
+    const auto client = ApiServer::Shared().MakeClient();
+    for (const char* pod : kPods) {
+      ASSERT_TRUE(client->Delete(kube::kPods, kube::KeyOf(*codec::ParseYaml(pod))));
+    }
+    ASSERT_TRUE(client->Delete(kDisruptionBudgets, kube::KeyOf(*codec::ParseYaml(kBudget))));
+    ASSERT_TRUE(client->Delete(kube::kDaemonSets, kube::KeyOf(*codec::ParseYaml(kFormerDriver))));
+  }
+
   test_support::TemporaryFolder folder_;
   std::string kubeconfig_;
   std::string policy_;
@@ -245,53 +315,7 @@ TEST_F(PlanTest, WhatIsPlannedIsWhatTheOperatorDoes) {
 // Pods of nodes whose driver would be exchanged are read when there are such nodes, with the rights
 // of whoever asks.
 TEST_F(PlanTest, PodsThatWouldLeaveAreNamed) {
-  const auto client = ApiServer::Shared().MakeClient();
-  for (const char* name : {"gpu-1", "gpu-2"}) {
-    ASSERT_TRUE(client->Patch(
-        kube::kNodes, {.namespace_name = "", .name = name}, kube::PatchType::kMerge,
-        {{"metadata", {{"labels", {{api::kGpuPresent, "true"}, {api::kDeployDriver, "true"}}}}}},
-        kAdmin));
-  }
-  const Json daemonset = *codec::ParseYaml(R"(
-metadata:
-  name: nvidia-driver-daemonset
-  namespace: gpu-operator
-  labels: {app.kubernetes.io/component: nvidia-driver}
-spec:
-  selector: {matchLabels: {app: nvidia-driver-daemonset}}
-  template:
-    metadata: {labels: {app: nvidia-driver-daemonset}}
-    spec:
-      nodeSelector: {nvidia.com/gpu.deploy.driver: "true"}
-      containers: [{name: nvidia-driver-ctr, image: former}]
-)");
-  // Nobody collects what an operator of another test has made.
-  const auto former = client->Delete(kube::kDaemonSets, kube::KeyOf(daemonset));
-  ASSERT_TRUE(former || former.error().code == base::Code::kNotFound);
-  Create(kube::kDaemonSets, daemonset);
-  Create(kube::kNamespaces, {{"metadata", {{"name", "ml"}}}});
-  Create(kube::kPods, *codec::ParseYaml(R"(
-metadata:
-  name: trains
-  namespace: ml
-  ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: o, uid: o, controller: true}]
-spec: {nodeName: gpu-1, containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}
-)"));
-  Create(kube::kPods, *codec::ParseYaml(R"(
-metadata: {name: waits, namespace: ml, labels: {tier: batch}}
-spec: {nodeName: gpu-2, containers: [{name: c, image: i}]}
-)"));
-  ASSERT_TRUE(client->Patch(kube::kPods, {.namespace_name = "ml", .name = "trains"},
-                            kube::PatchType::kMerge, {{"status", {{"phase", "Running"}}}},
-                            {.field_manager = "admin", .subresource = "status"}));
-  const Json budget = *codec::ParseYaml(
-      "{metadata: {name: all, namespace: ml}, spec: {maxUnavailable: 1, selector: {}}}");
-  Create(kDisruptionBudgets, budget);
-  // On a node without a driver.
-  Create(kube::kPods, *codec::ParseYaml(R"(
-metadata: {name: elsewhere, namespace: ml, labels: {tier: batch}}
-spec: {nodeName: cpu-1, containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}
-)"));
+  MakePodsThatWouldLeave();
   const std::string policy =
       folder_
           .Write("upgraded.yaml", base::ReplaceAll(kPolicy, "driver: {",
@@ -299,11 +323,7 @@ spec: {nodeName: cpu-1, containers: [{name: c, image: i, resources: {limits: {nv
                                                    "true, waitForCompletion: {podSelector: "
                                                    "'tier=batch'}}, "))
           .string();
-  const auto grant = [&](const std::string& rules) {
-    ASSERT_TRUE(client->Patch(kube::kClusterRoles, {.namespace_name = "", .name = "plan-reader"},
-                              kube::PatchType::kMerge, *codec::ParseYaml(rules), kAdmin));
-  };
-  grant("{rules: [{apiGroups: ['*'], resources: ['*'], verbs: [get, list]}]}");
+  Grant("{rules: [{apiGroups: ['*'], resources: ['*'], verbs: [get, list]}]}");
   Answer answer;
   ASSERT_TRUE(Eventually([&] {
     answer = Plan(Format::kDiff, policy);
@@ -321,7 +341,7 @@ spec: {nodeName: cpu-1, containers: [{name: c, image: i, resources: {limits: {nv
                                        "to end; disruption budgets would keep 1 of these pods"));
 
   // Without the right to list budgets it says so, and names the pods all the same.
-  grant(
+  Grant(
       "{rules: [{apiGroups: ['', nvidia.com, apps, rbac.authorization.k8s.io, node.k8s.io, "
       "apiextensions.k8s.io], resources: ['*'], verbs: [get, list]}]}");
   ASSERT_TRUE(Eventually([&] {
@@ -334,7 +354,7 @@ spec: {nodeName: cpu-1, containers: [{name: c, image: i, resources: {limits: {nv
   EXPECT_EQ(answer.status, 3);
 
   // Without the right to list pods it says so, and plans all else.
-  grant(
+  Grant(
       "{rules: [{apiGroups: ['', nvidia.com, apps, rbac.authorization.k8s.io, node.k8s.io, "
       "apiextensions.k8s.io], resources: [nodes, clusterpolicies, gpuclusters, nvidiadrivers, "
       "daemonsets, configmaps, namespaces, secrets, services, serviceaccounts, "
@@ -346,11 +366,7 @@ spec: {nodeName: cpu-1, containers: [{name: c, image: i, resources: {limits: {nv
   })) << answer.errors;
   EXPECT_THAT(answer.errors, HasSubstr("forbidden"));
   EXPECT_EQ(answer.status, 3);
-  for (const char* name : {"trains", "waits", "elsewhere"}) {
-    ASSERT_TRUE(client->Delete(kube::kPods, {.namespace_name = "ml", .name = name}));
-  }
-  ASSERT_TRUE(client->Delete(kDisruptionBudgets, kube::KeyOf(budget)));
-  ASSERT_TRUE(client->Delete(kube::kDaemonSets, kube::KeyOf(daemonset)));
+  RemovePodsThatWouldLeave();
 }
 
 // What may not be read is an error that says so, not a plan that creates everything.
