@@ -10,8 +10,8 @@
 #include "kube/client.h"
 #include "kube/informer.h"
 #include "kube/projection.h"
-#include "loopback/scripted_server.h"
 #include "support_changes.h"
+#include "support_scripted.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 extern "C" std::size_t __sanitizer_get_current_allocated_bytes();
@@ -25,53 +25,6 @@ using codec::Json;
 using testing::ScriptedReply;
 using testing::ScriptedRequest;
 using testing::ScriptedServer;
-
-std::string StatusBody(int code, const std::string& reason) {
-  return codec::ToJsonText({{"kind", "Status"},
-                            {"apiVersion", "v1"},
-                            {"status", "Failure"},
-                            {"message", "scripted"},
-                            {"reason", reason},
-                            {"code", code}});
-}
-
-Json Item(const std::string& name, const std::string& version, const std::string& value = "x") {
-  return {{"metadata",
-           {{"name", name},
-            {"namespace", "n"},
-            {"uid", "uid-of-" + name},
-            {"resourceVersion", version}}},
-          {"data", {{"value", value}}}};
-}
-
-std::string ListBody(const std::string& version, const Json& items, const std::string& next = "") {
-  Json list{
-      {"kind", "ConfigMapList"}, {"metadata", {{"resourceVersion", version}}}, {"items", items}};
-  if (!next.empty()) list["metadata"]["continue"] = next;
-  return codec::ToJsonText(list);
-}
-
-std::string EventLine(const std::string& type, const Json& object) {
-  return codec::ToJsonText({{"type", type}, {"object", object}}) + "\n";
-}
-
-bool IsWatch(const ScriptedRequest& request) {
-  return request.query.find("watch=true") != std::string::npos;
-}
-
-std::shared_ptr<Client> ClientOf(const ScriptedServer& server, ClientOptions options = {}) {
-  Config config;
-  config.server = server.url();
-  options.limits.retry.backoff.base = std::chrono::milliseconds(1);
-  return *Client::Create(config, options);
-}
-
-InformerOptions QuickOptions() {
-  InformerOptions options{.namespace_name = "n"};
-  options.backoff.base = std::chrono::milliseconds(1);
-  options.backoff.cap = std::chrono::milliseconds(5);
-  return options;
-}
 
 // A counter that tests wait for.
 class Counter {
