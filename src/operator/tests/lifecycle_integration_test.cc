@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "api/labels.h"
+#include "apiserver/interposed_server.h"
 #include "base/strings.h"
 #include "kube/await.h"
 #include "operator/definitions/definitions.h"
@@ -18,6 +20,14 @@ namespace {
 using ::testing::HasSubstr;
 
 const ObjectKey kDefinition{.namespace_name = "", .name = "clusterpolicies.nvidia.com"};
+
+// How many lines of the log say that this ServiceAccount was deleted.
+std::ptrdiff_t DeletionsToldOf(const std::string& log, const ObjectKey& account) {
+  return std::ranges::count_if(base::Split(log, '\n'), [&](const std::string& line) {
+    return line.contains("deleted") && line.contains("kind=ServiceAccount ") &&
+           line.ends_with("name=" + account.ToString());
+  });
+}
 
 class LifecycleTest : public OperatorTest {
  protected:
@@ -245,15 +255,52 @@ TEST_F(LifecycleTest, UninstallWaitsForWhatOthersHaveDeletedAndHold) {
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_TRUE(left) << left.error().ToString();
   EXPECT_EQ(LabelledObjects(), 0U);
-  const auto told_of = [&](const ObjectKey& key) {
-    return std::ranges::count_if(base::Split(log, '\n'), [&](const std::string& line) {
-      return line.contains("deleted") && line.contains("kind=ServiceAccount ") &&
-             line.ends_with("name=" + key.ToString());
-    });
-  };
-  EXPECT_EQ(told_of(held), 0) << log;
+  EXPECT_EQ(DeletionsToldOf(log, held), 0) << log;
   for (std::size_t i = 1; i < accounts->items.size(); ++i) {
-    EXPECT_EQ(told_of(kube::KeyOf(accounts->items[i])), 1) << log;
+    EXPECT_EQ(DeletionsToldOf(log, kube::KeyOf(accounts->items[i])), 1) << log;
+  }
+}
+
+// Somebody deletes one object just before the uninstall does, and puts another one into the place
+// of a second: that is as good, is no deletion of the uninstall, and what is new stays.
+TEST_F(LifecycleTest, UninstallTellsOfNoDeletionThatSomebodyElseWasFasterWith) {
+  CreateGpuNode("gpu-1");
+  CreatePolicy("cluster-policy");
+  {
+    const RunningOperator running(name_space_);
+    ASSERT_TRUE(ReachesReady("cluster-policy"));
+  }
+  const auto accounts = client_->List(kube::kServiceAccounts, name_space_,
+                                      {.label_selector = "nvidia.com/gpu-operator.state"});
+  ASSERT_TRUE(accounts);
+  ASSERT_GT(accounts->items.size(), 2U);
+  const ObjectKey gone = kube::KeyOf(accounts->items[0]);
+  const ObjectKey replaced = kube::KeyOf(accounts->items[1]);
+  std::atomic<int> faster = 0;
+  const pitcrew::testing::InterposedServer server(
+      [&](const auto& request, auto&, const io::StopToken&) {
+        if (request.method != "DELETE") return false;
+        for (const ObjectKey& key : {gone, replaced}) {
+          if (!request.path.ends_with("/serviceaccounts/" + key.name)) continue;
+          ++faster;
+          EXPECT_TRUE(client_->Delete(kube::kServiceAccounts, key));
+          if (key == replaced) {
+            Create(kube::kServiceAccounts,
+                   {{"metadata", {{"name", key.name}, {"namespace", key.namespace_name}}}});
+          }
+        }
+        return false;  // and the API server says of the uninstall's what is so: 404, 409
+      });
+  ::testing::internal::CaptureStderr();
+  const auto left = Uninstall(
+      server.MakeClient(), {.operator_namespace = name_space_, .policies = {"cluster-policy"}}, {});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(left) << left.error().ToString();
+  EXPECT_EQ(faster, 2) << "each is asked for once";
+  EXPECT_EQ(LabelledObjects(), 0U);
+  EXPECT_TRUE(Exists(kube::kServiceAccounts, replaced));
+  for (std::size_t i = 0; i < accounts->items.size(); ++i) {
+    EXPECT_EQ(DeletionsToldOf(log, kube::KeyOf(accounts->items[i])), i < 2 ? 0 : 1) << log;
   }
 }
 
