@@ -118,8 +118,8 @@ TEST_F(NvmlLibrary, NeedsOnlyGlibcAndExportsOnlyNvml) {
     }
   }
   EXPECT_EQ(soname, "libnvidia-ml.so.1");
-  const std::set<std::string> glibc = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0",
-                                       "ld-linux-x86-64.so.2"};
+  const std::set<std::string> glibc = {"libc.so.6",  "libm.so.6",       "libdl.so.2",
+                                       "librt.so.1", "libpthread.so.0", "ld-linux-x86-64.so.2"};
   for (const auto& name : needed) EXPECT_TRUE(glibc.contains(name)) << name;
 }
 
