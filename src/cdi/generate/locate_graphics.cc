@@ -99,8 +99,11 @@ std::optional<File> LocateFirst(const host::Root& root, std::span<const std::str
     const auto real = root.Resolve(path);
     std::error_code ignored;
     if (!real || !std::filesystem::is_regular_file(*real, ignored)) continue;
-    const auto inside = root.Strip(*real);
     File file{path, ""};
+    // Of the machine's own root a link can be the source, as upstream names it; one below another
+    // root may be absolute, and would lead out of it.
+    if (root.path() == "/") return file;
+    const auto inside = root.Strip(*real);
     if (inside && inside->string() != path) file.source = inside->string();
     return file;
   }

@@ -20,7 +20,8 @@ void LocateGraphics(const LocateOptions& options, host::LibrarySearch& search, D
 // Where the driver's programs are looked for. Borrows from the options.
 std::vector<std::string_view> ProgramFolders(const LocateOptions& options);
 
-// The first of <folder>/<name> that is a file, with the real file behind its links as the source.
+// The first of <folder>/<name> that is a file, with the real file behind its links as the source
+// where the root is not the machine's own.
 std::optional<File> LocateFirst(const host::Root& root, std::span<const std::string_view> folders,
                                 std::string_view name);
 

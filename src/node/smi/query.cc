@@ -245,8 +245,11 @@ base::Result<std::string> RenderQuery(const Snapshot& snapshot, std::string_view
 
 namespace {
 
-std::string Line(int indent, std::string_view key, std::string_view value) {
-  return fmt::format("{:{}}{:<{}} : {}\n", "", indent, key, 54 - indent, value);
+constexpr int kColumn = 54;
+constexpr int kProcessColumn = 41;  // the original's, too
+
+std::string Line(int indent, std::string_view key, std::string_view value, int column = kColumn) {
+  return fmt::format("{:{}}{:<{}} : {}\n", "", indent, key, column - indent, value);
 }
 
 std::string Details(const Context& context) {
@@ -272,12 +275,13 @@ std::string Processes(const GpuView& view) {
   };
   std::string text = "    Processes\n";
   for (const auto& process : view.readings.processes) {
-    text += Line(8, "GPU instance ID", instance(process.gpu_instance_id));
-    text += Line(8, "Compute instance ID", instance(process.compute_instance_id));
-    text += Line(8, "Process ID", fmt::format("{}", process.pid));
-    text += Line(12, "Type", process.graphics ? "G" : "C");
-    text += Line(12, "Name", process.name);
-    text += Line(12, "Used GPU Memory", fmt::format("{} MiB", WholeMib(process.used_memory)));
+    text += Line(8, "GPU instance ID", instance(process.gpu_instance_id), kProcessColumn);
+    text += Line(8, "Compute instance ID", instance(process.compute_instance_id), kProcessColumn);
+    text += Line(8, "Process ID", fmt::format("{}", process.pid), kProcessColumn);
+    text += Line(12, "Type", process.graphics ? "G" : "C", kProcessColumn);
+    text += Line(12, "Name", process.name, kProcessColumn);
+    text += Line(12, "Used GPU Memory", fmt::format("{} MiB", WholeMib(process.used_memory)),
+                 kProcessColumn);
   }
   return text;
 }

@@ -69,6 +69,18 @@ TEST_F(SearchTest, FoldersThatAreNamedTakeThePlaceOfOthers) {
                                 "/opt/conf/glvnd/egl_vendor.d/10_nvidia.json"}}));
 }
 
+// As nvidia_icd.json of an H200's machine, which NVIDIA's toolkit names as it finds it.
+TEST_F(SearchTest, LinksOfTheMachinesOwnRootStay) {
+  folder_.Write("opt/nv/icd.json", "{}");
+  Link("icd.json", "opt/nv/icd.json");
+  const std::string folder = folder_.path();
+  const std::string_view own[] = {folder};
+  EXPECT_EQ(LocateFirst(host::Root("/"), own, "icd.json"), (File{folder + "/icd.json", ""}));
+  const std::string_view root[] = {""};
+  EXPECT_EQ(LocateFirst(host::Root(folder), root, "icd.json"),
+            (File{"/icd.json", "/opt/nv/icd.json"}));
+}
+
 TEST_F(SearchTest, ProgramsAreLookedForInFoldersThatAreNamed) {
   Library("usr/lib64/libcuda.so.580.95.05", "libcuda.so.1");
   folder_.Write("opt/nv/bin/nvidia-smi", "x");

@@ -173,10 +173,10 @@ TEST_F(Smi, DetailsOfAProcess) {
   Change(
       [](auto& state) { simulation::AddProcess(state.gpus[0], 77, "/bin/job", 1 << 30, false); });
   EXPECT_THAT(Run_({"-q"}).output,
-              HasSubstr("        Process ID                                     : 77\n"
-                        "            Type                                       : C\n"
-                        "            Name                                       : /bin/job\n"
-                        "            Used GPU Memory                            : 1024 MiB\n"));
+              HasSubstr("        Process ID                        : 77\n"
+                        "            Type                          : C\n"
+                        "            Name                          : /bin/job\n"
+                        "            Used GPU Memory               : 1024 MiB\n"));
 }
 
 // What upstream's MPS control daemon calls (device-plugin.md section 17.1).
