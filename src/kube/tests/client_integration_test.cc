@@ -12,6 +12,7 @@
 #include "kube/informer.h"
 #include "kube/projection.h"
 #include "loopback/certificate.h"
+#include "loopback/scripted_server.h"
 #include "loopback/tcp_proxy.h"
 #include "support_changes.h"
 #include "tests/support/patience.h"
@@ -52,6 +53,21 @@ TEST_F(ClientTest, TellsVersionAndWhatIsServed) {
   EXPECT_EQ(client_->Serves({"example.com", "v1", "widgets", "Widget"}), false);
   EXPECT_EQ(client_->Serves({"apps", "v1", "widgets", "Widget"}), false);
   EXPECT_EQ(client_->GetRaw("/readyz"), "ok");
+}
+
+// Providers add to the number; which digit it ends with does not matter.
+TEST_F(ClientTest, TellsTheNumberOfAVersionThatAProviderAddsTo) {
+  const auto server =
+      testing::ScriptedServer::Start([](const auto&, auto& reply, const io::StopToken&) {
+        reply.Send(200, R"({"major": "1", "minor": "29+", "gitVersion": "v1.29.9-eks-a1b2c3"})");
+      });
+  ASSERT_TRUE(server);
+  const auto client = Client::Create({.server = (*server)->url()});
+  ASSERT_TRUE(client);
+  const auto version = (*client)->Version();
+  ASSERT_TRUE(version) << version.error().message;
+  EXPECT_EQ(version->major, 1);
+  EXPECT_EQ(version->minor, 29);
 }
 
 TEST_F(ClientTest, CreatesReadsAndDeletes) {
@@ -129,6 +145,27 @@ TEST_F(ClientTest, PatchesInEveryForm) {
   const auto failed = client_->Patch(kConfigMaps, Key("one"), PatchType::kJson, replace);
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().code, Code::kInvalid);
+}
+
+// Only a refusal makes calls slower (Resilience.ARefusalMakesThePaceSlower); what is answered does
+// not.
+TEST_F(ClientTest, AnAnswerIsNoRefusalToThePace) {
+  ASSERT_TRUE(client_->Create(kConfigMaps, ConfigMap("one")));
+  CallPace pace;
+  {
+    auto first = pace.Begin();
+    const auto second = pace.Begin();
+    for (int i = 0; pace.limit() == 2 && i < 1000; ++i)
+      first.Answered(std::chrono::milliseconds(10));
+  }
+  const int before = pace.limit();
+  ASSERT_GT(before, 2);
+  // The first calls after a change count for the limit of before.
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(client_->PatchVersion(kConfigMaps, Key("one"), PatchType::kMerge,
+                                      {{"data", {{"value", "2"}}}}, {}, {}, &pace));
+  }
+  EXPECT_EQ(pace.limit(), before);
 }
 
 TEST_F(ClientTest, APatchMayAnswerWithTheVersionAlone) {

@@ -218,6 +218,8 @@ TEST_F(KubeconfigTest, InClusterNeedsItsEnvironment) {
   ::unsetenv("KUBERNETES_SERVICE_HOST");
   EXPECT_EQ(LoadInCluster(folder_).error().reason, "NotInCluster");
   ::setenv("KUBERNETES_SERVICE_HOST", "fd00::1", 1);
+  ::unsetenv("KUBERNETES_SERVICE_PORT");
+  EXPECT_EQ(LoadInCluster(folder_).error().reason, "NotInCluster") << "half of it is none";
   ::setenv("KUBERNETES_SERVICE_PORT", "443", 1);
   const auto missing = LoadInCluster(folder_);
   ASSERT_FALSE(missing);
