@@ -2,12 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <map>
 
+#include "apiserver/api_server.h"
 #include "base/file.h"
 #include "base/strings.h"
 #include "io/file_watcher.h"
+#include "tests/support/eventually.h"
 #include "tests/support/simulated_node.h"
 
 namespace pitcrew::node::feature_discovery {
@@ -123,6 +126,27 @@ TEST_F(FeatureDiscoveryProgram, KeepsTheLastGoodConfigurationAtHangUp) {
                        "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 4}]}}");
   program.Signal(SIGHUP);
   WaitForProduct("NVIDIA-H100-80GB-HBM3-SHARED");
+}
+
+// A refused configuration is told on the node, not only in a log.
+TEST_F(FeatureDiscoveryProgram, TellsTheNodeOfARefusedConfiguration) {
+  const auto client = testing::ApiServer::Shared().MakeClient();
+  const std::string name = "program-" + std::to_string(::getpid());
+  node_.InstallDriver();
+  const Program program(
+      "feature_discovery_program", {},
+      Environment({"NODE_NAME=" + name,
+                   "KUBECONFIG=" + testing::ApiServer::Shared().kubeconfig().string()}));
+  WaitForProduct("NVIDIA-H100-80GB-HBM3");
+  node_.folder().Write("config.yaml", "version: v2\n");
+  program.Signal(SIGHUP);
+  EXPECT_TRUE(test_support::Eventually([&] {
+    const auto events = client->List(kube::kEvents, "default",
+                                     {.field_selector = "involvedObject.name=" + name +
+                                                        ",reason=FeatureDiscoveryConfigRefused"});
+    EXPECT_TRUE(events) << events.error().ToString();
+    return !events || !events->items.empty();
+  }));
 }
 
 TEST_F(FeatureDiscoveryProgram, CountsAGpuThatIsLostAtTheStart) {

@@ -287,6 +287,25 @@ TEST_F(GpuPodsTest, AreDrainedWhereThatIsThePolicy) {
   EXPECT_TRUE(HasPod("on-first"));
 }
 
+// Sent away again and again it would be otherwise, by a change that its deadline has ended.
+TEST_F(GpuPodsTest, ThatAreStillGoingAtTheDeadlineEndTheChangeForGood) {
+  DrainAll();
+  options_.pods_deadline = std::chrono::milliseconds(300);
+  options_.first_retry = std::chrono::seconds(0);
+  const auto hold = [&](const Json& by) {
+    return client_->Patch(kube::kPods, {options_.namespace_name, "on-second"},
+                          kube::PatchType::kMerge, {{"metadata", {{"finalizers", by}}}});
+  };
+  ASSERT_TRUE(hold({"example.com/held"}));
+  Manager manager(options_, client_);
+  Want("second");
+  EXPECT_THAT(StatesUntil("failed"), ElementsAre("pending", "failed"));
+  EXPECT_THAT(Progress().gpus, ElementsAre(std::pair(1, "unchanged")));
+  ASSERT_TRUE(hold(nullptr));
+  Want("before");
+  EXPECT_THAT(StatesUntil("success"), ElementsAre("success")) << "nothing was tried meanwhile";
+}
+
 constexpr const char* kUnknown = "waits until it is known which pods use its GPUs";
 
 // Unknown is not absent, and not present either.
