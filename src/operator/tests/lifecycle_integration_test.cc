@@ -7,12 +7,15 @@
 
 #include "api/labels.h"
 #include "apiserver/interposed_server.h"
+#include "base/file.h"
 #include "base/strings.h"
 #include "kube/await.h"
+#include "operator/command.h"
 #include "operator/definitions/definitions.h"
 #include "operator/uninstall/uninstall.h"
 #include "support_operator.h"
 #include "tests/support/patience.h"
+#include "tests/support/temporary_folder.h"
 
 namespace pitcrew::gpu_operator::testing {
 namespace {
@@ -302,6 +305,49 @@ TEST_F(LifecycleTest, UninstallTellsOfNoDeletionThatSomebodyElseWasFasterWith) {
   for (std::size_t i = 0; i < accounts->items.size(); ++i) {
     EXPECT_EQ(DeletionsToldOf(log, kube::KeyOf(accounts->items[i])), i < 2 ? 0 : 1) << log;
   }
+}
+
+// The hook of the chart: it is done when the object is not there any more, and says what keeps it.
+TEST_F(LifecycleTest, CleanupOfGpuClustersEndsWhenTheObjectIsGone) {
+  const auto cleanup = [](const std::string& kubeconfig) {
+    std::vector<std::string> words = {"cleanup-gpuclusters", "--gpucluster-name", "gpu-cluster",
+                                      "--kubeconfig", kubeconfig};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    return CleanupGpuClustersCommand(static_cast<int>(arguments.size()), arguments.data());
+  };
+  const std::string administrator = ApiServer::Shared().kubeconfig().string();
+  EXPECT_EQ(cleanup(administrator), 0) << "nobody has defined them";
+  DefineGpuClusters();
+  const ObjectKey key = Cluster("gpu-cluster");
+  ASSERT_TRUE(Eventually([&] {
+    return client_
+        ->Create(desired::kGpuClusters,
+                 {{"metadata", {{"name", key.name}, {"finalizers", {"example.com/held"}}}}}, kAdmin)
+        .has_value();
+  }));
+  const test_support::TemporaryFolder folder;
+  std::string strangers = *base::ReadFile(administrator);
+  const std::string& token = ApiServer::Shared().admin_token();
+  ASSERT_TRUE(strangers.contains(token));
+  strangers.replace(strangers.find(token), token.size(), ApiServer::Shared().stranger_token());
+  EXPECT_NE(cleanup(folder.Write("kubeconfig", strangers).string()), 0) << "it may not delete it";
+  EXPECT_TRUE(Exists(desired::kGpuClusters, key));
+  std::atomic<bool> ended = false;
+  std::thread hook([&] {
+    EXPECT_EQ(cleanup(administrator), 0);
+    ended = true;
+  });
+  EXPECT_TRUE(Eventually([&] {
+    const auto object = client_->Get(desired::kGpuClusters, key);
+    return object && codec::Find(*object, {"metadata", "deletionTimestamp"}) != nullptr;
+  }));
+  EXPECT_FALSE(ended) << "a finalizer holds the object";
+  Merge(desired::kGpuClusters, key, {{"metadata", {{"finalizers", nullptr}}}});
+  hook.join();
+  EXPECT_FALSE(Exists(desired::kGpuClusters, key));
+  EXPECT_EQ(cleanup(administrator), 0) << "there is none any more";
+  EXPECT_TRUE(client_->Delete(kube::kCustomResourceDefinitions, Cluster("gpuclusters.nvidia.com")));
 }
 
 // Another policy is somebody else's decision: the nodes go on for it.

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "apiserver/interposed_server.h"
+#include "operator/policy/status_writer.h"
 #include "support_operator.h"
 
 namespace pitcrew::gpu_operator::testing {
@@ -72,6 +74,30 @@ class StatusTest : public OperatorTest {
 
 constexpr const char* kReady =
     "{phase: Running, conditions: [{type: Ready, status: 'True'}], containerStatuses: []}";
+
+// One that is gone needs none; any other refusal is told, or the object would say for ever what it
+// said last.
+TEST_F(StatusTest, OnlyAnObjectThatIsGoneMayBeLeftWithoutItsStatus) {
+  CreatePolicy("refused");
+  const pitcrew::testing::InterposedServer server(
+      [](const auto& request, auto& reply, const io::StopToken&) {
+        if (!request.path.contains("/refused/")) return false;
+        reply.Send(403, R"({"kind": "Status", "reason": "Forbidden", "message": "not you"})");
+        return true;
+      });
+  const auto client = server.MakeClient();
+  kube::EventRecorder events(client, "test", "test");
+  StatusWriter writer(client, desired::kClusterPolicies, events, {}, [](auto&&...) {});
+  const auto write = [&](const std::string& name) {
+    const StatusSubject subject{.owner = {"nvidia.com/v1", "ClusterPolicy", name, "uid"},
+                                .status = {}};
+    return writer.Write(subject, [](const Json&) { return Json{{"state", "ready"}}; }, {});
+  };
+  EXPECT_TRUE(write("gone"));
+  const auto refused = write("refused");
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("write the status of ClusterPolicy refused"));
+}
 
 // What a condition tells: observedGeneration, desired and ready counts, the first node that is
 // behind and why; each of them as new as the pod's own status.
