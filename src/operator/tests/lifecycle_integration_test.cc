@@ -242,6 +242,14 @@ TEST_F(LifecycleTest, UninstallWaitsForWhatOthersHaveDeletedAndHold) {
   };
   hold({"example.com/held"});
   ASSERT_TRUE(client_->Delete(kube::kServiceAccounts, held));
+  const auto deletions = [&] {
+    std::uint64_t sent = 0;
+    for (const auto& [what, count] : client_->request_counts()) {
+      if (what.first == "delete") sent += count;
+    }
+    return sent;
+  };
+  const auto before = deletions();
   ::testing::internal::CaptureStderr();
   base::Status left;
   std::thread uninstall([&] {
@@ -305,6 +313,10 @@ TEST_F(LifecycleTest, UninstallTellsOfNoDeletionThatSomebodyElseWasFasterWith) {
   for (std::size_t i = 0; i < accounts->items.size(); ++i) {
     EXPECT_EQ(DeletionsToldOf(log, kube::KeyOf(accounts->items[i])), i < 2 ? 0 : 1) << log;
   }
+  const auto all_told = std::ranges::count_if(base::Split(log, '\n'), [](const std::string& line) {
+    return line.contains("deleted kind=");
+  });
+  EXPECT_EQ(deletions() - before, all_told + 1) << "each object once, and the policy";
 }
 
 // The hook of the chart: it is done when the object is not there any more, and says what keeps it.

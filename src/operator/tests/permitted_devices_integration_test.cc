@@ -292,10 +292,10 @@ TEST_F(PermittedDevices, UninstallRestoresTheFormerState) {
   EXPECT_FALSE(kubevirt::HasRecord(*after));
 }
 
-// Once for as long as it stays so, and not where there is one.
+// Once for as long as it stays so, and neither where there is one nor where no node is for
+// machines.
 TEST_F(PermittedDevices, AMissingKubeVirtIsLogged) {
   CreateVmPolicy();
-  CreateMachineNode("a", "vm-passthrough");
   const auto complaints = [&](const std::function<void(RunningOperator&)>& act) {
     ::testing::internal::CaptureStderr();
     const auto running = Start();
@@ -305,6 +305,11 @@ TEST_F(PermittedDevices, AMissingKubeVirtIsLogged) {
     return std::ranges::count_if(
         lines, [](const std::string& line) { return line.contains("install KubeVirt"); });
   };
+  const auto idle = complaints([](RunningOperator& running) {
+    EXPECT_TRUE(Eventually([&] { return running.Reconciles("permitted-devices") > 0; }));
+  });
+  EXPECT_EQ(idle, 0);
+  CreateMachineNode("a", "vm-passthrough");
   const auto without = complaints([&](RunningOperator& running) {
     EXPECT_TRUE(Eventually(
         [&] { return Label("a", "nvidia.com/gpu.deploy.sandbox-device-plugin") == "true"; }));
