@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 
 #include "apiserver/api_server.h"
@@ -175,6 +176,28 @@ TEST_F(FeatureDiscoveryProgram, AFailedLookTakesNoLabelAway) {
   node_.Gpu({"restore", "3"});
   WaitForProduct("NVIDIA-H100-80GB-HBM3");
   EXPECT_EQ(Read()["nvidia.com/gpu.count"], "8");
+}
+
+// Of GPUs that are lost at the start there is no more to say; later their labels are known.
+TEST_F(FeatureDiscoveryProgram, GpusThatAreAllLostLaterKeepTheirLabels) {
+  node_.InstallDriver();
+  const Program program("feature_discovery_program", {}, Environment({"GFD_SLEEP_INTERVAL=10ms"}));
+  WaitForProduct("NVIDIA-H100-80GB-HBM3");
+  auto watcher = *io::FileWatcher::Create();
+  ASSERT_TRUE(watcher.Watch(output().parent_path()));
+  for (int gpu = 0; gpu < 8; ++gpu) node_.Gpu({"lose", std::to_string(gpu)});
+  for (int gpu = 0; gpu < 8; ++gpu) node_.Gpu({"restore", std::to_string(gpu)});
+  // What is written again shows that it goes on.
+  std::filesystem::remove(output());
+  WaitForProduct("NVIDIA-H100-80GB-HBM3");
+  const auto changes = *watcher.Take();
+  EXPECT_EQ(std::ranges::count_if(changes,
+                                  [&](const io::FileChange& change) {
+                                    return change.path() == output() &&
+                                           change.kind == io::FileChange::Kind::kAppeared;
+                                  }),
+            1)
+      << "nothing was written before";
 }
 
 TEST_F(FeatureDiscoveryProgram, WithoutADriver) {  // section 8
