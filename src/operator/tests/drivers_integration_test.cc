@@ -109,6 +109,8 @@ TEST_F(DriversTest, AnOwnerThatIsRefusedHoldsUpNoOtherNode) {
       std::in_place, client_, "no-owner-" + name_space_, "", "nodes",
       fmt::format("!('{}' in object.metadata.labels) || object.metadata.name != 'gpu-1'", kOwner));
   CreateNode("gpu-1", "training");
+  Merge(kube::kNodes, Cluster("gpu-1"),
+        {{"metadata", {{"labels", {{"nvidia.com/gpu.present", "true"}}}}}});
   ASSERT_TRUE(Eventually([&] {
     return !client_->Patch(kube::kNodes, Cluster("gpu-1"), kube::PatchType::kMerge,
                            {{"metadata", {{"labels", {{kOwner, "only"}}}}}}, {.dry_run = true});
@@ -122,6 +124,11 @@ TEST_F(DriversTest, AnOwnerThatIsRefusedHoldsUpNoOtherNode) {
     return running.Value("controller_runtime_reconcile_errors_total{controller=\"nodes\"}") > 0;
   }));
   EXPECT_EQ(Label("gpu-1", kOwner), "(none)");
+  EXPECT_TRUE(Eventually([&] {
+    FinishRollouts();
+    return StatusOfDriver("only").starts_with(
+        "notReady DriverNotReady: 1 more node is about to be given this driver");
+  })) << StatusOfDriver("only");
   rule.reset();
   EXPECT_TRUE(Eventually([&] { return Label("gpu-1", kOwner) == "only"; }));
 }
