@@ -2,9 +2,11 @@
 #include "operator/upgrade/driver_pods.h"
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 #include <vector>
 
+#include "apiserver/interposed_server.h"
 #include "support_upgrade.h"
 #include "tests/support/daemon_thread.h"
 
@@ -60,7 +62,15 @@ TEST_F(DriverPodsTest, EachVersionOfADaemonSetIsReadOnce) {
                  "{nodeSelector: {pool: " + driver + "}, upgradePolicy: {autoUpgrade: false}}");
   }
   const RunningOperator running(name_space_);
-  const auto client = ApiServer::Shared().MakeClient();
+  std::atomic<bool> gone = false;
+  const pitcrew::testing::InterposedServer server(
+      [&](const auto& request, auto& reply, const io::StopToken&) {
+        if (!gone || !request.path.contains("/daemonsets/")) return false;
+        reply.Send(404, R"({"kind": "Status", "reason": "NotFound", "message": "gone",
+                            "details": {"name": "nvidia-driver"}})");
+        return true;
+      });
+  const auto client = server.MakeClient();
   World world(client, name_space_, ClusterIdentity{});
   kube::Controller controller({.name = "driver-pods", .workers = 1},
                               [](const kube::ObjectKey&, const io::StopToken&) {
@@ -83,6 +93,11 @@ TEST_F(DriverPodsTest, EachVersionOfADaemonSetIsReadOnce) {
     AwaitTemplateWith("590.3.4", driver);
   }
   ASSERT_TRUE(all_are(driver_upgrade::Sync::kOutdated));
+  // Whatever the watches say: a DaemonSet that a fresh read does not find has no newer version.
+  gone = true;
+  const auto unfounded = pods.ConfirmedViewOf(nodes.front(), {});
+  EXPECT_TRUE(unfounded && unfounded->sync == driver_upgrade::Sync::kUnknown);
+  gone = false;
   // What is asked of the server beside the watches.
   const auto reads = [&](const std::string& node) {
     const auto gets = [&] {
