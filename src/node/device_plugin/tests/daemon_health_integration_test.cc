@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "support_daemon.h"
+#include "tests/support/eventually.h"
 
 namespace pitcrew::node::device_plugin {
 namespace {
@@ -37,6 +38,15 @@ class DevicePluginHealth : public ::testing::Test {
       for (const auto& device : *list) health.push_back(device.healthy);
     }
     return health;
+  }
+
+  // Whether the plugin gets to know what the driver says a GPU needs. It tells the kubelet of the
+  // XID first; a reset in between is one that it cannot see.
+  [[nodiscard]] bool HearsWhatAGpuNeeds() const {
+    return test_support::Eventually([&] {
+      const auto known = base::ReadFile(node_.folder().path() / "health.json");
+      return known && known->find("the driver says what it needs") != std::string::npos;
+    });
   }
 
   const SimulatedNode node_{"gpus: [{profile: H100-80, count: 2}]"};
@@ -98,6 +108,7 @@ TEST_F(DevicePluginHealth, HearsAGpuWhileAnotherComesBack) {
     ASSERT_TRUE(WaitForHealth(*client_, uuids_[0], true));
     node_.Gpu({"xid", "1", "48"});
     ASSERT_TRUE(WaitForHealth(*client_, uuids_[1], false));
+    ASSERT_TRUE(HearsWhatAGpuNeeds());
     node_.Gpu({"reset", "1"});
     ASSERT_TRUE(WaitForHealth(*client_, uuids_[1], true));
   }
