@@ -6,6 +6,7 @@
 #include "base/ld_cache.h"
 #include "base/testing/elf_file.h"
 #include "cdi/generate/edits.h"
+#include "cdi/generate/locate_graphics.h"
 #include "tests/support/temporary_folder.h"
 
 namespace pitcrew::cdi_generate {
