@@ -139,31 +139,49 @@ std::string WithoutDigits(std::string text) {
 
 std::vector<std::string> LinesOf(const std::string& text) { return base::Split(text, '\n'); }
 
-// What nvidia-smi of driver 580.159.04 printed on a machine with one H200, and what this one prints
-// there: tests/data/h200.
-TEST_F(Smi, PrintsWhatNvidiasProgramDoes) {
-  Start(
-      "driver: {version: 580.159.04}\n"
-      "gpus: [{profile: H200, pci: \"0000:00:06.0\", nvlink: {peers: none, links: 0}}]");
-  Change([](auto& state) { state.gpus[0].persistence_mode = 1; });
-  const auto table = base::ReadFile(test_support::TestData() / "h200/table.txt");
-  ASSERT_TRUE(table);
-  const std::string output = Run_({}).output;
-  const auto behind_time = [](const std::string& text) { return text.substr(text.find('\n')); };
-  EXPECT_EQ(output.find('\n'), table->find('\n'));
-  EXPECT_EQ(WithoutDigits(behind_time(output)), WithoutDigits(behind_time(*table)));
-  // Lines that nvidia-smi -q has, too; it has many more.
-  const auto real = base::ReadFile(test_support::TestData() / "h200/query.txt");
-  ASSERT_TRUE(real);
-  std::set<std::string> known;
-  for (const auto& line : LinesOf(*real)) known.insert(WithoutDigits(line));
-  const std::string own_keys[] = {"Compute Capability", "Uncorrectable, volatile", "Timestamp",
-                                  "Serial Number", "GPU UUID"};
-  for (const auto& line : LinesOf(Run_({"-q"}).output)) {
-    const bool own = std::ranges::any_of(
-        own_keys, [&](const std::string& key) { return line.find(key) != std::string::npos; });
-    EXPECT_TRUE(own || known.contains(WithoutDigits(line))) << line;
+// What nvidia-smi of driver 580.159.04 printed on machines with one GPU, and what this one prints
+// for the same: tests/data/read, a folder for each board, with the description of the same.
+class SmiOfReadBoards : public Smi {
+ protected:
+  static constexpr std::string_view kOwnKeys[] = {"Compute Capability", "Uncorrectable, volatile",
+                                                  "Timestamp", "Serial Number", "GPU UUID"};
+
+  void CompareTable(const std::filesystem::path& board) {
+    const auto table = base::ReadFile(board / "table.txt");
+    ASSERT_TRUE(table);
+    const std::string output = Run_({}).output;
+    const auto behind_time = [](const std::string& text) { return text.substr(text.find('\n')); };
+    EXPECT_EQ(output.find('\n'), table->find('\n'));
+    EXPECT_EQ(WithoutDigits(behind_time(output)), WithoutDigits(behind_time(*table)));
   }
+
+  // Lines that nvidia-smi -q has, too; it has many more.
+  void CompareDetails(const std::filesystem::path& board) {
+    const auto real = base::ReadFile(board / "query.txt");
+    ASSERT_TRUE(real);
+    std::set<std::string> known;
+    for (const auto& line : LinesOf(*real)) known.insert(WithoutDigits(line));
+    for (const auto& line : LinesOf(Run_({"-q"}).output)) {
+      const bool own = std::ranges::any_of(
+          kOwnKeys, [&](std::string_view key) { return line.find(key) != std::string::npos; });
+      EXPECT_TRUE(own || known.contains(WithoutDigits(line))) << line;
+    }
+  }
+};
+
+TEST_F(SmiOfReadBoards, PrintsWhatNvidiasProgramDoes) {
+  std::size_t boards = 0;
+  for (const auto& board : std::filesystem::directory_iterator(test_support::TestData() / "read")) {
+    SCOPED_TRACE(board.path().filename().string());
+    const auto description = base::ReadFile(board.path() / "description.yaml");
+    ASSERT_TRUE(description);
+    Start(*description);
+    Change([](auto& state) { state.gpus[0].persistence_mode = 1; });
+    CompareTable(board.path());
+    CompareDetails(board.path());
+    ++boards;
+  }
+  EXPECT_GT(boards, 0u);
 }
 
 TEST_F(Smi, DetailsOfAProcess) {
