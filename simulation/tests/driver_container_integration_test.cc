@@ -37,10 +37,8 @@ void Mount(const fs::path& source, const fs::path& target, unsigned long flags,
       << target << ": " << std::strerror(errno);
 }
 
-void CopyWithLibraries(const fs::path& program, const fs::path& root) {
-  fs::create_directories(root / "usr/bin");
-  fs::copy_file(program, root / "usr/bin" / program.filename());
-  const auto listed = RunProgram({"ldd", program.string()});
+void CopyLibrariesOf(const fs::path& object, const fs::path& root) {
+  const auto listed = RunProgram({"ldd", object.string()});
   std::istringstream lines(listed.output);
   std::string line;
   while (std::getline(lines, line)) {
@@ -51,6 +49,12 @@ void CopyWithLibraries(const fs::path& program, const fs::path& root) {
     fs::create_directories(target.parent_path());
     fs::copy_file(library, target, fs::copy_options::skip_existing);
   }
+}
+
+void CopyWithLibraries(const fs::path& program, const fs::path& root) {
+  fs::create_directories(root / "usr/bin");
+  fs::copy_file(program, root / "usr/bin" / program.filename());
+  CopyLibrariesOf(program, root);
 }
 
 // Everything happens in a mount namespace that ends with the test.
@@ -88,6 +92,8 @@ class DriverContainerTest : public ::testing::Test {
     for (const char* program : {"bin/pitcrew-simulate", "bin/nvidia-smi"}) {
       CopyWithLibraries(build / program, container());
     }
+    // The driver's own libraries ask for parts of glibc that no program here does.
+    CopyLibrariesOf(build / "lib/libnvidia-ml.so.1", container());
     ASSERT_TRUE(
         InstallDriverFiles(container(), kVersion, {build / "lib", build / "bin/nvidia-smi"}));
     for (const char* folder : {"dev", "tmp", "proc"}) fs::create_directories(container() / folder);
