@@ -25,17 +25,22 @@ Error BadDuration(std::string_view text) {
 }  // namespace
 
 std::string FormatRfc3339(WallClock::time_point time, int fraction_digits) {
-  const auto since_epoch = time.time_since_epoch();
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);
-  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(since_epoch - seconds);
-  const std::time_t raw = seconds.count();
+  constexpr std::int64_t kNanosOfASecond = 1'000'000'000;
+  const std::int64_t since_epoch = std::chrono::nanoseconds(time.time_since_epoch()).count();
+  // Not by std::chrono::floor: the second in which the clock's first moment lies begins before it.
+  std::time_t raw = since_epoch / kNanosOfASecond;
+  std::int64_t nanos = since_epoch % kNanosOfASecond;
+  if (nanos < 0) {
+    nanos += kNanosOfASecond;
+    --raw;
+  }
   std::tm parts{};
   ::gmtime_r(&raw, &parts);
   std::string text =
       fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
                   parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
-  if (fraction_digits == 3) text += fmt::format(".{:03}", micros.count() / 1000);
-  if (fraction_digits == 6) text += fmt::format(".{:06}", micros.count());
+  if (fraction_digits == 3) text += fmt::format(".{:03}", nanos / 1'000'000);
+  if (fraction_digits == 6) text += fmt::format(".{:06}", nanos / 1000);
   return text + "Z";
 }
 

@@ -283,10 +283,12 @@ void ReadVfioFacts(std::string_view input) {
   (void)node::vfio::ParseResources(input);
 }
 
-// As a cell of CSV that may hold anything.
+// As a cell of CSV that may hold anything. Of a carriage return and a newline the reader drops the
+// first.
 std::string Quoted(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
+    if (c == '\n' && quoted.ends_with('\r')) quoted += '\r';
     quoted += c;
     if (c == '"') quoted += c;
   }

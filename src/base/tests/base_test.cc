@@ -18,6 +18,9 @@ TEST(Clock, Rfc3339RoundTrip) {
   EXPECT_FALSE(ParseRfc3339("2026-01-02T03:04:05"));
   EXPECT_EQ(ParseRfc3339("9999-12-31T23:59:59Z"), WallClock::time_point::max());
   EXPECT_EQ(ParseRfc3339("0001-01-01T00:00:00Z"), WallClock::time_point::min());
+  EXPECT_EQ(FormatRfc3339(WallClock::time_point::min(), 6), "1677-09-21T00:12:43.145224Z");
+  EXPECT_EQ(FormatRfc3339(WallClock::time_point(std::chrono::milliseconds(-1)), 3),
+            "1969-12-31T23:59:59.999Z");
   EXPECT_EQ(FormatRfc3339(*ParseRfc3339("2262-04-11T23:47:15.9Z"), 3), "2262-04-11T23:47:15.900Z");
   EXPECT_EQ(ParseRfc3339("2262-04-11T23:47:16.9Z"), WallClock::time_point::max())
       << "the last second is not whole";
