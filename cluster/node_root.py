@@ -166,7 +166,7 @@ def _make_links(root: str, links: dict[str, str]):
 
 
 def enter(base: str, binds: dict[str, str], files: dict[str, str], links: dict[str, str], fresh: list[str],
-          machine_gpus: bool):  # pylint: disable=redefined-outer-name  # as the specification calls it
+          machine_gpus: bool = False):  # pylint: disable=redefined-outer-name  # as the specification calls it
     """Builds the node's root on `base` (an empty folder) and makes it this namespace's root. `fresh`: further folders
     that must not show what the machine has there. `machine_gpus`: the node has the machine's own."""
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
