@@ -154,7 +154,13 @@ TEST(ConcurrencyLimit, ManySmallLossesOnTheWayDownAreALargeOne) {
     return duration_cast<nanoseconds>(duration<double>(in_flight / rate));
   };
   for (int i = 0; i < 5000; ++i) limit.Answered(latency(limit.limit()), limit.limit());
-  EXPECT_EQ(limit.limit(), 16);
+  // It tries more now and then, and comes back.
+  int settled = 0;
+  for (int i = 0; i < 5000; ++i) {
+    limit.Answered(latency(limit.limit()), limit.limit());
+    if (limit.limit() == 16) ++settled;
+  }
+  EXPECT_GT(settled, 5000 * 8 / 10);
 }
 
 TEST(ConcurrencyLimit, FallsWhenTheServerHasLessTimeForUs) {
