@@ -1,7 +1,8 @@
 """The file system of a node: an overlay over the machine's own root, on a tmpfs of the node's own.
 
 Runs in the node's new mount namespace, before its programs start. All that a node component writes to "the
-host" lands in the overlay and goes away with the namespace: the machine stays as it was. A node with the machine's own GPUs shares their driver and what the kernel has of them.
+host" lands in the overlay and goes away with the namespace: the machine stays as it was. A node with the machine's own
+GPUs shares their driver and what the kernel has of them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _OF_THE_DRIVER = ["/etc/nvidia", "/usr/local/nvidia"]
 _DRIVER_MOUNTS_BELOW = "/usr/"
 
 
-def machine_gpus(sysfs: pathlib.Path = pathlib.Path("/sys")) -> list[str]:
+def find_machine_gpus(sysfs: pathlib.Path = pathlib.Path("/sys")) -> list[str]:
     """The PCI addresses of the machine's own GPUs."""
     found = []
     for device in sorted((sysfs / "bus/pci/devices").glob("*")):
@@ -166,7 +167,7 @@ def _make_links(root: str, links: dict[str, str]):
 
 
 def enter(base: str, binds: dict[str, str], files: dict[str, str], links: dict[str, str], fresh: list[str],
-          machine_gpus: bool = False):  # pylint: disable=redefined-outer-name  # as the specification calls it
+          machine_gpus: bool = False):
     """Builds the node's root on `base` (an empty folder) and makes it this namespace's root. `fresh`: further folders
     that must not show what the machine has there. `machine_gpus`: the node has the machine's own."""
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)

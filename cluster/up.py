@@ -36,7 +36,7 @@ def check_prerequisites():
 
 
 def check_machine_gpus(name: str, sysfs: pathlib.Path = pathlib.Path("/sys"), proc: pathlib.Path = pathlib.Path("/proc")):
-    if not node_root.machine_gpus(sysfs):
+    if not node_root.find_machine_gpus(sysfs):
         raise ClusterError(f"node {name} is to have the machine's GPUs, and the machine has none (no device of NVIDIA's "
                            f"in {sysfs}/bus/pci/devices); simulated ones: `gpus: [{{profile: H100-80, count: 8}}]`")
     if not (proc / "driver/nvidia/version").exists():

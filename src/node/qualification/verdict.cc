@@ -303,11 +303,10 @@ Check JudgeLinks(const Health& before, const Health& after, const Model* model,
     }
   }
   const std::size_t up = after.links.size() - down.size();
-  if (links_switched_off && after.links.empty()) {
-    const bool has_links = model == nullptr || model->nvlinks > 0;
-    return Make(kName, has_links ? Outcome::kNoted : Outcome::kPassed,
-                has_links ? "the driver was loaded with NVreg_NvLinkDisable=1 and uses none"
-                          : "the model has none");
+  const bool has_links = model == nullptr || model->nvlinks > 0;
+  if (links_switched_off && has_links && after.links.empty()) {
+    return Make(kName, Outcome::kNoted,
+                "the driver was loaded with NVreg_NvLinkDisable=1 and uses none");
   }
   const bool all_must_be_up = model != nullptr && model->links == Links::kSwitched;
   if (all_must_be_up && up < model->nvlinks) {
@@ -326,9 +325,8 @@ Check JudgeLinks(const Health& before, const Health& after, const Model* model,
         fmt::format("errors were counted during the test on links {}", base::Join(erring, ", ")));
   }
   if (up == 0) {
-    const bool none = model != nullptr && model->nvlinks == 0;
-    return Make(kName, none ? Outcome::kPassed : Outcome::kUnknown,
-                none ? "the model has none" : "no link is up");
+    return Make(kName, has_links ? Outcome::kUnknown : Outcome::kPassed,
+                has_links ? "no link is up" : "the model has none");
   }
   if (!noted.empty()) {
     return Make(kName, Outcome::kNoted,
