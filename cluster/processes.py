@@ -34,10 +34,12 @@ class Process:
 
 
 def environment(cluster: str, role: str, extra: dict[str, str] | None = None) -> dict[str, str]:
-    """A small environment of our own: a person's proxies and settings must not reach the cluster."""
+    """A small environment of our own: a person's proxies and settings must not reach the cluster. How often Go's programs
+    collect their garbage is no matter of what they do: tests let them do so less often."""
+    collection = {"GOGC": os.environ["GOGC"]} if os.environ.get("GOGC") else {}
     folder = os.environ.get(FOLDER) or str(State(cluster).folder)
     return {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", MARKER: cluster, FOLDER: folder, ROLE: role,
-            **(extra or {})}
+            **collection, **(extra or {})}
 
 
 def _environ(pid: int) -> dict[bytes, bytes]:

@@ -41,6 +41,8 @@ NO_CHANCE = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|SUMMARY: \
                        r"terminate called|Assertion .* failed")
 SKIPPED_CASE = re.compile(r"^skipped case: ([^\t]+)\t(.*)$", re.MULTILINE)
 BROKE_OFF = re.compile(r"Test +#\d+: (\S+) .*\*\*\*Exception", re.MULTILINE)
+# Kubernetes' programs live for minutes at most in tests: collecting less often costs memory that is free again at once.
+os.environ.setdefault("GOGC", "400")
 printing = threading.Lock()
 
 

@@ -14,6 +14,28 @@ namespace pitcrew::gpu_operator {
 
 using codec::Json;
 
+namespace {
+
+// The API server takes no metadata from a patch of a custom resource's status: a uid in it would
+// hold nothing back from an object that was made again under the same name. A test does.
+Json PatchOfStatus(const std::string& uid, const Json& status) {
+  return Json::array({{{"op", "test"}, {"path", "/metadata/uid"}, {"value", uid}},
+                      {{"op", "add"}, {"path", "/status"}, {"value", status}}});
+}
+
+// Nothing has its name, or another object has.
+bool IsGone(kube::Client& client, const kube::ResourceKind& kind, const StatusSubject& subject,
+            const base::Error& refused, const io::StopToken& stop) {
+  if (refused.code == base::Code::kNotFound) return true;
+  // The server does not say which operation of a patch it could not do.
+  if (refused.code != base::Code::kInvalid) return false;
+  const auto standing = client.Get(kind, {.namespace_name = "", .name = subject.owner.name}, stop);
+  if (!standing) return standing.error().code == base::Code::kNotFound;
+  return codec::FindString(*standing, {"metadata", "uid"}) != subject.owner.uid;
+}
+
+}  // namespace
+
 StatusWriter::StatusWriter(
     std::shared_ptr<kube::Client> client, const kube::ResourceKind& kind,
     kube::EventRecorder& events, std::chrono::milliseconds interval,
@@ -37,11 +59,11 @@ base::Status StatusWriter::Write(const StatusSubject& subject,
     return {};
   }
   const auto patched = client_->Patch(
-      kind_, {.namespace_name = "", .name = subject.owner.name}, kube::PatchType::kMerge,
-      {{"metadata", {{"uid", subject.owner.uid}}}, {"status", status}},
+      kind_, {.namespace_name = "", .name = subject.owner.name}, kube::PatchType::kJson,
+      PatchOfStatus(subject.owner.uid, status),
       {.field_manager = std::string(desired::kFieldManager), .subresource = "status"}, stop);
   if (!patched) {
-    if (patched.error().code == base::Code::kNotFound) return {};
+    if (IsGone(*client_, kind_, subject, patched.error(), stop)) return {};
     return base::Fail(patched.error().Within(
         fmt::format("write the status of {} {}", subject.owner.kind, subject.owner.name)));
   }

@@ -37,7 +37,8 @@ class StatusWriter {
                std::function<void(const std::string& name, std::chrono::nanoseconds)> later);
 
   // `make` gives the new status from the one before; nothing is written when it is the same.
-  // Success also when the object is gone.
+  // Success also when the object is gone, or another one has its name since: that one's status is
+  // left to what follows it.
   base::Status Write(const StatusSubject& subject,
                      const std::function<codec::Json(const codec::Json& previous)>& make,
                      const io::StopToken& stop);

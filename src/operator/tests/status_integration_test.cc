@@ -99,6 +99,34 @@ TEST_F(StatusTest, OnlyAnObjectThatIsGoneMayBeLeftWithoutItsStatus) {
   EXPECT_THAT(refused.error().message, HasSubstr("write the status of ClusterPolicy refused"));
 }
 
+// A policy that was deleted and made again under its name has another uid, and says nothing of the
+// first one.
+TEST_F(StatusTest, AnObjectMadeAgainUnderTheNameKeepsItsOwnStatus) {
+  CreatePolicy("again");
+  const Json first = *client_->Get(desired::kClusterPolicies, {"", "again"});
+  kube::EventRecorder events(client_, "test", "test");
+  StatusWriter writer(client_, desired::kClusterPolicies, events, {}, [](auto&&...) {});
+  const auto write = [&](const Json& object, const std::string& state) {
+    const StatusSubject subject{
+        .owner = {"nvidia.com/v1", "ClusterPolicy", "again", object["metadata"]["uid"]},
+        .status = {}};
+    return writer.Write(
+        subject, [&](const Json&) { return Json{{"state", state}, {"namespace", "n"}}; }, {});
+  };
+  const auto stored = [&] {
+    return codec::FindString(*client_->Get(desired::kClusterPolicies, {"", "again"}),
+                             {"status", "state"});
+  };
+  ASSERT_TRUE(write(first, "ready"));
+  EXPECT_EQ(stored(), "ready");
+  ASSERT_TRUE(client_->Delete(desired::kClusterPolicies, {"", "again"}, {}, {}));
+  CreatePolicy("again");
+  EXPECT_TRUE(write(first, "notReady"));
+  EXPECT_EQ(stored(), "");
+  EXPECT_TRUE(write(*client_->Get(desired::kClusterPolicies, {"", "again"}), "notReady"));
+  EXPECT_EQ(stored(), "notReady");
+}
+
 // What a condition tells: observedGeneration, desired and ready counts, the first node that is
 // behind and why; each of them as new as the pod's own status.
 TEST_F(StatusTest, ConditionNamesTheNodeThatIsBehind) {

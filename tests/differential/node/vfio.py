@@ -82,8 +82,8 @@ tell() {
 """]
     for number, (words, state) in enumerate(chosen):
         put = "\n".join(f"put {address} {driver} {override}" for address, (driver, override) in state.items())
-        for side in ("ours", "theirs"):
-            lines.append(f"{put}\nstatus=0\n/usr/bin/{side} {' '.join(words)} > /run/said 2>&1 || status=$?\n"
+        for side, program in (("ours", "vfio-manage"), ("theirs", "theirs")):
+            lines.append(f"{put}\nstatus=0\n/usr/bin/{program} {' '.join(words)} > /run/said 2>&1 || status=$?\n"
                          f"printf 'RESULT {side} {number} %s' $status; tell")
     return "\n".join(lines) + "\n"
 
@@ -111,8 +111,9 @@ def run(arguments, chosen, peer):
         scenario.write_text(script(chosen))
         done = subprocess.run(
             [sys.executable, MACHINE, "--deadline", str(arguments.deadline), "--program",
-             f"/usr/bin/ours={arguments.ours}", "--file", f"/usr/bin/theirs={peer}", "--file",
-             f"/scenario={scenario}", "--", "sh", "/scenario"], capture_output=True, text=True, check=False)
+             f"/usr/bin/pitcrew={arguments.ours}", "--link", "/usr/bin/vfio-manage=pitcrew", "--file",
+             f"/usr/bin/theirs={peer}", "--file", f"/scenario={scenario}", "--", "sh", "/scenario"],
+            capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"the machine ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-2000:]}")
     return results(done.stdout)
@@ -145,7 +146,7 @@ def is_accepted(difference, rules):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ours", default=str(ROOT / "build/dev/bin/vfio_manage_program"))
+    parser.add_argument("--ours", default=str(ROOT / "build/dev/bin/pitcrew"))
     parser.add_argument("--cases", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--deadline", type=int, default=900, help="seconds for the machine's whole life")
