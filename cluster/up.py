@@ -33,6 +33,16 @@ def check_prerequisites():
     filesystems = pathlib.Path("/proc/filesystems").read_text(encoding="ascii")
     if "\toverlay\n" not in filesystems:
         raise ClusterError("this kernel has no overlay file system (no `overlay` in /proc/filesystems)")
+    check_root()
+
+
+def check_root(mountinfo: pathlib.Path = pathlib.Path("/proc/self/mountinfo")):
+    """A namespace's mounts are made its own from its root on, which has to be one."""
+    mounts = mountinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+    if not any(line.split()[4] == "/" for line in mounts):
+        raise ClusterError("the local cluster makes mount namespaces, which cannot be done in a chroot whose root is no "
+                           "mount point; enter it with `systemd-nspawn --directory=FOLDER`, or by pivot_root in a mount "
+                           "namespace")
 
 
 def check_machine_gpus(name: str, sysfs: pathlib.Path = pathlib.Path("/sys"), proc: pathlib.Path = pathlib.Path("/proc")):

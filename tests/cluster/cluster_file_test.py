@@ -84,6 +84,21 @@ class GpusOfTheMachine(unittest.TestCase):
             self.check(self.GPU, False)
 
 
+class Root(unittest.TestCase):
+    def check(self, text):
+        with tempfile.NamedTemporaryFile("w", suffix="mountinfo") as file:
+            file.write(text)
+            file.flush()
+            up.check_root(pathlib.Path(file.name))
+
+    def test_a_root_that_is_a_mount_will_do(self):
+        self.check("23 29 0:21 / /sys rw - sysfs sysfs rw\n29 1 254:0 / / rw - ext4 /dev/vda rw\n")
+
+    def test_a_chroot_is_told_what_to_do(self):
+        with self.assertRaisesRegex(ClusterError, "systemd-nspawn"):
+            self.check("23 29 0:21 / /sys rw - sysfs sysfs rw\n")
+
+
 class ClusterFile(unittest.TestCase):
     def test_every_mistake_has_its_line_and_what_would_be_right(self):
         for name, (text, line, words) in MALFORMED.items():
