@@ -280,15 +280,17 @@ TEST_F(Confinement, ModesOfTheHostsDevStay) {
             0);
 }
 
-// So does one that has a folder of the host's there.
+// So does one that has a volume there: of a kind that no runtime has at /dev, whatever the machine
+// has at /tmp.
 TEST_F(Confinement, ModesOfAVolumeAtDevStay) {
   if (::geteuid() != 0) GTEST_SKIP() << "mounting needs root";
   const fs::path dev = folder_ / "root/dev";
+  const fs::path volume = folder_ / "outside";
   fs::create_directories(dev);
-  fs::create_directory(folder_ / "outside/caps");
   EXPECT_EQ(InChild([&] {
-              if (!OwnMounts() || ::mount((folder_ / "outside").c_str(), dev.c_str(), nullptr,
-                                          MS_BIND, nullptr) != 0) {
+              if (!OwnMounts() || ::mount("ramfs", volume.c_str(), "ramfs", 0, nullptr) != 0 ||
+                  !fs::create_directory(volume / "caps") ||
+                  ::mount(volume.c_str(), dev.c_str(), nullptr, MS_BIND, nullptr) != 0) {
                 return 1;
               }
               const auto root = ContainerRoot::Open(folder_ / "root");
