@@ -131,8 +131,7 @@ def _share_machine_gpus(root: str):
             else:
                 os.mknod(root + str(device), original.st_mode, original.st_rdev)
             os.chmod(root + str(device), stat.S_IMODE(original.st_mode))
-    for line in pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-        target = line.split(" ")[4]
+    for target in linux.mount_points():
         if target.startswith(_DRIVER_MOUNTS_BELOW):
             _bind_in(root, {target: target})
 

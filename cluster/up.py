@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import sys
 
-from cluster import (api, cgroups, certificates, control_plane, down, images, leash, network, node,
+from cluster import (api, cgroups, certificates, control_plane, down, images, leash, linux, network, node,
                      node_root, processes, progress)
 from cluster.description import Cluster
 from cluster.errors import ClusterError, MalformedInput
@@ -38,8 +38,7 @@ def check_prerequisites():
 
 def check_root(mountinfo: pathlib.Path = pathlib.Path("/proc/self/mountinfo")):
     """A namespace's mounts are made its own from its root on, which has to be one."""
-    mounts = mountinfo.read_text(encoding="utf-8", errors="replace").splitlines()
-    if not any(line.split()[4] == "/" for line in mounts):
+    if "/" not in linux.mount_points(mountinfo):
         raise ClusterError("the local cluster makes mount namespaces, which cannot be done in a chroot whose root is no "
                            "mount point; enter it with `systemd-nspawn --directory=FOLDER`, or by pivot_root in a mount "
                            "namespace")

@@ -41,8 +41,6 @@ NO_CHANCE = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|SUMMARY: \
                        r"terminate called|Assertion .* failed")
 SKIPPED_CASE = re.compile(r"^skipped case: ([^\t]+)\t(.*)$", re.MULTILINE)
 BROKE_OFF = re.compile(r"Test +#\d+: (\S+) .*\*\*\*Exception", re.MULTILINE)
-# Kubernetes' programs live for minutes at most in tests: collecting less often costs memory that is free again at once.
-os.environ.setdefault("GOGC", "400")
 printing = threading.Lock()
 
 
@@ -245,6 +243,8 @@ def main():
     parser.add_argument("--clusters", type=int, default=1, help="whole clusters at a time (default: 1)")
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="the checkout (default: this one)")
     arguments = parser.parse_args()
+    # Kubernetes' programs live for minutes at most in tests: collecting less often costs memory that is free again at once.
+    os.environ.setdefault("GOGC", "400")
     lanes = [Lane(arguments.suite, aside=False, yielding=bool(arguments.beside))]
     if arguments.beside:
         lanes.append(Lane(arguments.beside, aside=True, yielding=False))

@@ -19,7 +19,7 @@ STATE = pathlib.Path(tempfile.mkdtemp(prefix="pitcrew-e2e-"))
 os.environ["PITCREW_STATE"] = str(STATE)
 atexit.register(shutil.rmtree, STATE, ignore_errors=True)
 
-from cluster import api, chart, enter, images  # noqa: E402  pylint: disable=wrong-import-position
+from cluster import api, chart, enter, images, linux  # noqa: E402  pylint: disable=wrong-import-position
 from cluster.state import State  # noqa: E402  pylint: disable=wrong-import-position
 from processes import eventually  # noqa: E402,F401  pylint: disable=wrong-import-position,unused-import
 
@@ -193,9 +193,8 @@ class Machine:
     """What of the machine a cluster could leave changed, as sets that can be compared."""
 
     def __init__(self, cluster):
-        mounts = pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
         # Tests that run beside this one have mounts of their own in their temporary folders.
-        self.mounts = {point for line in mounts if not (point := line.split()[4]).startswith(f"{tempfile.gettempdir()}/")
+        self.mounts = {point for point in linux.mount_points() if not point.startswith(f"{tempfile.gettempdir()}/")
                        or point.startswith(str(STATE))}
         self.interfaces = {name for name in os.listdir("/sys/class/net")
                            if not name.startswith("pitcrew-") or name == f"pitcrew-{cluster}"}

@@ -354,7 +354,7 @@ TEST_F(PluginTest, LearnsAllThatIsSaidAboutTheCluster) {
       ParsePlugin("provideClusterInfo: true", "2999-01-01T00:00:00Z",
                   "{server: \"https://h\", insecure-skip-tls-verify: true, tls-server-name: other, "
                   "proxy-url: \"http://p:1\", extensions: [{name: other, extension: {a: 1}}, "
-                  "{name: client.authentication.k8s.io/exec, extension: {audience: gpus}}]}");
+                  "{name: client.authentication.k8s.io/exec, extension: {audience: tests}}]}");
   ASSERT_TRUE(config) << config.error().message;
   ASSERT_TRUE(config->credentials->Current({}));
   const auto info = codec::ParseJson(*base::ReadFile(folder_ / "log.info"));
@@ -363,7 +363,7 @@ TEST_F(PluginTest, LearnsAllThatIsSaidAboutTheCluster) {
                                                      {"insecure-skip-tls-verify", true},
                                                      {"tls-server-name", "other"},
                                                      {"proxy-url", "http://p:1"},
-                                                     {"config", {{"audience", "gpus"}}}}));
+                                                     {"config", {{"audience", "tests"}}}}));
 }
 
 TEST_F(PluginTest, AFailureTellsWhatThePluginSaid) {

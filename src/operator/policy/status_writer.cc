@@ -23,17 +23,6 @@ Json PatchOfStatus(const std::string& uid, const Json& status) {
                       {{"op", "add"}, {"path", "/status"}, {"value", status}}});
 }
 
-// Nothing has its name, or another object has.
-bool IsGone(kube::Client& client, const kube::ResourceKind& kind, const StatusSubject& subject,
-            const base::Error& refused, const io::StopToken& stop) {
-  if (refused.code == base::Code::kNotFound) return true;
-  // The server does not say which operation of a patch it could not do.
-  if (refused.code != base::Code::kInvalid) return false;
-  const auto standing = client.Get(kind, {.namespace_name = "", .name = subject.owner.name}, stop);
-  if (!standing) return standing.error().code == base::Code::kNotFound;
-  return codec::FindString(*standing, {"metadata", "uid"}) != subject.owner.uid;
-}
-
 }  // namespace
 
 StatusWriter::StatusWriter(
@@ -58,12 +47,12 @@ base::Status StatusWriter::Write(const StatusSubject& subject,
     later_(subject.owner.name, interval_ - age);
     return {};
   }
+  const kube::ObjectKey key{.namespace_name = "", .name = subject.owner.name};
   const auto patched = client_->Patch(
-      kind_, {.namespace_name = "", .name = subject.owner.name}, kube::PatchType::kJson,
-      PatchOfStatus(subject.owner.uid, status),
+      kind_, key, kube::PatchType::kJson, PatchOfStatus(subject.owner.uid, status),
       {.field_manager = std::string(desired::kFieldManager), .subresource = "status"}, stop);
   if (!patched) {
-    if (IsGone(*client_, kind_, subject, patched.error(), stop)) return {};
+    if (IsGone(key, subject.owner.uid, patched.error(), stop)) return {};
     return base::Fail(patched.error().Within(
         fmt::format("write the status of {} {}", subject.owner.kind, subject.owner.name)));
   }
@@ -75,6 +64,16 @@ base::Status StatusWriter::Write(const StatusSubject& subject,
       .at = base::SteadyClock::now()};
   RecordTransitions(subject, previous, status);
   return {};
+}
+
+bool StatusWriter::IsGone(const kube::ObjectKey& key, const std::string& uid,
+                          const base::Error& refused, const io::StopToken& stop) {
+  if (refused.code == base::Code::kNotFound) return true;
+  // The server does not say which operation of a patch it could not do.
+  if (refused.code != base::Code::kInvalid) return false;
+  const auto standing = client_->Get(kind_, key, stop);
+  if (!standing) return standing.error().code == base::Code::kNotFound;
+  return codec::FindString(*standing, {"metadata", "uid"}) != uid;
 }
 
 void StatusWriter::RecordTransitions(const StatusSubject& subject, const Json& before,

@@ -50,6 +50,9 @@ class StatusWriter {
     std::uint64_t version = 0;
     base::SteadyClock::time_point at;
   };
+  // Whether a patch was `refused` because nothing has the name `key`, or another object than `uid`.
+  bool IsGone(const kube::ObjectKey& key, const std::string& uid, const base::Error& refused,
+              const io::StopToken& stop);
   void RecordTransitions(const StatusSubject& subject, const codec::Json& before,
                          const codec::Json& after);
 
